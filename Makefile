@@ -1,0 +1,106 @@
+# Headrace: every target first sets up what it needs, inside this folder.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+# The Lambda runtime's own version: `sam build` compiles the package with it.
+BUILD_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
+# More arguments for the tool a target runs: make test ARGS='-k lease'
+ARGS ?=
+
+VENV := .venv
+BUILD_VENV := .venv-build
+PY := $(VENV)/bin/python
+# An endpoint of one's own replaces the engine, and with it Node.
+ENGINE := $(if $(HEADRACE_DYNAMODB_URL),,node_modules/.ready)
+
+export PYTHONPATH := $(CURDIR)/functions:$(CURDIR)
+
+##@ Use
+.PHONY: demo
+demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queue (under a minute)
+	@$(PY) -m examples.ngsi.demo $(ARGS)
+
+.PHONY: run
+run: $(VENV)/.ready $(ENGINE) ## Serve the API on http://127.0.0.1:8080, data in .headrace/
+	@$(PY) -m infra.local $(ARGS)
+
+##@ Develop
+.PHONY: test
+test: $(VENV)/.ready node_modules/.ready ## Run all tests (some of them: make test ARGS='-k lease')
+	@$(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(ARGS)
+
+.PHONY: check
+check: $(VENV)/.ready ## Lint, formatting, types and import rules
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+.PHONY: bench
+bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cost per task
+	@$(PY) -m tests.bench $(ARGS)
+
+##@ Ship
+# AWS tools ask for a region even where nothing is sent; any one will do.
+sam = PYTHONPATH= PATH="$(CURDIR)/$(BUILD_VENV)/bin:$$PATH" SAM_CLI_TELEMETRY=0 \
+      AWS_DEFAULT_REGION="$${AWS_DEFAULT_REGION:-us-east-1}" $(BUILD_VENV)/bin/python -P -m samcli
+
+.PHONY: build
+build: $(BUILD_VENV)/.ready ## Validate template.yaml and build the Lambda package into .aws-sam/
+	@$(sam) validate --lint
+	@$(sam) build $(ARGS)
+
+.PHONY: lock
+lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.toml (ARGS=--upgrade for newer versions)
+	@echo "Locking requirements"
+	@$(lock) --group lambda --output-file functions/requirements.txt
+	@$(lock) pyproject.toml --extra server --output-file requirements.txt
+	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements-dev.txt
+	@$(lock) --group build --output-file requirements-build.txt
+
+lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+       --no-strip-extras --universal --python-version 3.11 $(ARGS)
+
+##@ Else
+.PHONY: clean
+clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
+	@rm -rf $(VENV) $(BUILD_VENV) node_modules .aws-sam build dist bench-*.json
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
+	@find functions infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+# ---- Setting up: each stamp is renewed when the file that pins its contents changes.
+
+$(VENV)/.packages: requirements-dev.txt
+	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Headrace needs Python 3.11 or newer with venv: install it, or name it: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "Setting up $(VENV): Python packages (a minute, once)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.packages pyproject.toml
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+node_modules/.ready: package.json package-lock.json
+	@command -v npm >/dev/null || { \
+	  echo "The embedded engine comes through npm: install Node.js 18 or newer (or set HEADRACE_DYNAMODB_URL for run and demo)"; exit 1; }
+	@echo "Setting up node_modules: the embedded DynamoDB engine"
+	@npm ci --loglevel=error --no-audit --no-fund >/dev/null
+	@mkdir -p node_modules && touch $@
+
+# The pip of $(VENV) fills it: the one that Python 3.11 brings trips over pinned extras.
+$(BUILD_VENV)/.ready: requirements-build.txt | $(VENV)/.packages
+	@$(BUILD_PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
+	  echo "make build needs Python 3.11, the Lambda runtime's: install it, or name it: make build BUILD_PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
+	@test -x $(BUILD_VENV)/bin/python || $(BUILD_PYTHON) -m venv $(BUILD_VENV)
+	@$(PY) -m pip --python $(BUILD_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-build.txt
+	@touch $@

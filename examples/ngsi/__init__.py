@@ -1,0 +1,1 @@
+"""The demo: NGSI sensor notifications on their way through two durable queues."""

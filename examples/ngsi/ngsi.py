@@ -1,0 +1,195 @@
+"""From one NGSI notification to the rows of its entities, by QuantumLeap's rules.
+
+Validation first, of all entities, because one bad entity rejects the whole notification; then one
+row per entity with its time, its service and service path, and its attributes typed.
+Pure: the same notification, tags and receipt time always give the same rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from examples.ngsi.time_index import attributes_of, time_index
+from examples.ngsi.values import MOST_LEVELS, Json, instant_text, too_deep, typed_value
+
+SERVICE_TAG = "fiware-service"
+SERVICE_PATH_TAG = "fiware-servicepath"
+TIME_INDEX_TAG = "fiware-timeindex-attribute"
+CORRELATOR_TAG = "fiware-correlator"
+
+MOST_SHOWN = 60
+"""Characters of an offending value that an error message repeats."""
+
+
+class Unreadable(ValueError):
+    """The notification, or a payload of rows, is not what it should be; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of a row; a missing or unfit value is None."""
+
+    name: str
+    type: str
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entity at one time. ``time_index`` is RFC 3339 in UTC with microseconds."""
+
+    entity_id: str
+    entity_type: str
+    time_index: str
+    service: str
+    service_path: str
+    attributes: tuple[Attribute, ...]
+
+    def to_json(self) -> dict[str, Json]:
+        """The row as it travels in the payload of a task."""
+        return {
+            "entity_id": self.entity_id,
+            "entity_type": self.entity_type,
+            "time_index": self.time_index,
+            "service": self.service,
+            "service_path": self.service_path,
+            "attributes": {a.name: {"type": a.type, "value": a.value} for a in self.attributes},
+        }
+
+    @classmethod
+    def from_json(cls, value: Json, where: str = "row") -> Self:
+        """The row that ``to_json`` wrote, or an Unreadable naming the field."""
+        row = _object(value, where)
+        attributes = []
+        for name, attribute in _object(row.get("attributes"), f"{where}.attributes").items():
+            here = f"{where}.attributes.{name}"
+            typed = _object(attribute, here)
+            attributes.append(Attribute(name, _text(typed, "type", here), typed.get("value")))
+        return cls(
+            entity_id=_text(row, "entity_id", where),
+            entity_type=_text(row, "entity_type", where),
+            time_index=_text(row, "time_index", where),
+            service=_text(row, "service", where),
+            service_path=_text(row, "service_path", where),
+            attributes=tuple(attributes),
+        )
+
+
+def split(notification: Json, tags: Mapping[str, str], received_at: datetime) -> list[Row]:
+    """The rows of a notification, in the order of its entities.
+
+    ``tags`` are the FIWARE headers that came with it, ``received_at`` (aware) is the time of an
+    entity that carries none. An entity without a single value gives no row.
+    """
+    entities = _entities(notification)
+    paths = _service_paths(tags.get(SERVICE_PATH_TAG, ""), len(entities))
+    custom = tags.get(TIME_INDEX_TAG, "")
+    rows = []
+    for place, (entity, path) in enumerate(zip(entities, paths, strict=True)):
+        attributes = _attributes(entity, f"data.{place}")
+        if all(attribute.value is None for attribute in attributes):
+            continue
+        row = Row(
+            entity_id=str(entity["id"]),
+            entity_type=str(entity["type"]),
+            time_index=instant_text(time_index(entity, custom, received_at)),
+            service=tags.get(SERVICE_TAG, ""),
+            service_path=path,
+            attributes=attributes,
+        )
+        rows.append(row)
+    return rows
+
+
+def rows_payload(rows: list[Row]) -> dict[str, Json]:
+    """The payload of a task that carries rows."""
+    return {"rows": [row.to_json() for row in rows]}
+
+
+def payload_rows(payload: Json) -> list[Row]:
+    """The rows in the payload of a task, or an Unreadable."""
+    rows = _object(payload, "payload").get("rows")
+    if not isinstance(rows, list):
+        raise Unreadable(_wrong_type(rows, "array", "rows"))
+    return [Row.from_json(row, f"rows.{place}") for place, row in enumerate(rows)]
+
+
+def _entities(notification: Json) -> list[dict[str, Json]]:
+    body = _object(notification, "")
+    if "data" not in body:
+        raise Unreadable("'data' is a required property")
+    data = body["data"]
+    if not isinstance(data, list):
+        raise Unreadable(_wrong_type(data, "array", "data"))
+    entities = []
+    for place, item in enumerate(data):
+        where = f"data.{place}"
+        entity = _object(item, where)
+        for name in ("id", "type"):
+            _text(entity, name, where)
+        entities.append(entity)
+    return entities
+
+
+def _attributes(entity: dict[str, Json], where: str) -> tuple[Attribute, ...]:
+    attributes = []
+    for name, attribute in attributes_of(entity):
+        _check_unicode(name, f"{where}, an attribute's name")
+        if too_deep(attribute):
+            raise Unreadable(f"nested more than {MOST_LEVELS} levels deep - '{where}.{name}'")
+        typed = typed_value(attribute)
+        if typed is not None:
+            attributes.append(Attribute(name, *typed))
+    return tuple(attributes)
+
+
+def _service_paths(header: str, entities: int) -> list[str]:
+    """The service path of each entity: one path for all of them, or a list with one for each."""
+    paths = header.replace(" ", "").split(",")
+    if len(paths) == 1:
+        return [paths[0] or "/"] * entities
+    if len(paths) != entities:
+        message = (
+            f"{len(paths)} service paths for {entities} entities - fiware-servicepath: "
+            "several are allowed only if their number is that of the entities"
+        )
+        raise Unreadable(message)
+    return paths
+
+
+def _object(value: Json, where: str) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise Unreadable(_wrong_type(value, "object", where))
+    return value
+
+
+def _text(container: dict[str, Json], name: str, where: str) -> str:
+    if name not in container:
+        raise Unreadable(f"'{name}' is a required property - '{where}'")
+    value = container[name]
+    if not isinstance(value, str):
+        raise Unreadable(_wrong_type(value, "string", f"{where}.{name}"))
+    _check_unicode(value, f"{where}.{name}")
+    return value
+
+
+def _check_unicode(text: str, where: str) -> None:
+    # JSON can spell half a character ("\ud800"); no database or file would take it.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Unreadable(f"{_shown(text)} is not valid Unicode - '{where}'") from None
+
+
+def _wrong_type(value: Json, wanted: str, where: str) -> str:
+    place = f" - '{where}'" if where else ""
+    return f"{_shown(value)} is not of type '{wanted}'{place}"
+
+
+def _shown(value: Json) -> str:
+    # Not what is inside an object or array: a payload may be 256 KiB, and deep.
+    if isinstance(value, dict | list):
+        return "{…}" if isinstance(value, dict) else "[…]"
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"

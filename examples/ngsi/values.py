@@ -1,0 +1,146 @@
+"""What an NGSI attribute is worth: its type, and its value made to fit that type.
+
+The rules are QuantumLeap's. A value that does not fit its declared type becomes null rather than
+an error, so that one odd reading never costs the others that came with it.
+Pure: nothing here reads a clock, a file or the network.
+"""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+MOST_DIGITS = 400
+"""Longer numeric texts are not numbers: a float has 309 digits at most."""
+
+MOST_LEVELS = 100
+"""How deep lists and objects may be nested; Python's own reader and writer give up near 1,000."""
+
+
+def instant_of(value: Json) -> datetime | None:
+    """The instant an ISO 8601 text names, in UTC, or None; without an offset it is taken as UTC.
+
+    NGSI-LD may wrap the text: ``{"@type": "DateTime", "@value": "2016-07-08T08:02:21Z"}``.
+    """
+    if isinstance(value, dict):
+        value = value.get("@value")
+    if not isinstance(value, str):
+        return None
+    try:
+        instant = datetime.fromisoformat(value.strip())
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def instant_text(instant: datetime) -> str:
+    """An aware instant as RFC 3339 in UTC with microseconds, the form in which rows carry time."""
+    naive = instant.astimezone(UTC).replace(tzinfo=None)
+    return f"{naive.isoformat(timespec='microseconds')}Z"
+
+
+def too_deep(value: Json, levels: int = MOST_LEVELS) -> bool:
+    """Whether lists and objects are nested in one another more than ``levels`` times."""
+    if not isinstance(value, list | dict):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(too_deep(item, levels - 1) for item in inner)
+
+
+def typed_value(attribute: dict[str, Json]) -> tuple[str, Json] | None:
+    """Type and value of one attribute, or None when it has neither and so says nothing."""
+    declared = attribute.get("type")
+    value = attribute.get("value")
+    if declared == "Relationship":
+        return "Relationship", attribute.get("object") if value is None else value
+    if not isinstance(declared, str) or declared in {"", "Property"}:
+        if value is None and not declared:
+            return None
+        declared = _inferred_type(value)
+    convert = _CONVERTERS.get(declared)
+    return declared, _finite(value) if convert is None or value is None else convert(value)
+
+
+def _inferred_type(value: Json) -> str:
+    """The NGSI type of a value that came without one, as all of NGSI-LD's properties do."""
+    if isinstance(value, list):
+        return "Array"
+    if isinstance(value, dict):
+        return "DateTime" if value.get("@type") == "DateTime" else "StructuredValue"
+    if isinstance(value, bool):
+        return "Boolean"
+    if isinstance(value, int):
+        return "Integer"
+    if isinstance(value, float):
+        return "Number"
+    return "Text" if instant_of(value) is None else "DateTime"
+
+
+def _finite(value: Json) -> Json:
+    """The value itself, but null for the floats that JSON cannot carry."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Json) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    # Python reads "1_000" as a number; nobody else does.
+    if isinstance(value, str) and (len(value) > MOST_DIGITS or "_" in value):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _integer(value: Json) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    number = _number(value)
+    if number is None:
+        return None
+    try:
+        # Before the detour over a float, which would round numbers of more than 15 digits.
+        return int(value) if isinstance(value, str) else int(number)
+    except ValueError:
+        return int(number)
+
+
+def _boolean(value: Json) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
+    return bool(value) if isinstance(value, int) and value in {0, 1} else None
+
+
+def _instant(value: Json) -> str | None:
+    instant = instant_of(value)
+    return None if instant is None else instant_text(instant)
+
+
+def _geometry(value: Json) -> Json:
+    return value if isinstance(value, dict) and isinstance(value.get("type"), str) else None
+
+
+def _array(value: Json) -> Json:
+    return value if isinstance(value, list) else None
+
+
+def _structure(value: Json) -> Json:
+    return value if isinstance(value, list | dict) else None
+
+
+# Types that are not here, Text and every unknown one among them, keep their value as it came.
+_CONVERTERS: dict[str, Callable[[Json], Json]] = {
+    "Array": _array,
+    "Boolean": _boolean,
+    "DateTime": _instant,
+    "GeoProperty": _geometry,
+    "ISO8601": _instant,
+    "Integer": _integer,
+    "Number": _number,
+    "StructuredValue": _structure,
+    "geo:json": _geometry,
+}

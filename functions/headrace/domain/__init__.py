@@ -1,0 +1,1 @@
+"""What is true of tasks and queues, with no I/O and nothing but the standard library."""

@@ -1,0 +1,159 @@
+"""A change to one task: what must hold, and what it then becomes.
+
+A ``Change`` is data.  Conditions and effects are few and simple on purpose, so that each store can
+turn them into one conditional write, and ``Change.apply`` here says what that write must do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.domain.lifecycle import Rule
+from headrace.domain.task import Place, State, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """*name* has exactly this value."""
+
+    name: str
+    value: object
+
+    def holds(self, task: Task) -> bool:
+        return bool(getattr(task, self.name) == self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """*name* is set and not after *value*."""
+
+    name: str
+    value: datetime
+
+    def holds(self, task: Task) -> bool:
+        stored = getattr(task, self.name)
+        return stored is not None and stored <= self.value
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetOrAfter:
+    """*name* is not set, or is after *value*."""
+
+    name: str
+    value: datetime
+
+    def holds(self, task: Task) -> bool:
+        stored = getattr(task, self.name)
+        return stored is None or stored > self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    """*name* is not set."""
+
+    name: str
+
+    def holds(self, task: Task) -> bool:
+        return getattr(task, self.name) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Shorter:
+    """The list *name* has fewer than *length* entries."""
+
+    name: str
+    length: int
+
+    def holds(self, task: Task) -> bool:
+        return len(getattr(task, self.name)) < self.length
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The task is in this queue and state, on whatever shard."""
+
+    queue: str
+    state: State
+
+    def holds(self, task: Task) -> bool:
+        return (task.queue, task.state) == (self.queue, self.state)
+
+
+Condition = Equals | AtMost | UnsetOrAfter | Unset | Shorter | In
+
+
+@dataclass(frozen=True, slots=True)
+class AfterLength:
+    """The instant *start* plus the task's own ``lease_length``: "the same length again"."""
+
+    start: datetime
+
+    def value(self, task: Task) -> datetime:
+        return self.start + (task.lease_length or timedelta())
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One move of one task, as one conditional write.
+
+    ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
+    the fields of ``put`` are written, those of ``clear`` emptied, the entries of ``append`` added
+    to their lists and the numbers of ``add`` added; with ``gone`` the task is removed instead.
+    ``version`` grows by one with each change, and ``last_move`` names it.
+    ``done_when`` recognises a task on which this very change has already taken effect (its answer
+    was lost, or the caller repeats itself).
+    """
+
+    rule: Rule
+    task_id: str
+    when: tuple[Condition, ...] = ()
+    insert: Task | None = None
+    gone: bool = False
+    put: Mapping[str, Any] = field(default_factory=dict)
+    clear: tuple[str, ...] = ()
+    append: Mapping[str, Any] = field(default_factory=dict)
+    add: Mapping[str, int] = field(default_factory=dict)
+    done_when: tuple[Condition, ...] = ()
+
+    def allowed(self, task: Task | None) -> bool:
+        """Tell whether the stored *task* (None: there is none) lets this change happen."""
+        if self.insert is not None or task is None:
+            return self.insert is not None and task is None
+        return all(condition.holds(task) for condition in self.when)
+
+    def already_done(self, task: Task | None) -> bool:
+        """Tell whether the stored *task* shows that this change has taken effect before."""
+        if task is None or not self.done_when:
+            return False
+        return all(condition.holds(task) for condition in self.done_when)
+
+    def apply(self, task: Task | None) -> Task | None:
+        """Return what *task* becomes; None when it is gone."""
+        if self.insert is not None:
+            return self.insert
+        if task is None or self.gone:
+            return None
+        effects: dict[str, Any] = dict.fromkeys(self.clear)
+        for name, value in self.put.items():
+            effects[name] = value.value(task) if isinstance(value, AfterLength) else value
+        for name, entry in self.append.items():
+            effects[name] = (*getattr(task, name), entry)
+        for name, number in self.add.items():
+            effects[name] = getattr(task, name) + number
+        return replace(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the index knows of a task.  It may be stale: it proposes, a condition decides."""
+
+    task_id: str
+    place: Place
+    scheduled_at: datetime
+    expires_at: datetime | None = None
+    retained_until: datetime | None = None
+
+    def hidden(self, now: datetime) -> bool:
+        """Tell whether the task is past its retention."""
+        return self.retained_until is not None and self.retained_until <= now

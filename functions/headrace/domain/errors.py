@@ -1,0 +1,139 @@
+"""Every error of Headrace, as one tree.
+
+HeadraceError
+├── InvalidRequest          the caller asked for something that makes no sense (400)
+│   └── PayloadTooLarge     a body, payload, result, progress or spawn over its limit (413)
+├── Unauthenticated         no key, or an unknown one (401)
+├── Forbidden               the key may not do this (403)
+├── NotFound                no such queue, task or schedule (404)
+├── Conflict                what is stored contradicts the request (409)
+│   ├── QueueExists
+│   ├── VersionMismatch
+│   ├── Inflight
+│   └── LeaseLost
+├── RateLimited             too many requests (429)
+└── Unavailable             the table is throttled or away; try again (503)
+
+``code`` is stable: programs may match on it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with a request: the path of the field, and what to do about it."""
+
+    field: str
+    message: str
+
+
+class HeadraceError(Exception):
+    """The root: something Headrace refuses or cannot do."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500  # a hint for whoever answers over HTTP
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, detail: str, *, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+
+
+class InvalidRequest(HeadraceError):
+    """The request cannot be understood or asks for a contradiction."""
+
+    code = "invalid_request"
+    status = 400
+    title = "Invalid request"
+
+
+class PayloadTooLarge(InvalidRequest):
+    """A body, payload, result or progress is over its limit."""
+
+    code = "payload_too_large"
+    status = 413
+    title = "Payload too large"
+
+
+class Unauthenticated(HeadraceError):
+    """No key was sent, or one that is not known."""
+
+    code = "unauthenticated"
+    status = 401
+    title = "Unauthenticated"
+
+
+class Forbidden(HeadraceError):
+    """The key is known but may not do this."""
+
+    code = "forbidden"
+    status = 403
+    title = "Forbidden"
+
+
+class NotFound(HeadraceError):
+    """There is no such thing, or no longer."""
+
+    code = "not_found"
+    status = 404
+    title = "Not found"
+
+
+class Conflict(HeadraceError):
+    """What is stored contradicts the request."""
+
+    code = "conflict"
+    status = 409
+    title = "Conflict"
+
+
+class QueueExists(Conflict):
+    """A queue of this name exists, or is still being deleted."""
+
+    code = "queue_exists"
+    title = "Queue exists"
+
+
+class VersionMismatch(Conflict):
+    """The settings were changed by somebody else meanwhile."""
+
+    code = "version_mismatch"
+    title = "Version mismatch"
+
+
+class Inflight(Conflict):
+    """The task is being worked on."""
+
+    code = "inflight"
+    title = "Task is in flight"
+
+
+class LeaseLost(Conflict):
+    """The lease has ended or belongs to somebody else."""
+
+    code = "lease_lost"
+    title = "Lease lost"
+
+
+class RateLimited(HeadraceError):
+    """Too many requests; try again later."""
+
+    code = "rate_limited"
+    status = 429
+    title = "Rate limited"
+
+
+class Unavailable(HeadraceError):
+    """The table is throttled or cannot be reached; nothing is lost, try again."""
+
+    code = "unavailable"
+    status = 503
+    title = "Unavailable"
+
+    def __init__(self, detail: str, *, retry_after_seconds: int = 1) -> None:
+        super().__init__(detail)
+        self.retry_after_seconds = retry_after_seconds

@@ -1,0 +1,49 @@
+"""How a lease is shown to the worker that holds it.
+
+The name is the lease's secret and two facts about the delivery, the attempt and the worker.  They
+save a read when the worker reports: the write checks that they are true, so a name that was
+tampered with is refused like any other foreign lease.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from headrace.domain.task import Task
+
+_ATTEMPT_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseName:
+    """A lease as its worker names it."""
+
+    secret: str
+    attempt: int
+    worker: str | None = None
+
+    def __str__(self) -> str:
+        worker = base64.urlsafe_b64encode((self.worker or "").encode()).decode().rstrip("=")
+        return f"{self.secret}.{self.attempt}.{worker}"
+
+    @classmethod
+    def of(cls, task: Task) -> "LeaseName":
+        """Return the name of the lease *task* is under."""
+        return cls(task.lease_id or "", task.attempts, task.worker)
+
+    @classmethod
+    def parse(cls, name: str) -> "LeaseName | None":
+        """Return what *name* says, or None when we did not write it."""
+        secret, _, rest = name.partition(".")
+        attempt, _, worker = rest.partition(".")
+        if not (secret and attempt.isascii() and attempt.isdigit()):
+            return None
+        if len(attempt) > _ATTEMPT_DIGITS:
+            return None
+        try:
+            text = base64.b64decode(
+                worker + "=" * (-len(worker) % 4), altchars=b"-_", validate=True
+            )
+            return cls(secret, int(attempt), text.decode() or None)
+        except (ValueError, binascii.Error):
+            return None

@@ -1,0 +1,153 @@
+"""The task lifecycle, as one table.
+
+Every rule about which move is legal, who may make it, what it needs of a lease and what it does
+to the clock lives in ``LIFECYCLE``.  The planner turns a row into a conditional change, the stores
+turn the change into a write, the API names a refusal from it, the diagram in docs/lifecycle.md is
+printed from it (``python -m headrace.domain.lifecycle``) and the tests walk all of it.
+
+Rule of the file: whoever asks "may this happen?" asks here.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from typing import Final
+
+from headrace.domain.task import State
+
+
+class Action(StrEnum):
+    """What can happen to a task: one verb per idea, from here to the metrics."""
+
+    ENQUEUE = auto()
+    DEQUEUE = auto()
+    HEARTBEAT = auto()  #: report INFLIGHT
+    SUCCEED = auto()
+    FAIL = auto()
+    RELEASE = auto()
+    MOVE = auto()
+    RECLAIM = auto()  #: a lapsed lease, treated as a failed attempt
+    EXPIRE = auto()
+    RUN = auto()
+    RESTART = auto()
+    DELETE = auto()
+    PURGE = auto()
+
+
+class Actor(StrEnum):
+    """Who makes a move."""
+
+    PRODUCER = auto()
+    WORKER = auto()
+    OPERATOR = auto()
+    SERVICE = auto()
+
+
+class Lease(StrEnum):
+    """What a move has to do with the lease."""
+
+    NONE = "-"
+    TAKEN = "taken"  #: the move grants a fresh one
+    HELD = "held"  #: the caller must hold the valid one
+    LAPSED = "lapsed"  #: the one there must be past its end
+
+
+class Clock(StrEnum):
+    """What becomes of ``scheduled_at``, the sort key of the index."""
+
+    DUE = "the due time"
+    LEASE_END = "end of the lease"
+    KEPT = "kept"
+    BACKOFF = "now + backoff"
+    NOW = "now"
+    NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One legal move.  ``source`` None is "not there yet", ``target`` None is "gone".
+
+    ``kept_by`` names the setting that keeps the finished task: without it the task is gone.
+    """
+
+    action: Action
+    source: State | None
+    target: State | None
+    actor: Actor
+    lease: Lease
+    clock: Clock
+    kept_by: str | None = None
+
+
+_E, _I, _S, _D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
+_DEAD_LETTERS: Final = "dead_letter_queue_config"
+_HISTORY: Final = "history_retention_in_seconds"
+
+# fmt: off
+LIFECYCLE: Final[tuple[Rule, ...]] = (
+    #    action            from  to    actor           lease         scheduled_at
+    Rule(Action.ENQUEUE,   None, _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
+    Rule(Action.DEQUEUE,   _E,   _I,   Actor.WORKER,   Lease.TAKEN,  Clock.LEASE_END),
+    Rule(Action.HEARTBEAT, _I,   _I,   Actor.WORKER,   Lease.HELD,   Clock.KEPT),
+    Rule(Action.SUCCEED,   _I,   _S,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _HISTORY),
+    Rule(Action.FAIL,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.BACKOFF),
+    Rule(Action.FAIL,      _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
+    Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
+    Rule(Action.RECLAIM,   _I,   _E,   Actor.SERVICE,  Lease.LAPSED, Clock.BACKOFF),
+    Rule(Action.RECLAIM,   _I,   _D,   Actor.SERVICE,  Lease.LAPSED, Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.EXPIRE,    _E,   _D,   Actor.SERVICE,  Lease.NONE,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RUN,       _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
+    Rule(Action.RESTART,   _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
+    Rule(Action.RESTART,   _S,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
+    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, Lease.NONE,   Clock.NONE) for of in State),
+    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, Lease.NONE,   Clock.NONE) for of in State),
+)
+# fmt: on
+
+
+def rules(action: Action, source: State | None) -> tuple[Rule, ...]:
+    """Return the rows for *action* from *source*; none means that it is not legal there."""
+    return tuple(rule for rule in LIFECYCLE if (rule.action, rule.source) == (action, source))
+
+
+def rule(action: Action, source: State | None, target: State | None) -> Rule:
+    """Return the row for a move.
+
+    Raises LookupError when the table has none: a planner asked for something illegal.
+    """
+    for row in LIFECYCLE:
+        if (row.action, row.source, row.target) == (action, source, target):
+            return row
+    message = f"no such move: {action} from {source} to {target}"
+    raise LookupError(message)
+
+
+def diagram() -> str:
+    """Return the table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2"]
+    for row in LIFECYCLE:
+        if row.action in (Action.DELETE, Action.PURGE):
+            continue  # from everywhere to nowhere: one sentence says more than eight arrows
+        source = row.source or "[*]"
+        lines.append(f"    {source} --> {row.target}: {row.action}")
+    return "\n".join(lines)
+
+
+def table() -> str:
+    """Return the table in Markdown."""
+    lines = [
+        "| action | from | to | by | lease | `scheduled_at` becomes | kept by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in LIFECYCLE:
+        kept = f"`{row.kept_by}`, else gone" if row.kept_by else "-"
+        lines.append(
+            f"| {row.action} | {row.source or '-'} | {row.target or 'gone'} | {row.actor} "
+            f"| {row.lease} | {row.clock} | {kept} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(f"{diagram()}\n\n{table()}")  # noqa: T201  this is the command that prints the docs

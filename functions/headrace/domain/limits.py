@@ -1,0 +1,47 @@
+"""Every limit of the contract, once.  Sizes are bytes of UTF-8, durations seconds."""
+
+import re
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"  # queues and schedules
+TASK_ID: Final = r"[A-Za-z0-9_-]{1,64}"
+NAME_RE: Final = re.compile(NAME, re.ASCII)
+TASK_ID_RE: Final = re.compile(TASK_ID, re.ASCII)
+
+BODY_BYTES: Final = 4 * MIB
+ANSWER_BYTES: Final = 4 * MIB  # tasks in one answer
+PAYLOAD_BYTES: Final = 256 * KIB
+RESULT_BYTES: Final = 32 * KIB
+PROGRESS_BYTES: Final = 4 * KIB
+ERROR_BYTES: Final = 4 * KIB  # one entry, as JSON
+DESCRIPTION_BYTES: Final = 1024
+WORKER_BYTES: Final = 256
+TAG_KEY_BYTES: Final = 64
+TAG_VALUE_BYTES: Final = 256
+
+TAGS: Final = 10
+ERRORS_KEPT: Final = 20
+TRAIL_KEPT: Final = 50
+BATCH: Final = 25  # enqueue, dequeue, report
+LIST_PAGE: Final = 250
+
+WAIT_SECONDS: Final = 20
+KEEPALIVE_SECONDS: Final = (1, 43_200)
+EXPIRES_SECONDS: Final = (1, 31_536_000)  # and 0: never
+RETENTION_SECONDS: Final = (0, 31_536_000)
+PAUSE_SECONDS: Final = (0, 31_536_000)
+DELAY_SECONDS: Final = (0, 31_536_000)
+MAX_RETRIES: Final = (0, 100)
+BASE_SECONDS: Final = (0, 86_400)
+RETRY_DELAY_SECONDS: Final = (0, 2_592_000)
+INTERVALS: Final = (1, 100)
+SHARDS: Final = (1, 64)
+COUNT: Final = (0, 1_000_000_000)  # max_inflight_tasks, max_size, max_tokens
+
+
+def utf8_bytes(text: str) -> int:
+    """Return how many bytes of UTF-8 *text* takes; lone surrogates count as three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,202 @@
+"""What happens to a task that no worker holds: pure functions from facts to a Change.
+
+Rule of the file and of ``settle``: decide here, write elsewhere.  Nothing here reads a clock or
+draws a number.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.change import AtMost, Change, Condition, Entry, Equals, In, Unset, UnsetOrAfter
+from headrace.domain.ids import shard_of
+from headrace.domain.lifecycle import Action, Rule, rule
+from headrace.domain.queue import Queue
+from headrace.domain.retry import RetryStrategy, Seconds
+from headrace.domain.task import DeadReason, Place, State, Task
+
+LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
+_SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in."""
+
+    payload: str
+    id: str | None = None
+    scheduled_at: datetime | None = None
+    delay_in_seconds: Seconds | None = None
+    expires_at: datetime | None = None
+    keepalive: Seconds | None = None
+    retry: RetryStrategy | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def due_at(self, now: datetime) -> datetime:
+        """Return when the task falls due: never before *now*."""
+        if self.scheduled_at is not None:
+            return max(now, self.scheduled_at)
+        return now + timedelta(seconds=self.delay_in_seconds or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a move asks and does besides what its row of the lifecycle says."""
+
+    when: tuple[Condition, ...] = ()
+    put: Mapping[str, Any] = field(default_factory=dict)
+    append: Mapping[str, Any] = field(default_factory=dict)
+    add: Mapping[str, int] = field(default_factory=dict)
+    done_when: tuple[Condition, ...] = ()
+
+
+def place_in(queue: Queue, state: State, task_id: str) -> Place:
+    """Return where the index keeps *task_id* in *queue* and *state*."""
+    return Place(queue.name, state, shard_of(task_id, queue.settings.shards))
+
+
+def enqueue(
+    new: NewTask,
+    queue: Queue,
+    *,
+    task_id: str,
+    due_at: datetime,
+    now: datetime,
+    token: str | None,
+) -> Change:
+    """Plan a new task.
+
+    *token* marks the write of a task whose id the client chose, so that a repeat of this very
+    write is told from a second enqueue; an id of our own making is mark enough.
+    """
+    row = rule(Action.ENQUEUE, None, State.ENQUEUED)
+    task = Task(
+        id=task_id,
+        place=place_in(queue, State.ENQUEUED, task_id),
+        scheduled_at=due_at,
+        due_at=due_at,
+        created_at=now,
+        enqueued_at=now,
+        payload=new.payload,
+        tags=new.tags,
+        expires_at=new.expires_at or queue.expiry(due_at),
+        keepalive=new.keepalive,
+        retry=new.retry,
+        enqueue_token=token,
+        last_move=str(row.action),
+    )
+    mark = Equals("enqueue_token", token) if token else Equals("id", task_id)
+    return Change(row, task_id, insert=task, done_when=(mark,))
+
+
+def dequeue(
+    entry: Entry,
+    queue: Queue,
+    *,
+    lease_id: str,
+    now: datetime,
+    worker: str,
+    keepalive: Seconds | None,
+    task: Task | None = None,
+) -> Change:
+    """Plan a delivery of the task the index proposes, or of *task* as it was read.
+
+    The lease lasts as long as the call says (*keepalive*), else the task, else the queue; that the
+    task says nothing of its own is assumed until it was read.
+    """
+    row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
+    assumed: tuple[Condition, ...] = ()
+    own = keepalive if keepalive is not None or task is None else task.keepalive
+    if own is None:
+        own = queue.settings.keepalive_timeout_in_seconds
+        assumed = (Unset("keepalive"),)
+    length = timedelta(seconds=own)
+    return Change(
+        row,
+        entry.task_id,
+        when=(
+            In(queue.name, State.ENQUEUED),
+            AtMost("scheduled_at", now),
+            UnsetOrAfter("expires_at", now),
+            *assumed,
+        ),
+        put={
+            "place": place_in(queue, State.INFLIGHT, entry.task_id),
+            "scheduled_at": now + length,
+            "lease_id": lease_id,
+            "lease_expires_at": now + length,
+            "lease_length": length,
+            "worker": worker or None,
+            "started_at": now,
+        },
+        clear=("progress",),
+        add={"attempts": 1},
+        done_when=(Equals("lease_id", lease_id),),
+    )
+
+
+def expire(entry: Entry, queue: Queue, *, now: datetime) -> Change:
+    """Plan the end of a task that waited past its ``expires_at``."""
+    row = rule(Action.EXPIRE, State.ENQUEUED, State.DEAD)
+    effects = Effects(
+        when=(In(queue.name, State.ENQUEUED), AtMost("expires_at", now)),
+        put={"dead_reason": DeadReason.EXPIRED},
+    )
+    return end(row, entry.task_id, queue, effects, now=now, retention=dead_retention(queue))
+
+
+def delete(task: Task, *, unless_changed: bool = False) -> Change:
+    """Plan a removal; *unless_changed* only if nobody touched the task since it was read."""
+    row = rule(Action.DELETE, task.state, None)
+    when = (Equals("version", task.version),) if unless_changed else ()
+    return Change(row, task.id, when=when, gone=True)
+
+
+def purge(entry: Entry, *, before: datetime) -> Change:
+    """Plan a removal of what was in its queue and state *before* the purge was asked for."""
+    row = rule(Action.PURGE, entry.place.state, None)
+    when = (In(entry.place.queue, entry.place.state), AtMost("enqueued_at", before))
+    return Change(row, entry.task_id, when=when, gone=True)
+
+
+def end(
+    row: Rule,
+    task_id: str,
+    queue: Queue,
+    effects: Effects,
+    *,
+    now: datetime,
+    retention: Seconds,
+) -> Change:
+    """Plan the end of a task's life: kept for *retention* seconds, or gone."""
+    if retention <= 0 or row.target is None:
+        return Change(row, task_id, when=effects.when, gone=True)
+    return Change(
+        row,
+        task_id,
+        when=effects.when,
+        put={
+            **effects.put,
+            "place": place_in(queue, row.target, task_id),
+            "scheduled_at": now,
+            "finished_at": now,
+            "retained_until": _whole_second(now + timedelta(seconds=retention)),
+        },
+        clear=LEASE,
+        append=effects.append,
+        add=effects.add,
+        done_when=effects.done_when,
+    )
+
+
+def dead_retention(queue: Queue) -> Seconds:
+    """Return how long *queue* keeps its dead, in seconds; 0 when it keeps none."""
+    config = queue.settings.dead_letter_queue_config
+    return config.retention_period_in_seconds if config.enable else 0
+
+
+def _whole_second(instant: datetime) -> datetime:
+    """Round up: the table's broom counts whole seconds."""
+    floor = instant.replace(microsecond=0)
+    return floor if floor == instant else floor + _SECOND

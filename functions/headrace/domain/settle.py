@@ -1,0 +1,261 @@
+"""What a worker's report does to the task it holds, and what a lapsed lease does.
+
+A report is planned before its task is read: the name of its lease says which delivery it is about,
+and everything else is *assumed* to be as it is for most tasks (no retry strategy of its own, room
+in its lists).  Each assumption is a condition of the write, so a wrong one costs a refused write
+and a second plan from the task as read, never a wrong result.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.domain import limits
+from headrace.domain.change import (
+    AfterLength,
+    AtMost,
+    Change,
+    Condition,
+    Equals,
+    In,
+    Shorter,
+    Unset,
+    UnsetOrAfter,
+)
+from headrace.domain.lifecycle import Action, Lease, Rule, rule
+from headrace.domain.plan import LEASE, Effects, dead_retention, end, place_in
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
+from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskError
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A delivery as its worker knows it; ``task`` only once the store has been asked."""
+
+    task_id: str
+    queue: str
+    lease_id: str
+    attempts: int
+    worker: str | None = None
+    task: Task | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> "Held":
+        """Return the delivery that *task*, as it was read, is in."""
+        return cls(task.id, task.queue, task.lease_id or "", task.attempts, task.worker, task)
+
+
+def heartbeat(
+    held: Held, queue: Queue, *, now: datetime, keepalive: Seconds | None, progress: str | None
+) -> Change:
+    """Plan a longer lease.  No index key changes, unless the lease is cut shorter than granted."""
+    row = rule(Action.HEARTBEAT, State.INFLIGHT, State.INFLIGHT)
+    when = _held(row, held)
+    put: dict[str, Any] = {}
+    if keepalive is None:
+        put["lease_expires_at"] = AfterLength(now)
+    else:
+        until = now + timedelta(seconds=keepalive)
+        put |= {"lease_expires_at": until, "lease_length": timedelta(seconds=keepalive)}
+        if held.task is None:
+            when = (*when, AtMost("scheduled_at", until))
+        elif held.task.scheduled_at > until:
+            put["scheduled_at"] = until
+            put["place"] = place_in(queue, State.INFLIGHT, held.task_id)
+    if progress is not None:
+        put["progress"] = progress
+    return Change(row, held.task_id, when=when, put=put)
+
+
+def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> Change:
+    """Plan a success: the result is kept as long as the queue keeps history."""
+    row = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
+    effects = _report(row, held, Effects(put={} if result is None else {"result": result}))
+    retention = queue.settings.history_retention_in_seconds
+    return end(row, held.task_id, queue, effects, now=now, retention=retention)
+
+
+def fail(
+    held: Held,
+    queue: Queue,
+    *,
+    now: datetime,
+    error: TaskError,
+    retryable: bool,
+    delay: Seconds | None,
+    spread: float,
+    action: Action = Action.FAIL,
+) -> Change:
+    """Plan what a failed attempt leads to: a retry after a backoff, or the dead letters.
+
+    *delay* is the wait the worker asked for; *spread* is the random number of the jitter.
+    """
+    if held.task is not None:
+        effects = Effects(put={"errors": (*held.task.errors, error)[-limits.ERRORS_KEPT :]})
+    else:
+        assumed = (
+            Equals("attempts", held.attempts),
+            Equals("worker", held.worker) if held.worker else Unset("worker"),
+            Shorter("errors", limits.ERRORS_KEPT),
+        )
+        effects = Effects(when=assumed, append={"errors": error})
+    if not retryable:
+        return _bury(action, held, queue, DeadReason.REJECTED, effects, now=now)
+
+    if held.task is None:
+        effects = replace(effects, when=(*effects.when, Unset("retry")))
+    strategy = (held.task.retry if held.task else None) or queue.settings.retry_strategy
+    if held.attempts > strategy.max_retries:
+        return _bury(action, held, queue, DeadReason.EXHAUSTED, effects, now=now)
+
+    seconds = delay if delay is not None else strategy.delay_seconds(held.attempts, spread)
+    return _wait(action, held, queue, effects, now=now, seconds=seconds)
+
+
+def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change:
+    """Plan what a lapsed lease leads to: the same as a failed attempt."""
+    held = Held.of(task)
+    error = TaskError(
+        attempt=task.attempts,
+        at=now,
+        worker=task.worker,
+        kind=ErrorKind.LEASE_EXPIRED,
+        type="LeaseExpired",
+        message="lease expired" + (f" (worker {task.worker})" if task.worker else ""),
+    )
+    return fail(
+        held,
+        queue,
+        now=now,
+        error=error,
+        retryable=True,
+        delay=None,
+        spread=spread,
+        action=Action.RECLAIM,
+    )
+
+
+def release(held: Held, queue: Queue, *, now: datetime, delay: Seconds | None) -> Change:
+    """Plan giving a task back unworked: the attempt does not count."""
+    effects = Effects(add={"attempts": -1})
+    return _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0)
+
+
+def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
+    """Plan undoing a delivery that did not fit the answer: the task keeps its turn."""
+    change = release(held, queue, now=now, delay=None)
+    if held.task is None or change.rule.target is not State.ENQUEUED:
+        return change
+    due = held.task.due_at
+    return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
+
+
+def move(
+    held: Held,
+    target: Queue,
+    *,
+    now: datetime,
+    delay: Seconds | None,
+    payload: str | None,
+    tags: Mapping[str, str] | None,
+) -> Change:
+    """Plan a move to *target*: one write; what travels and what stays is in the contract."""
+    row = rule(Action.MOVE, State.INFLIGHT, State.ENQUEUED)
+    due_at = now + timedelta(seconds=delay or 0)
+    expires_at = target.expiry(due_at)
+    hop = Hop(held.queue, now)
+    if held.task is not None:
+        effects = Effects(put={"trail": (*held.task.trail, hop)[-limits.TRAIL_KEPT :]})
+    else:
+        effects = Effects(when=(Shorter("trail", limits.TRAIL_KEPT),), append={"trail": hop})
+    report = _report(row, held, effects)
+    put: dict[str, Any] = {
+        **report.put,
+        "place": place_in(target, State.ENQUEUED, held.task_id),
+        "scheduled_at": due_at,
+        "due_at": due_at,
+        "enqueued_at": now,
+        "attempts": 0,
+    }
+    given = {"payload": payload, "tags": tags, "expires_at": expires_at}
+    put |= {name: value for name, value in given.items() if value is not None}
+    return Change(
+        row,
+        held.task_id,
+        when=report.when,
+        put=put,
+        clear=(*LEASE, "keepalive", "retry", *(("expires_at",) if expires_at is None else ())),
+        append=report.append,
+        done_when=report.done_when,
+    )
+
+
+def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
+    """What the table asks of the state and the lease."""
+    where = In(held.queue, State.INFLIGHT)
+    if row.lease is Lease.LAPSED:
+        lapsed = held.task.lease_expires_at if held.task else None
+        return (where, Equals("lease_id", held.lease_id), Equals("lease_expires_at", lapsed))
+    return (where, Equals("lease_id", held.lease_id))
+
+
+def _report(row: Rule, held: Held, effects: Effects) -> Effects:
+    """Add what every report asks, and the mark by which a repeat of it is recognised."""
+    settled = {"settled_lease_id": held.lease_id, "settled_status": str(row.action)}
+    if row.lease is not Lease.HELD:
+        settled = {}
+    return replace(
+        effects,
+        when=(*_held(row, held), *effects.when),
+        put={**effects.put, **settled},
+        done_when=tuple(Equals(name, value) for name, value in settled.items()),
+    )
+
+
+def _wait(
+    action: Action,
+    held: Held,
+    queue: Queue,
+    effects: Effects,
+    *,
+    now: datetime,
+    seconds: Seconds,
+) -> Change:
+    """Plan to wait again, unless the task would expire before its turn."""
+    row = rule(action, State.INFLIGHT, State.ENQUEUED)
+    due_at = now + timedelta(seconds=seconds)
+    expires_at = held.task.expires_at if held.task else None
+    if expires_at is not None and expires_at <= due_at:
+        return _bury(action, held, queue, DeadReason.EXPIRED, effects, now=now)
+    report = _report(row, held, effects)
+    return Change(
+        row,
+        held.task_id,
+        when=(*report.when, UnsetOrAfter("expires_at", due_at)),
+        put={
+            **report.put,
+            "place": place_in(queue, State.ENQUEUED, held.task_id),
+            "scheduled_at": due_at,
+            "due_at": due_at,
+        },
+        clear=LEASE,
+        append=report.append,
+        add=report.add,
+        done_when=report.done_when,
+    )
+
+
+def _bury(
+    action: Action,
+    held: Held,
+    queue: Queue,
+    reason: DeadReason,
+    effects: Effects,
+    *,
+    now: datetime,
+) -> Change:
+    row = rule(action, State.INFLIGHT, State.DEAD)
+    report = _report(row, held, replace(effects, put={**effects.put, "dead_reason": reason}))
+    return end(row, held.task_id, queue, report, now=now, retention=dead_retention(queue))

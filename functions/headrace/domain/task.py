@@ -1,0 +1,137 @@
+"""A task and the words for where it stands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from headrace.domain.retry import RetryStrategy, Seconds
+
+
+class State(StrEnum):
+    """Where a task is stored.  ``scheduled_at`` of the index means something in each."""
+
+    ENQUEUED = "ENQUEUED"  #: waiting; ``scheduled_at`` is when it falls due
+    INFLIGHT = "INFLIGHT"  #: leased; ``scheduled_at`` is the end of the lease as first granted
+    SUCCEEDED = "SUCCEEDED"  #: done; ``scheduled_at`` is when
+    DEAD = "DEAD"  #: given up; ``scheduled_at`` is when
+
+
+FINISHED = frozenset({State.SUCCEEDED, State.DEAD})
+
+
+class Status(StrEnum):
+    """What people read: the state, with waiting tasks told apart by their due time."""
+
+    SCHEDULED = "SCHEDULED"
+    READY = "READY"
+    INFLIGHT = "INFLIGHT"
+    SUCCEEDED = "SUCCEEDED"
+    DEAD = "DEAD"
+
+
+class DeadReason(StrEnum):
+    """Why a task was given up; the first that holds, in this order."""
+
+    REJECTED = "rejected"
+    EXHAUSTED = "exhausted"
+    EXPIRED = "expired"
+
+
+class ErrorKind(StrEnum):
+    """How an attempt ended badly."""
+
+    FAILED = "failed"
+    LEASE_EXPIRED = "lease_expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the index keeps a task: its queue, state and shard."""
+
+    queue: str
+    state: State
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskError:
+    """One attempt that did not succeed."""
+
+    attempt: int
+    at: datetime
+    worker: str | None
+    kind: ErrorKind
+    type: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A queue that a task has left, and when."""
+
+    queue: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task as stored.
+
+    ``scheduled_at`` is the sort key of the index (see State); ``due_at`` is the due time the
+    task was last scheduled for, which the API shows under the name ``scheduled_at``.
+    ``payload``, ``result`` and ``progress`` are JSON texts, exactly as they came in;
+    ``payload`` is None when it was not asked for.
+    ``lease_*`` exist exactly while the task is in flight.
+    """
+
+    id: str
+    place: Place
+    scheduled_at: datetime
+    due_at: datetime
+    created_at: datetime
+    enqueued_at: datetime
+    payload: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    expires_at: datetime | None = None
+    keepalive: Seconds | None = None
+    retry: RetryStrategy | None = None
+    attempts: int = 0
+    version: int = 1
+    last_move: str = "enqueue"
+    lease_id: str | None = None
+    lease_expires_at: datetime | None = None
+    lease_length: timedelta | None = None
+    worker: str | None = None
+    progress: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    result: str | None = None
+    dead_reason: DeadReason | None = None
+    errors: tuple[TaskError, ...] = ()
+    trail: tuple[Hop, ...] = ()
+    retained_until: datetime | None = None
+    settled_lease_id: str | None = None
+    settled_status: str | None = None
+    enqueue_token: str | None = None
+
+    @property
+    def queue(self) -> str:
+        """The queue the task is in."""
+        return self.place.queue
+
+    @property
+    def state(self) -> State:
+        """The stored state."""
+        return self.place.state
+
+    def status(self, now: datetime) -> Status:
+        """Return the state as people see it at *now*."""
+        if self.state is not State.ENQUEUED:
+            return Status(self.state)
+        return Status.READY if self.due_at <= now else Status.SCHEDULED
+
+    def hidden(self, now: datetime) -> bool:
+        """Tell whether the task is past its retention, so that nobody may see it any more."""
+        return self.retained_until is not None and self.retained_until <= now

@@ -1,0 +1,186 @@
+"""The bodies of requests about queues."""
+
+from typing import Annotated, LiteralString
+
+from pydantic import Field, model_validator
+
+from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.queue import (
+    DeadLetterConfig,
+    DequeuingSettings,
+    IntervalUnit,
+    QueueSettings,
+    RateLimiting,
+)
+from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
+from headrace.domain.task import State
+from headrace.http.fields import (
+    BaseSeconds,
+    Body,
+    Count,
+    Description,
+    Expiry,
+    Ignored,
+    Interval,
+    Jitter,
+    Keepalive,
+    MaxRetries,
+    Name,
+    PauseLength,
+    Retention,
+    RetryDelay,
+    Shards,
+    Tokens,
+    Version,
+    contradiction,
+)
+
+_DEFAULT = QueueSettings()
+
+
+class RetryStrategyBody(Body):
+    """How often and when a failed task is tried again."""
+
+    kind: Annotated[Backoff, Field(strict=False)] = DEFAULT_RETRY.kind
+    max_retries: MaxRetries = DEFAULT_RETRY.max_retries
+    base_seconds: BaseSeconds = DEFAULT_RETRY.base_seconds
+    max_delay_seconds: RetryDelay = DEFAULT_RETRY.max_delay_seconds
+    jitter: Jitter = DEFAULT_RETRY.jitter
+    intervals: Annotated[list[RetryDelay], Field(max_length=limits.INTERVALS[1])] = []
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "RetryStrategyBody":
+        if self.kind is not Backoff.INTERVALS:
+            if self.intervals:
+                raise contradiction(("intervals", "must be empty unless kind is intervals"))
+            return self
+        if not self.intervals:
+            raise contradiction(("intervals", "must have 1 to 100 entries when kind is intervals"))
+        if "max_retries" in self.model_fields_set and self.max_retries != len(self.intervals):
+            message: LiteralString = "must be the number of intervals, or left out"
+            raise contradiction(("max_retries", message))
+        return self
+
+    def strategy(self) -> RetryStrategy:
+        """Return the strategy as the domain has it."""
+        return RetryStrategy(
+            kind=self.kind,
+            max_retries=len(self.intervals) or self.max_retries,
+            base_seconds=self.base_seconds,
+            max_delay_seconds=self.max_delay_seconds,
+            jitter=self.jitter,
+            intervals=tuple(self.intervals),
+        )
+
+
+class RateLimitingBody(Body):
+    """A token bucket: full at first, refilled continuously, one token a delivery."""
+
+    max_tokens: Tokens
+    interval: Interval = 1
+    interval_unit: Annotated[IntervalUnit, Field(strict=False)] = IntervalUnit.SECONDS
+
+
+class DequeuingSettingsBody(Body):
+    """What holds deliveries back."""
+
+    max_inflight_tasks: Count = 0
+    rate_limiting: RateLimitingBody | None = None
+    dequeuing_paused: bool = False
+
+    def settings(self) -> DequeuingSettings:
+        """Return the settings as the domain has them."""
+        rate = self.rate_limiting
+        return DequeuingSettings(
+            max_inflight_tasks=self.max_inflight_tasks,
+            rate_limiting=rate and RateLimiting(rate.max_tokens, rate.interval, rate.interval_unit),
+            dequeuing_paused=self.dequeuing_paused,
+        )
+
+
+class DeadLetterBody(Body):
+    """Whether tasks out of attempts are kept, how long and how many."""
+
+    enable: bool = True
+    retention_period_in_seconds: Retention = (
+        _DEFAULT.dead_letter_queue_config.retention_period_in_seconds
+    )
+    max_size: Count = 0
+
+
+class SettingsBody(Body):
+    """What the owner of a queue decides; what is left out takes its default."""
+
+    description: Description = ""
+    keepalive_timeout_in_seconds: Keepalive = _DEFAULT.keepalive_timeout_in_seconds
+    expires_in_seconds: Expiry = _DEFAULT.expires_in_seconds
+    retry_strategy: RetryStrategyBody = RetryStrategyBody()
+    dequeuing_settings: DequeuingSettingsBody = DequeuingSettingsBody()
+    dead_letter_queue_config: DeadLetterBody = DeadLetterBody()
+    history_retention_in_seconds: Retention = _DEFAULT.history_retention_in_seconds
+    shards: Shards = _DEFAULT.shards
+
+    def settings(self) -> QueueSettings:
+        """Return the settings as the domain has them."""
+        dead = self.dead_letter_queue_config
+        return QueueSettings(
+            description=self.description,
+            keepalive_timeout_in_seconds=self.keepalive_timeout_in_seconds,
+            expires_in_seconds=self.expires_in_seconds,
+            retry_strategy=self.retry_strategy.strategy(),
+            dequeuing_settings=self.dequeuing_settings.settings(),
+            dead_letter_queue_config=DeadLetterConfig(
+                dead.enable, dead.retention_period_in_seconds, dead.max_size
+            ),
+            history_retention_in_seconds=self.history_retention_in_seconds,
+            shards=self.shards,
+        )
+
+
+class CreateQueueBody(SettingsBody):
+    """A new queue; only its name is required."""
+
+    name: Name
+
+
+class ReplaceQueueBody(SettingsBody):
+    """New settings for a queue, in the form in which it is shown."""
+
+    name: Name | None = Field(default=None, description="If given, the same as in the path.")
+    version: Version | None = Field(
+        default=None, description="If given, the settings are replaced only while it is current."
+    )
+    created_at: Ignored = None
+    updated_at: Ignored = None
+    stats: Ignored = None
+    schedules: Ignored = None
+
+    def settings_of(self, name: str) -> QueueSettings:
+        """Return the settings.  Raises InvalidRequest when they are another queue's."""
+        if self.name is not None and self.name != name:
+            message = f"must be the name in the path, {name}"
+            raise InvalidRequest(f"name {message}", errors=[FieldError("name", message)])
+        return self.settings()
+
+
+class PauseBody(Body):
+    """Whether the pause ends by itself."""
+
+    resume_in_seconds: PauseLength | None = None
+
+
+class ResumeBody(Body):
+    """Nothing needs to be said."""
+
+
+class PurgeBody(Body):
+    """The states whose tasks are removed."""
+
+    states: Annotated[
+        list[Annotated[State, Field(strict=False)]], Field(min_length=1, max_length=len(State))
+    ]
+
+    def chosen(self) -> tuple[State, ...]:
+        """Return the states, each once."""
+        return tuple(dict.fromkeys(self.states))

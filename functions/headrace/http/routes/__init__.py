@@ -1,0 +1,1 @@
+"""The routes, by noun: a body comes in, a use case is called, an answer goes out."""

@@ -1,0 +1,267 @@
+"""Handing tasks out under a lease."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain import plan, settle
+from headrace.domain.change import Entry
+from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.ids import new_lease_token
+from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
+from headrace.domain.settle import Held
+from headrace.domain.task import Place, State, Task
+from headrace.ops.claims import Claims
+from headrace.ops.queues import Queues
+from headrace.ops.reaping import Reaping
+from headrace.store.base import Done, Position, Store
+
+_ROUNDS: Final = 4  # tries to fill a batch when races are lost
+_PAUSED_POLL_SECONDS: Final = 5.0
+_MORE_PAGES: Final = 20  # looked at behind a page of nothing but expired tasks
+_POLL_GROWTH: Final = 1.5
+_POLL_CEILING: Final = 5
+_HELP_EVERY: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Dequeued:
+    """The tasks handed out, and when an idle worker should ask again (seconds)."""
+
+    tasks: tuple[Task, ...]
+    poll_after_seconds: float
+    now: datetime
+
+
+@dataclass(slots=True)
+class _Window:
+    """What the index shows of the waiting tasks of a queue."""
+
+    ready: list[Entry] = field(default_factory=list)
+    next_due: datetime | None = None
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    queues: Queues
+    reaping: Reaping
+    now: Callable[[], datetime]
+    poll_after_seconds: float = 1.0
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
+    new_lease: Callable[[], str] = new_lease_token
+    claims: Claims = field(default_factory=Claims)
+
+    def dequeue(
+        self,
+        queue: str,
+        *,
+        batch_size: int = 1,
+        wait_seconds: float = 0,
+        worker: str = "",
+        keepalive: Seconds | None = None,
+    ) -> Dequeued:
+        """Lease up to *batch_size* due tasks of *queue* to *worker*, in order of their due time.
+
+        Waits up to *wait_seconds* for the first one.  Raises NotFound when there is no such queue.
+        """
+        until = self.now() + timedelta(seconds=wait_seconds)
+        pause = self.poll_after_seconds
+        helped_at: datetime | None = None
+        while True:
+            now = self.now()
+            source = self.queues.cached(queue)
+            helps = helped_at is None or now - helped_at >= _HELP_EVERY
+            if helps:
+                helped_at = now
+            tasks, next_due = self._take(source, batch_size, worker, keepalive, helps=helps)
+            now = self.now()
+            if tasks or now >= until:
+                return Dequeued(tasks, self._poll_after(source, next_due, now), now)
+            nap = min(pause, (until - now).total_seconds())
+            if next_due is not None:
+                nap = min(nap, max(0.001, (next_due - now).total_seconds()))
+            self.sleep(nap)
+            pause = min(pause * _POLL_GROWTH, self.poll_after_seconds * _POLL_CEILING)
+
+    def _poll_after(self, queue: Queue, next_due: datetime | None, now: datetime) -> float:
+        if queue.paused(now):
+            longer = max(_PAUSED_POLL_SECONDS, self.poll_after_seconds)
+            if queue.resume_at is None:
+                return longer
+            return min(longer, (queue.resume_at - now).total_seconds())
+        if next_due is None:
+            return self.poll_after_seconds
+        return max(0.0, min(self.poll_after_seconds, (next_due - now).total_seconds()))
+
+    def _take(
+        self, queue: Queue, count: int, worker: str, keepalive: Seconds | None, *, helps: bool
+    ) -> tuple[tuple[Task, ...], datetime | None]:
+        """Lease what is ready; finding too little, reclaim lapsed leases too."""
+        if queue.paused(self.now()):
+            return (), None
+        taken: list[Task] = []
+        next_due: datetime | None = None
+        for shard in self._shards(queue):
+            window = self._window(queue, shard, count - len(taken))
+            taken += self._lease(queue, window.ready, count - len(taken), worker, keepalive)
+            if window.next_due is not None:
+                next_due = min(next_due or window.next_due, window.next_due)
+            if len(taken) == count:
+                break
+        if len(taken) < count and helps:
+            ready = self._reclaimed(queue)
+            taken += self._lease(queue, ready, count - len(taken), worker, keepalive)
+        taken.sort(key=lambda task: (task.due_at, task.id))
+        return self._fitting(queue, taken), next_due
+
+    def _shards(self, queue: Queue) -> list[int]:
+        """Shards being retired first, so that nothing is stranded; the others in random order."""
+        current = list(range(queue.settings.shards))
+        self.chance.shuffle(current)
+        return [*range(queue.settings.shards, queue.shards_in_use), *current]
+
+    def _window(self, queue: Queue, shard: int, count: int) -> _Window:
+        """Read a little more than is wanted, so that a lost race finds something else.
+
+        Not bounded by the clock: the first task that is not due yet tells when to ask again.
+        """
+        window = _Window()
+        place = Place(queue.name, State.ENQUEUED, shard)
+        limit = 2 * count + 16
+        after: Position | None = None
+        for _ in range(_MORE_PAGES):
+            page = self.store.entries(place, after=after, limit=limit)
+            now = self.now()
+            over = []
+            for entry in page.entries:
+                if entry.scheduled_at > now:
+                    window.next_due = entry.scheduled_at
+                    break
+                if entry.expires_at is not None and entry.expires_at <= now:
+                    over.append(entry)
+                else:
+                    window.ready.append(entry)
+            list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
+            after = page.last
+            if window.ready or window.next_due is not None or after is None:
+                return window
+        return window
+
+    def _lease(
+        self,
+        queue: Queue,
+        ready: Sequence[Entry],
+        count: int,
+        worker: str,
+        keepalive: Seconds | None,
+    ) -> list[Task]:
+        """Take up to *count* of the *ready* entries; who loses a race picks at random."""
+        taken: list[Task] = []
+        window = list(ready)
+        crowded = self.claims.crowded(queue.name, self.now())
+        for _ in range(_ROUNDS):
+            now = self.now()
+            picked = self.claims.pick(window, count - len(taken), now=now, crowded=crowded)
+            if not picked:
+                break
+            won = self._commit(queue, picked, worker, keepalive, now)
+            taken += won
+            if len(won) < len(picked):
+                crowded = True
+                self.claims.lost(queue.name, now)
+            names = {entry.task_id for entry in picked}
+            window = [entry for entry in window if entry.task_id not in names]
+        return taken
+
+    def _commit(
+        self,
+        queue: Queue,
+        picked: Sequence[Entry],
+        worker: str,
+        keepalive: Seconds | None,
+        now: datetime,
+    ) -> list[Task]:
+        changes = [
+            plan.dequeue(
+                entry,
+                queue,
+                lease_id=self.new_lease(),
+                now=now,
+                worker=worker,
+                keepalive=keepalive,
+            )
+            for entry in picked
+        ]
+        try:
+            outcomes = self.store.commit(changes)
+        except HeadraceError:
+            self.claims.drop(picked)
+            raise
+        won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
+        again = [
+            plan.dequeue(
+                entry,
+                queue,
+                lease_id=self.new_lease(),
+                now=now,
+                worker=worker,
+                keepalive=keepalive,
+                task=outcome.task,
+            )
+            for entry, outcome in zip(picked, outcomes, strict=True)
+            if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
+        ]
+        with suppress(Unavailable):  # what was won already must reach its worker
+            won += [
+                outcome.task for outcome in self.store.commit(again) if isinstance(outcome, Done)
+            ]
+        return won
+
+    def _reclaimed(self, queue: Queue) -> list[Entry]:
+        """Reclaim lapsed leases; those without a backoff are ready at once."""
+        return [
+            Entry(task.id, task.place, task.scheduled_at, task.expires_at)
+            for shard in range(queue.shards_in_use)
+            for task in self.reaping.lapsed(queue, shard)
+            if task.state is State.ENQUEUED and task.due_at <= self.now()
+        ]
+
+    def _fitting(self, queue: Queue, tasks: Sequence[Task]) -> tuple[Task, ...]:
+        """Return what fits one answer; the surplus goes back at once, its turn kept."""
+        fitting: list[Task] = []
+        surplus: list[Task] = []
+        room = ANSWER_BYTES
+        for task in tasks:
+            room -= task_bytes(task)
+            (fitting if room >= 0 or not fitting else surplus).append(task)
+        now = self.now()
+        self.store.commit([settle.give_back(Held.of(task), queue, now=now) for task in surplus])
+        return tuple(fitting)
+
+
+def _own_keepalive(task: Task | None, entry: Entry) -> bool:
+    """Tell whether a refusal may be only about the task's own keepalive."""
+    return (
+        task is not None
+        and task.state is State.ENQUEUED
+        and task.keepalive is not None
+        and task.scheduled_at == entry.scheduled_at
+    )
+
+
+def task_bytes(task: Task) -> int:
+    """Return about how many bytes *task* takes in an answer."""
+    texts = (task.payload, task.result, task.progress)
+    size = sum(utf8_bytes(text) for text in texts if text)
+    size += sum(len(error.message) + len(error.detail) + len(error.type) for error in task.errors)
+    return size + 2048

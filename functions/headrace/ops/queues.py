@@ -1,0 +1,174 @@
+"""What people do with queues: create, look, change, pause, purge, delete.
+
+Purge and delete write down what is to be done (a *chore*) before the first task is touched, so
+that the reaper goes on with it should this process end; see ``chores``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from headrace.domain.errors import (
+    FieldError,
+    InvalidRequest,
+    NotFound,
+    QueueExists,
+    VersionMismatch,
+)
+from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.retry import Seconds
+from headrace.domain.task import State
+from headrace.ops import queue_body
+from headrace.ops.chores import Chore, Chores
+from headrace.ops.cursor import Cursors
+from headrace.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """Queues by name, and the cursor of the next page."""
+
+    queues: tuple[Queue, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """How many tasks are gone so far, and whether that is all."""
+
+    deleted: int
+    finished: bool
+
+
+@dataclass(slots=True)
+class Queues:
+    """The use cases of queues.
+
+    *cache_seconds* is how old settings may be when tasks are handled; changes made through this
+    object are seen by it at once.
+    """
+
+    store: Store
+    now: Callable[[], datetime]
+    cursors: Cursors
+    chores: Chores
+    cache_seconds: float = 1.0
+    _cache: dict[str, tuple[datetime, Queue]] = field(default_factory=dict)
+
+    def create(self, name: str, settings: QueueSettings) -> Queue:
+        """Create a queue.  Raises QueueExists, also while one of this name is being deleted."""
+        if not NAME_RE.fullmatch(name):
+            detail = f"name must match {NAME}"
+            raise InvalidRequest(detail, errors=(FieldError("name", detail),))
+        if self.chores.deleting(name):
+            message = f"queue {name} is still being deleted; try again later"
+            raise QueueExists(message)
+        now = self.now()
+        queue = Queue(name, settings, now, now, shards_in_use=settings.shards)
+        if not self.store.put_record(queue_body.to_record(queue), replaces=None):
+            message = f"queue {name} exists"
+            raise QueueExists(message)
+        return self._remember(queue)
+
+    def get(self, name: str) -> Queue:
+        """Return a queue, as last written.  Raises NotFound."""
+        return self._stored(name).as_seen(self.now())
+
+    def cached(self, name: str) -> Queue:
+        """Return a queue, up to *cache_seconds* old.  Raises NotFound."""
+        remembered = self._cache.get(name)
+        if remembered is not None:
+            read_at, queue = remembered
+            if self.now() - read_at < timedelta(seconds=self.cache_seconds):
+                return queue
+        return self._stored(name)
+
+    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueuePage:
+        """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
+        scope = f"queues {prefix}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        records, more = self.store.records(queue_body.KIND, prefix=prefix, after=after, limit=limit)
+        now = self.now()
+        queues = tuple(queue_body.from_record(record).as_seen(now) for record in records)
+        return QueuePage(queues, self.cursors.write(scope, queues[-1].name) if more else None)
+
+    def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
+        """Replace the settings; *version*, when given, must be the stored one.
+
+        Raises NotFound and VersionMismatch.
+        """
+
+        def change(queue: Queue) -> Queue:
+            if version is not None and version != queue.version:
+                message = f"queue {name} has version {queue.version}, not {version}"
+                raise VersionMismatch(message)
+            same = settings.dequeuing_settings.dequeuing_paused
+            shards_in_use = max(queue.shards_in_use, settings.shards)
+            resume_at = queue.resume_at if same else None
+            return replace(
+                queue, settings=settings, shards_in_use=shards_in_use, resume_at=resume_at
+            )
+
+        return self._change(name, change)
+
+    def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
+        """Stop deliveries, for good or for a time.  Raises NotFound."""
+        until = None
+        if resume_in_seconds is not None:
+            until = self.now() + timedelta(seconds=resume_in_seconds)
+        return self._change(name, lambda queue: _paused(queue, paused=True, resume_at=until))
+
+    def resume(self, name: str) -> Queue:
+        """Let deliveries go on.  Raises NotFound."""
+        return self._change(name, lambda queue: _paused(queue, paused=False, resume_at=None))
+
+    def purge(self, name: str, states: tuple[State, ...]) -> Purged:
+        """Remove every task that is in *states* now; settings stay.  Raises NotFound."""
+        queue = self._stored(name)
+        chore = Chore(name, states, self.now(), queue.shards_in_use, deletes_queue=False)
+        done = self.chores.begin(chore)
+        return Purged(done.deleted, done.finished)
+
+    def delete(self, name: str) -> bool:
+        """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
+
+        Nothing of the queue can be reached from the moment its record is gone.
+        """
+        queue = self._stored(name)
+        chore = Chore(name, tuple(State), self.now(), queue.shards_in_use, deletes_queue=True)
+        self.chores.write(chore)
+        self.store.drop_record(queue_body.KIND, name)
+        self._cache.pop(name, None)
+        return self.chores.work(chore).finished
+
+    def _stored(self, name: str) -> Queue:
+        record = self.store.record(queue_body.KIND, name)
+        if record is None:
+            self._cache.pop(name, None)
+            message = f"there is no queue {name}"
+            raise NotFound(message)
+        return self._remember(queue_body.from_record(record))
+
+    def _remember(self, queue: Queue) -> Queue:
+        self._cache[queue.name] = (self.now(), queue)
+        return queue
+
+    def _change(self, name: str, change: Callable[[Queue], Queue]) -> Queue:
+        """Read, change, write if nobody else has meanwhile; else from the start."""
+        while True:
+            stored = self._stored(name)
+            changed = replace(
+                change(stored.as_seen(self.now())),
+                version=stored.version + 1,
+                updated_at=self.now(),
+            )
+            record = queue_body.to_record(changed)
+            if self.store.put_record(record, replaces=stored.version):
+                return self._remember(changed)
+
+
+def _paused(queue: Queue, *, paused: bool, resume_at: datetime | None) -> Queue:
+    dequeuing = replace(queue.settings.dequeuing_settings, dequeuing_paused=paused)
+    settings = replace(queue.settings, dequeuing_settings=dequeuing)
+    return replace(queue, settings=settings, resume_at=resume_at)

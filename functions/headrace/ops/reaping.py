@@ -1,0 +1,166 @@
+"""Taking back lapsed leases and burying the expired: nothing stays stuck.
+
+Run by the reaper every minute over every queue, and by any dequeue that finds too little over its
+own.  The index only proposes: each task is read before it is judged, and judged again in the write.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain import plan, settle
+from headrace.domain.change import Entry
+from headrace.domain.lifecycle import Action
+from headrace.domain.queue import Queue
+from headrace.domain.task import Place, State, Task
+from headrace.ops.chores import Chores
+from headrace.ops.queues import Queues
+from headrace.store.base import Done, Position, Store
+
+_PAGE: Final = 100
+_FULL_PASS: Final = timedelta(hours=1)
+_REMEMBERED: Final = 20_000
+_TRUST_FOR: Final = timedelta(seconds=60)
+
+
+@dataclass(slots=True)
+class Reaped:
+    """What a pass of the reaper did."""
+
+    retried: int = 0
+    buried: int = 0
+    expired: int = 0
+    healthy: int = 0
+    purged: int = 0
+
+    def count(self, task: Task) -> None:
+        """Add one task, by what became of it."""
+        if task.last_move == Action.EXPIRE:
+            self.expired += 1
+        elif task.state is State.ENQUEUED:
+            self.retried += 1
+        else:
+            self.buried += 1
+
+
+@dataclass(slots=True)
+class Reaping:
+    """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
+
+    store: Store
+    queues: Queues
+    chores: Chores
+    now: Callable[[], datetime]
+    spread: Callable[[], float] = random.random
+    _healthy_until: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _full_pass_at: datetime | None = None
+
+    def run(self) -> Reaped:
+        """Look at every overdue lease and every due task of every queue.
+
+        Raises Unavailable and stops while the table throttles: late heartbeats are its fault then.
+        """
+        reaped = Reaped()
+        full = self._full_pass_at is None or self.now() - self._full_pass_at >= _FULL_PASS
+        for queue in self._all_queues():
+            for shard in range(queue.shards_in_use):
+                for task in self.lapsed(queue, shard, reaped=reaped):
+                    reaped.count(task)
+                for task in self.expired(queue, shard, full=full):
+                    reaped.count(task)
+        if full:
+            self._full_pass_at = self.now()
+        for chore in self.chores.pending():
+            reaped.purged += self.chores.work(chore).deleted
+        return reaped
+
+    def lapsed(self, queue: Queue, shard: int, *, reaped: Reaped | None = None) -> Iterator[Task]:
+        """Reclaim the lapsed leases of one shard, page after page, and yield the tasks.
+
+        A page full of healthy long tasks, which heartbeats keep past the end the index knows, must
+        not hide a dead one.  The reaper (*reaped* counts for it) reads each of them; a dequeue that
+        helps out trusts for a while what was read before.
+        """
+        for entries in self._overdue(Place(queue.name, State.INFLIGHT, shard)):
+            now = self.now()
+            suspects = entries if reaped else self._suspects(entries, now)
+            tasks = self.store.read([entry.task_id for entry in suspects]) if suspects else {}
+            changes = []
+            for entry in suspects:
+                task = tasks.get(entry.task_id)
+                if task is None or task.state is not State.INFLIGHT or task.queue != queue.name:
+                    continue
+                end = task.lease_expires_at
+                if end is not None and end <= now:
+                    changes.append(settle.reclaim(task, queue, now=now, spread=self.spread()))
+                elif end is not None:
+                    self._trust(entry, min(end, now + _TRUST_FOR))
+            if reaped is not None:
+                reaped.healthy += len(entries) - len(changes)
+            for outcome in self.store.commit(changes):
+                if isinstance(outcome, Done):
+                    yield outcome.task
+
+    def expired(self, queue: Queue, shard: int, *, full: bool) -> Iterator[Task]:
+        """Bury the tasks of one shard that waited past their ``expires_at``, and yield them.
+
+        Waiting tasks expire after they fall due, so only due ones are looked at; from the oldest
+        until a page holds nothing expired, or all of them in a *full* pass.
+        """
+        for entries in self._overdue(Place(queue.name, State.ENQUEUED, shard)):
+            now = self.now()
+            over = [entry for entry in entries if entry.expires_at and entry.expires_at <= now]
+            if not over and not full:
+                return
+            yield from self.bury(queue, over)
+
+    def bury(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
+        """End the expired *entries*; those that are not what the index says are left alone."""
+        now = self.now()
+        for outcome in self.store.commit([plan.expire(entry, queue, now=now) for entry in entries]):
+            if isinstance(outcome, Done):
+                yield outcome.task
+
+    def _all_queues(self) -> Iterator[Queue]:
+        cursor = None
+        while True:
+            page = self.queues.list(limit=_PAGE, cursor=cursor)
+            yield from page.queues
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def _overdue(self, place: Place) -> Iterator[tuple[Entry, ...]]:
+        after: Position | None = None
+        until = self.now()
+        while True:
+            page = self.store.entries(place, until=until, after=after, limit=_PAGE)
+            if page.entries:
+                yield page.entries
+            after = page.last
+            if after is None:
+                return
+
+    def _suspects(self, entries: Sequence[Entry], now: datetime) -> list[Entry]:
+        with self._lock:
+            return [
+                entry
+                for entry in entries
+                if self._healthy_until.get(_delivery(entry), entry.scheduled_at) <= now
+            ]
+
+    def _trust(self, entry: Entry, until: datetime) -> None:
+        with self._lock:
+            self._healthy_until.pop(_delivery(entry), None)
+            self._healthy_until[_delivery(entry)] = until
+            while len(self._healthy_until) > _REMEMBERED:
+                del self._healthy_until[next(iter(self._healthy_until))]
+
+
+def _delivery(entry: Entry) -> tuple[str, datetime]:
+    """A delivery is known by the task and the end of its lease as first granted."""
+    return (entry.task_id, entry.scheduled_at)

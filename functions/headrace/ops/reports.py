@@ -1,0 +1,247 @@
+"""What workers say of the tasks they hold.
+
+Each report is first planned from the lease alone (see ``domain.settle``) and committed without a
+read; only what was refused is looked at, and planned again from the task as it is.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from headrace.domain import settle
+from headrace.domain.change import Change
+from headrace.domain.errors import NotFound
+from headrace.domain.lease import LeaseName
+from headrace.domain.lifecycle import Action, rules
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
+from headrace.domain.settle import Held
+from headrace.domain.task import ErrorKind, Task, TaskError
+from headrace.ops.queues import Queues
+from headrace.store.base import Done, Store
+
+
+class ReportStatus(StrEnum):
+    """What a worker may say."""
+
+    SUCCEEDED = "SUCCEEDED"
+    INFLIGHT = "INFLIGHT"
+    FAILED = "FAILED"
+    RELEASED = "RELEASED"
+    MOVED = "MOVED"
+
+
+class ReportOutcome(StrEnum):
+    """What became of a report."""
+
+    OK = "OK"
+    NOT_FOUND = "NOT_FOUND"
+    NOT_INFLIGHT = "NOT_INFLIGHT"
+    STALE_LEASE = "STALE_LEASE"
+    INVALID = "INVALID"
+
+
+ACTIONS: Final[Mapping[ReportStatus, Action]] = {
+    ReportStatus.SUCCEEDED: Action.SUCCEED,
+    ReportStatus.INFLIGHT: Action.HEARTBEAT,
+    ReportStatus.FAILED: Action.FAIL,
+    ReportStatus.RELEASED: Action.RELEASE,
+    ReportStatus.MOVED: Action.MOVE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerError:
+    """What went wrong, in the worker's words."""
+
+    type: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report; ``lease_id`` as the dequeue gave it, JSON texts as they came in."""
+
+    task_id: str
+    lease_id: str
+    status: ReportStatus
+    result: str | None = None
+    progress: str | None = None
+    error: WorkerError = field(default_factory=WorkerError)
+    retryable: bool = True
+    delay_in_seconds: Seconds | None = None
+    to_queue: str | None = None
+    payload: str | None = None
+    tags: Mapping[str, str] | None = None
+    keepalive: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The result of one report; ``task`` as it is now, when the report took effect."""
+
+    task_id: str
+    outcome: ReportOutcome
+    task: Task | None = None
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class Reports:
+    """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
+
+    store: Store
+    queues: Queues
+    now: Callable[[], datetime]
+    spread: Callable[[], float] = random.random
+
+    def report(self, queue: str, reports: Sequence[Report]) -> list[Reported]:
+        """Carry out *reports* about tasks of *queue*; results in the order given.
+
+        Several reports of one task take effect one after the other.
+        Raises NotFound when there is no such queue.
+        """
+        source = self.queues.cached(queue)
+        now = self.now()
+        results: dict[int, Reported] = {}
+        waiting = dict(enumerate(reports))
+        while waiting:
+            round_ = _one_of_each_task(waiting)
+            results |= self._round(source, round_, now)
+            waiting = {place: waiting[place] for place in waiting if place not in round_}
+        return [results[place] for place in range(len(reports))]
+
+    def _round(
+        self, source: Queue, reports: dict[int, Report], now: datetime
+    ) -> dict[int, Reported]:
+        """Carry out reports of different tasks: blind first, and what was refused by sight."""
+        held = {place: _held(report, source) for place, report in reports.items()}
+        blind = {
+            place: self._plan(reports[place], known, source, now)
+            for place, known in held.items()
+            if known is not None
+        }
+        results, refused = self._commit(reports, blind)
+
+        # What is no lease name of ours is refused too, but only the task can tell how.
+        unread = [place for place in reports if held[place] is None]
+        if unread:
+            tasks = self.store.read([reports[place].task_id for place in unread])
+            refused |= {place: tasks.get(reports[place].task_id) for place in unread}
+
+        by_sight: dict[int, Change | Reported] = {}
+        for place, task in refused.items():
+            refusal = _refusal(reports[place], source, task, now)
+            if task is None or refusal is not None:
+                by_sight[place] = refusal or _not_found(reports[place])
+            else:
+                by_sight[place] = self._plan(reports[place], Held.of(task), source, now)
+        seen, lost = self._commit(reports, by_sight)
+        for place, task in lost.items():  # it changed hands between the read and the write
+            stale = Reported(reports[place].task_id, ReportOutcome.STALE_LEASE)
+            seen[place] = _refusal(reports[place], source, task, now) or stale
+        return results | seen
+
+    def _commit(
+        self, reports: Mapping[int, Report], planned: Mapping[int, Change | Reported]
+    ) -> tuple[dict[int, Reported], dict[int, Task | None]]:
+        """Return the results there are, and the tasks of the changes that were refused."""
+        changes = {place: plan for place, plan in planned.items() if isinstance(plan, Change)}
+        results = {place: plan for place, plan in planned.items() if isinstance(plan, Reported)}
+        refused: dict[int, Task | None] = {}
+        outcomes = self.store.commit(list(changes.values()))
+        for place, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(outcome, Done):
+                task_id = reports[place].task_id
+                results[place] = Reported(task_id, ReportOutcome.OK, outcome.task)
+            else:
+                refused[place] = outcome.task
+        return results, refused
+
+    def _plan(self, report: Report, held: Held, source: Queue, now: datetime) -> Change | Reported:
+        match report.status:
+            case ReportStatus.SUCCEEDED:
+                return settle.succeed(held, source, now=now, result=report.result)
+            case ReportStatus.INFLIGHT:
+                return settle.heartbeat(
+                    held, source, now=now, keepalive=report.keepalive, progress=report.progress
+                )
+            case ReportStatus.FAILED:
+                return settle.fail(
+                    held,
+                    source,
+                    now=now,
+                    error=_task_error(report, held, now),
+                    retryable=report.retryable,
+                    delay=report.delay_in_seconds,
+                    spread=self.spread(),
+                )
+            case ReportStatus.RELEASED:
+                return settle.release(held, source, now=now, delay=report.delay_in_seconds)
+            case ReportStatus.MOVED:
+                return self._move(report, held, now)
+
+    def _move(self, report: Report, held: Held, now: datetime) -> Change | Reported:
+        try:
+            target = self.queues.cached(report.to_queue or "")
+        except NotFound as missing:
+            # Should the move have happened before its target was deleted, the task went with it.
+            return Reported(report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}")
+        return settle.move(
+            held,
+            target,
+            now=now,
+            delay=report.delay_in_seconds,
+            payload=report.payload,
+            tags=report.tags,
+        )
+
+
+def _held(report: Report, queue: Queue) -> Held | None:
+    lease = LeaseName.parse(report.lease_id)
+    if lease is None:
+        return None
+    return Held(report.task_id, queue.name, lease.secret, lease.attempt, lease.worker)
+
+
+def _refusal(report: Report, queue: Queue, task: Task | None, now: datetime) -> Reported | None:
+    """Name the reason why *report* changes nothing of *task*; None when it should."""
+    if task is None or task.queue != queue.name or task.hidden(now):
+        return _not_found(report)
+    if not rules(ACTIONS[report.status], task.state):
+        return Reported(
+            report.task_id, ReportOutcome.NOT_INFLIGHT, detail=f"the task is {task.status(now)}"
+        )
+    if str(LeaseName.of(task)) != report.lease_id:
+        return Reported(
+            report.task_id, ReportOutcome.STALE_LEASE, detail="the task is under another lease"
+        )
+    return None
+
+
+def _not_found(report: Report) -> Reported:
+    return Reported(report.task_id, ReportOutcome.NOT_FOUND, detail="no such task in this queue")
+
+
+def _task_error(report: Report, held: Held, now: datetime) -> TaskError:
+    return TaskError(
+        attempt=held.attempts,
+        at=now,
+        worker=held.worker,
+        kind=ErrorKind.FAILED,
+        type=report.error.type,
+        message=report.error.message,
+        detail=report.error.detail,
+    )
+
+
+def _one_of_each_task(waiting: Mapping[int, Report]) -> dict[int, Report]:
+    """Return the first report of each task, so that each is planned on what came before."""
+    first: dict[str, int] = {}
+    for place, report in waiting.items():
+        first.setdefault(report.task_id, place)
+    return {place: waiting[place] for place in first.values()}

@@ -1,0 +1,1 @@
+"""What runs the use cases: settings, clients, clock, telemetry."""

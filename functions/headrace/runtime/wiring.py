@@ -1,0 +1,153 @@
+"""The composition root: settings from the environment, clients made once, use cases built.
+
+The only place that reads the environment or the clock.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from typing import Final
+
+import boto3
+from botocore.config import Config
+
+from headrace.ops.chores import Chores
+from headrace.ops.cursor import Cursors
+from headrace.ops.deliveries import Deliveries
+from headrace.ops.inspect import Inspect
+from headrace.ops.queues import Queues
+from headrace.ops.reaping import Reaping
+from headrace.ops.reports import Reports
+from headrace.ops.tasks import Tasks
+from headrace.store.base import Store
+from headrace.store.dynamo import DynamoStore, Sender
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a deployment decides.
+
+    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in; ``sender`` is how
+    changes go out (see DynamoStore); the two times are seconds.
+    """
+
+    tasks_table: str = "headrace-tasks"
+    control_table: str = "headrace-control"
+    dynamodb_url: str | None = None
+    admin_key: str | None = None
+    poll_after_seconds: float = 1.0
+    settings_ttl_seconds: float = 10.0
+    sender: Sender = "batch"
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the ``HEADRACE_…`` variables.  Raises ValueError naming the one that is wrong."""
+        sender = env.get("HEADRACE_SENDER", "batch")
+        if sender not in ("batch", "single"):
+            message = f"HEADRACE_SENDER must be batch or single, not {sender!r}"
+            raise ValueError(message)
+        return cls(
+            tasks_table=env.get("HEADRACE_TASKS_TABLE", cls.tasks_table),
+            control_table=env.get("HEADRACE_CONTROL_TABLE", cls.control_table),
+            dynamodb_url=env.get("HEADRACE_DYNAMODB_URL") or None,
+            admin_key=env.get("HEADRACE_ADMIN_KEY") or None,
+            poll_after_seconds=_seconds(env, "HEADRACE_POLL_AFTER_SECONDS", 1.0),
+            settings_ttl_seconds=_seconds(env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0),
+            sender=sender,  # type: ignore[arg-type]  # checked above
+        )
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        value = float(env.get(name, default))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:  # noqa: PLR2004  an hour is more than anyone wants
+        message = f"{name} must be a number of seconds from 0 to 3600"
+        raise ValueError(message)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class UseCases:
+    """What an entry point may ask for."""
+
+    settings: Settings
+    now: Callable[[], datetime]
+    queues: Queues
+    tasks: Tasks
+    deliveries: Deliveries
+    reports: Reports
+    inspect: Inspect
+    reaping: Reaping
+
+
+def utc_now() -> datetime:
+    """Return the service's clock: aware, UTC, microseconds."""
+    return datetime.now(UTC)
+
+
+def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc_now) -> UseCases:
+    """Build the use cases over *store*."""
+    secret = sha256(f"cursor {settings.admin_key}".encode()).digest()
+    cursors = Cursors(secret)
+    chores = Chores(store, now)
+    queues = Queues(store, now, cursors, chores, settings.settings_ttl_seconds)
+    reaping = Reaping(store, queues, chores, now)
+    return UseCases(
+        settings=settings,
+        now=now,
+        queues=queues,
+        tasks=Tasks(store, queues, now),
+        deliveries=Deliveries(store, queues, reaping, now, settings.poll_after_seconds),
+        reports=Reports(store, queues, now),
+        inspect=Inspect(store, queues, now, cursors),
+        reaping=reaping,
+    )
+
+
+_IN_USE: Final[ContextVar[UseCases | None]] = ContextVar("headrace_use_cases", default=None)
+
+
+def use_cases() -> UseCases:
+    """Return the use cases an entry point should call."""
+    return _IN_USE.get() or _from_env()
+
+
+@contextmanager
+def using(replacement: UseCases) -> Iterator[UseCases]:
+    """Run a block over other use cases: a test's, or a script's."""
+    token = _IN_USE.set(replacement)
+    try:
+        yield replacement
+    finally:
+        _IN_USE.reset(token)
+
+
+@cache
+def _from_env() -> UseCases:
+    settings = Settings.from_env()  # once per process, not at import
+    return build(settings, dynamo_store(settings))
+
+
+def dynamo_store(settings: Settings) -> DynamoStore:
+    """Return the store on the tables of *settings*."""
+    config = Config(
+        connect_timeout=2,
+        read_timeout=10,
+        max_pool_connections=50,
+        parameter_validation=False,  # our requests are built in one place, and tested there
+        retries={"mode": "standard", "total_max_attempts": 4},
+    )
+    client = boto3.client("dynamodb", endpoint_url=settings.dynamodb_url, config=config)
+    return DynamoStore(
+        client,
+        tasks_table=settings.tasks_table,
+        control_table=settings.control_table,
+        sender=settings.sender,
+    )

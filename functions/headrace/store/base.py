@@ -1,0 +1,151 @@
+"""What a store promises.  ``tests/contract`` is this protocol in executable form."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from headrace.domain.change import Change, Entry
+from headrace.domain.task import Place, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The change took effect, now or by an earlier try whose answer was lost.
+
+    ``task`` is the task as it then was; of a task that is gone, as it last was.
+    """
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A condition did not hold; ``task`` is what the store holds instead (None: nothing).
+
+    Losing a race is a normal answer, not an error.
+    """
+
+    task: Task | None
+
+
+Outcome = Done | Refused
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in one partition of the index: what was read last."""
+
+    scheduled_at: datetime
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Entries of one partition in order; ``last`` is where to go on, None at the end."""
+
+    entries: tuple[Entry, ...]
+    last: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the control table: JSON-like ``body`` under (``kind``, ``name``)."""
+
+    kind: str
+    name: str
+    body: Mapping[str, Any]
+    version: int = 1
+
+
+class Store(Protocol):
+    """Tasks, their index, and control records.
+
+    Every method may raise Unavailable when the table is throttled or away.
+    """
+
+    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Make each change on its own, if its conditions hold; outcomes in the order given.
+
+        Changes of one task take effect one after the other.
+        """
+
+    def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+        """Return the tasks that exist, as last written."""
+
+    def entries(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: Position | None = None,
+        descending: bool = False,
+        limit: int,
+    ) -> Page:
+        """Return up to *limit* entries of one partition by time.
+
+        From *since* to *until*, both included, behind *after*.  The index may lag.
+        """
+
+    def count(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        now: datetime,
+    ) -> int:
+        """Return how many entries a partition has, without those past retention at *now*."""
+
+    def record(self, kind: str, name: str) -> Record | None:
+        """Return a control record as last written."""
+
+    def records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+    ) -> tuple[Sequence[Record], bool]:
+        """Return up to *limit* records by name, and whether there are more.
+
+        Their names start with *prefix* and come behind *after*.
+        """
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        """Write *record* if the stored version is *replaces*; tell whether it was.
+
+        *replaces* None: there is none yet.
+        """
+
+    def drop_record(self, kind: str, name: str) -> bool:
+        """Remove a record; tell whether it was there."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What calls cost, in DynamoDB's write and read units."""
+
+    write: float = 0.0
+    read: float = 0.0
+
+
+_METER: Final[ContextVar[Meter | None]] = ContextVar("headrace_meter", default=None)
+
+
+@contextmanager
+def metered() -> Iterator[Meter]:
+    """Collect what the calls of this block, on this thread, cost."""
+    meter = Meter()
+    token = _METER.set(meter)
+    try:
+        yield meter
+    finally:
+        _METER.reset(token)
+
+
+def charge(*, write: float = 0.0, read: float = 0.0) -> None:
+    """Add to the meter of the block that is being measured, if there is one."""
+    meter = _METER.get()
+    if meter is not None:
+        meter.write += write
+        meter.read += read

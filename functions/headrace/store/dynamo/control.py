@@ -1,0 +1,105 @@
+"""The control table: queues and other records, one partition a kind, changed by version."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.store import keys
+from headrace.store.base import Record, charge
+from headrace.store.dynamo.vendor import charge_all, vendor_errors
+from headrace.store.items import Item
+
+
+class ControlTable:
+    """Implements the records of ``headrace.store.base.Store``."""
+
+    def __init__(self, client: Any, table: str) -> None:  # noqa: ANN401  boto3's, made at run time
+        self._client = client
+        self._control = table
+
+    def record(self, kind: str, name: str) -> Record | None:
+        with vendor_errors():
+            answer = self._client.get_item(
+                TableName=self._control,
+                Key=_control_key(kind, name),
+                ConsistentRead=True,
+                ReturnConsumedCapacity="TOTAL",
+            )
+        charge_all(answer, write=False)
+        item = answer.get("Item")
+        return _record(item) if item else None
+
+    def records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+    ) -> tuple[Sequence[Record], bool]:
+        condition, values = "#pk = :kind", {":kind": {"S": kind}}
+        names = {"#pk": keys.PK}
+        if prefix:
+            condition += " AND begins_with(#sk, :prefix)"
+            values[":prefix"] = {"S": prefix}
+            names["#sk"] = keys.SK
+        query = {
+            "TableName": self._control,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": values,
+            "ConsistentRead": True,
+            "Limit": limit,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if after:
+            query["ExclusiveStartKey"] = _control_key(kind, after)
+        with vendor_errors():
+            answer = self._client.query(**query)
+        charge_all(answer, write=False)
+        return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        item = _control_key(record.kind, record.name) | {
+            keys.BODY: {"S": json.dumps(record.body, ensure_ascii=False)},
+            keys.VERSION: {"N": str(record.version)},
+        }
+        condition: dict[str, Any] = {
+            "ConditionExpression": "attribute_not_exists(#name)",
+            "ExpressionAttributeNames": {"#name": keys.PK},
+        }
+        if replaces is not None:
+            condition = {
+                "ConditionExpression": "#name = :version",
+                "ExpressionAttributeNames": {"#name": keys.VERSION},
+                "ExpressionAttributeValues": {":version": {"N": str(replaces)}},
+            }
+        with vendor_errors():
+            try:
+                answer = self._client.put_item(
+                    TableName=self._control, Item=item, ReturnConsumedCapacity="TOTAL", **condition
+                )
+            except self._client.exceptions.ConditionalCheckFailedException:
+                charge(write=1.0)
+                return False
+        charge_all(answer, write=True)
+        return True
+
+    def drop_record(self, kind: str, name: str) -> bool:
+        with vendor_errors():
+            answer = self._client.delete_item(
+                TableName=self._control,
+                Key=_control_key(kind, name),
+                ReturnValues="ALL_OLD",
+                ReturnConsumedCapacity="TOTAL",
+            )
+        charge_all(answer, write=True)
+        return "Attributes" in answer
+
+
+def _control_key(kind: str, name: str) -> Item:
+    return {keys.PK: {"S": kind}, keys.SK: {"S": name}}
+
+
+def _record(item: Item) -> Record:
+    return Record(
+        item[keys.PK]["S"],
+        item[keys.SK]["S"],
+        json.loads(item[keys.BODY]["S"]),
+        int(item[keys.VERSION]["N"]),
+    )

@@ -1,0 +1,282 @@
+"""The tasks table: conditional writes in batches, consistent reads, and the index."""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from headrace.domain.change import Change, Entry
+from headrace.domain.errors import Unavailable
+from headrace.domain.task import Place, Task
+from headrace.store import keys
+from headrace.store.base import Done, Outcome, Page, Position, Refused, charge
+from headrace.store.dynamo.control import ControlTable
+from headrace.store.dynamo.vendor import charge_all, vendor_errors
+from headrace.store.items import (
+    FIELDS,
+    Item,
+    entry_from_item,
+    from_item,
+    instant,
+    micros,
+    partition,
+    to_item,
+)
+from headrace.store.statements import single_write, statement
+
+_BATCH: Final = 25  # statements of one BatchExecuteStatement
+_READ_BATCH: Final = 100  # items of one BatchGetItem
+_TRIES: Final = 5
+_REFUSALS: Final = frozenset({"ConditionalCheckFailed", "DuplicateItem"})
+_PASSING: Final = frozenset(
+    {
+        "InternalServerError",
+        "ProvisionedThroughputExceeded",
+        "RequestLimitExceeded",
+        "ThrottlingError",
+        "TransactionConflict",
+    }
+)
+
+Sender = Literal["batch", "single"]
+
+
+class DynamoStore(ControlTable):
+    """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
+
+    *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request) or
+    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING).
+    """
+
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401  boto3 makes its clients at run time
+        *,
+        tasks_table: str,
+        control_table: str,
+        sender: Sender = "batch",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(client, control_table)
+        self._tasks = tasks_table
+        self._send = self._send_batch if sender == "batch" else self._send_single
+        self._sleep = sleep
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        waiting = list(enumerate(changes))
+        while waiting:
+            batch, waiting = _next_batch(waiting)
+            sent = self._send([change for _, change in batch])
+            outcomes |= {place: outcome for (place, _), outcome in zip(batch, sent, strict=True)}
+        return [outcomes[place] for place in range(len(changes))]
+
+    def _send_batch(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Send up to 25 changes of different tasks in one request.
+
+        A refused statement never carries its item, so the refused are read back together.
+        """
+        items: dict[int, Item | None] = {}
+        todo = dict(enumerate(changes))
+        for attempt in range(_TRIES):
+            if attempt:
+                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+            items |= self._execute(todo)
+            todo = {place: change for place, change in todo.items() if place not in items}
+            if not todo:
+                break
+        else:
+            message = "the table is throttled; part of the request was not carried out"
+            raise Unavailable(message)
+        refused = [changes[place].task_id for place, item in items.items() if item is None]
+        current = self.read(refused) if refused else {}
+        return [
+            self._outcome(change, items[place], current.get(change.task_id))
+            for place, change in enumerate(changes)
+        ]
+
+    def _execute(self, todo: dict[int, Change]) -> dict[int, Item | None]:
+        """Return the item of each change that was made and None for each refused one.
+
+        What met a passing fault is left out, to be sent again alone.
+        """
+        with vendor_errors():
+            answer = self._client.batch_execute_statement(
+                Statements=[statement(change, self._tasks) for change in todo.values()],
+                ReturnConsumedCapacity="TOTAL",
+            )
+        charge_all(answer, write=True)
+        items: dict[int, Item | None] = {}
+        for (place, change), response in zip(todo.items(), answer["Responses"], strict=True):
+            error = response.get("Error")
+            if error is None:
+                made = to_item(change.insert) if change.insert else response.get("Item")
+                items[place] = made  # a delete of what is not there answers without an item
+            elif error["Code"] in _REFUSALS:
+                items[place] = None
+            elif error["Code"] not in _PASSING:
+                message = f"statement refused: {error['Code']}: {error.get('Message', '')}"
+                raise RuntimeError(message)
+        return items
+
+    def _send_single(self, changes: Sequence[Change]) -> list[Outcome]:
+        return [self._send_one(change) for change in changes]
+
+    def _send_one(self, change: Change) -> Outcome:
+        write = single_write(change, self._tasks)
+        with vendor_errors():
+            try:
+                answer = getattr(self._client, write.operation)(**write.arguments)
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                found = error.response.get("Item")
+                return self._outcome(change, None, from_item(found) if found else None)
+        charge_all(answer, write=True)
+        item = to_item(change.insert) if change.insert else answer.get("Attributes")
+        return self._outcome(change, item, None)
+
+    @staticmethod
+    def _outcome(change: Change, item: Item | None, current: Task | None) -> Outcome:
+        if item is not None:
+            return Done(change.insert or from_item(item))
+        if current is not None and change.already_done(current):
+            return Done(current)
+        return Refused(current)
+
+    def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+        wanted = list(dict.fromkeys(task_ids))
+        tasks = {}
+        for start in range(0, len(wanted), _READ_BATCH):
+            for item in self._read_batch(wanted[start : start + _READ_BATCH], payload=payload):
+                task = from_item(item)
+                tasks[task.id] = task
+        return tasks
+
+    def _read_batch(self, task_ids: Sequence[str], *, payload: bool) -> Iterator[Item]:
+        request: dict[str, Any] = {
+            "Keys": [{keys.TASK_ID: {"S": task_id}} for task_id in task_ids],
+            "ConsistentRead": True,
+        }
+        if not payload:
+            attributes = [name for field, (name, _) in FIELDS.items() if field != "payload"]
+            aliases = {f"#{place}": name for place, name in enumerate(attributes)}
+            request |= {
+                "ProjectionExpression": ",".join(aliases),
+                "ExpressionAttributeNames": aliases,
+            }
+        pending = {self._tasks: request}
+        for attempt in range(_TRIES):
+            if attempt:
+                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+            with vendor_errors():
+                answer = self._client.batch_get_item(
+                    RequestItems=pending, ReturnConsumedCapacity="TOTAL"
+                )
+            charge_all(answer, write=False)
+            yield from answer["Responses"].get(self._tasks, ())
+            pending = answer.get("UnprocessedKeys") or {}
+            if not pending:
+                return
+        message = "the table is throttled; not every task could be read"
+        raise Unavailable(message)
+
+    # -- the index -----------------------------------------------------------------------------
+
+    def entries(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: Position | None = None,
+        descending: bool = False,
+        limit: int,
+    ) -> Page:
+        query = self._query(place, since, until)
+        if after is not None:
+            query["ExclusiveStartKey"] = {
+                keys.QUEUE_STATE: {"S": partition(place)},
+                keys.SCHEDULED_AT: {"N": str(micros(after.scheduled_at))},
+                keys.TASK_ID: {"S": after.task_id},
+            }
+        with vendor_errors():
+            answer = self._client.query(**query, ScanIndexForward=not descending, Limit=limit)
+        charge_all(answer, write=False)
+        entries: tuple[Entry, ...] = tuple(entry_from_item(item) for item in answer["Items"])
+        last = answer.get("LastEvaluatedKey")
+        if last is None:
+            return Page(entries, None)
+        at = instant(int(last[keys.SCHEDULED_AT]["N"]))
+        return Page(entries, Position(at, last[keys.TASK_ID]["S"]))
+
+    def count(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        now: datetime,
+    ) -> int:
+        query = self._query(place, since, until)
+        query["ExpressionAttributeNames"]["#ttl"] = keys.TTL
+        query["ExpressionAttributeValues"][":now"] = {"N": str(micros(now) // 1_000_000)}
+        query |= {
+            "Select": "COUNT",
+            "FilterExpression": "attribute_not_exists(#ttl) OR #ttl > :now",
+        }
+        total: int = 0
+        while True:
+            with vendor_errors():
+                answer = self._client.query(**query)
+            charge_all(answer, write=False)
+            total += answer["Count"]
+            last = answer.get("LastEvaluatedKey")
+            if last is None:
+                return total
+            query["ExclusiveStartKey"] = last
+
+    def _query(
+        self, place: Place, since: datetime | None, until: datetime | None
+    ) -> dict[str, Any]:
+        names = {"#place": keys.QUEUE_STATE}
+        values: Item = {":place": {"S": partition(place)}}
+        condition = "#place = :place"
+        if since is not None:
+            values[":since"] = {"N": str(micros(since))}
+        if until is not None:
+            values[":until"] = {"N": str(micros(until))}
+        if since is not None and until is not None:
+            condition += " AND #at BETWEEN :since AND :until"
+        elif since is not None:
+            condition += " AND #at >= :since"
+        elif until is not None:
+            condition += " AND #at <= :until"
+        if len(values) > 1:
+            names["#at"] = keys.SCHEDULED_AT
+        return {
+            "TableName": self._tasks,
+            "IndexName": keys.BY_STATE,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": values,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+
+
+def _next_batch(
+    waiting: Sequence[tuple[int, Change]],
+) -> tuple[list[tuple[int, Change]], list[tuple[int, Change]]]:
+    """Split off up to 25 changes, no task twice: a batch with an item twice is refused whole."""
+    batch: list[tuple[int, Change]] = []
+    later: list[tuple[int, Change]] = []
+    taken: set[str] = set()
+    for place, change in waiting:
+        if len(batch) < _BATCH and change.task_id not in taken:
+            batch.append((place, change))
+        else:
+            later.append((place, change))
+        taken.add(change.task_id)
+    return batch, later

@@ -1,0 +1,43 @@
+"""Where boto3's errors and figures become ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from headrace.domain.errors import Unavailable
+from headrace.store.base import charge
+
+_BROKEN: Final = frozenset(
+    {"ValidationException", "ResourceNotFoundException", "AccessDeniedException"}
+)
+
+
+@contextmanager
+def vendor_errors() -> Iterator[None]:
+    """Turn what boto3 raises when the table is throttled or away into Unavailable.
+
+    What only a wrong deployment or a defect of ours can cause passes through and is a 500.
+    """
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _BROKEN:
+            raise
+        message = f"the table does not answer: {error.response['Error']['Code']}"
+        raise Unavailable(message) from error
+    except BotoCoreError as error:
+        message = f"the table cannot be reached: {type(error).__name__}"
+        raise Unavailable(message) from error
+
+
+def charge_all(answer: dict[str, Any], *, write: bool) -> None:
+    """Put what an answer says it cost on the meter."""
+    consumed = answer.get("ConsumedCapacity") or []
+    parts: list[dict[str, float]] = consumed if isinstance(consumed, list) else [consumed]
+    units = sum(part.get("CapacityUnits", 0.0) for part in parts)
+    if write:
+        charge(write=units)
+    else:
+        charge(read=units)

@@ -1,0 +1,185 @@
+"""Tasks as DynamoDB items and back: instants in microseconds, ``ttl`` in seconds, JSON as text.
+
+``FIELDS`` says for each field of a task under which attribute and in which form it is stored;
+the statements of the senders are made from it too.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.change import Entry
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
+from headrace.store import keys
+
+Value = dict[str, Any]  # one attribute in DynamoDB's own JSON, such as {"N": "5"}
+Item = dict[str, Value]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_SECOND: Final = timedelta(seconds=1)
+
+
+def micros(instant: datetime) -> int:
+    """Return *instant* in microseconds since 1970, exactly."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant(number: int) -> datetime:
+    """Return the instant *number* microseconds after 1970."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
+def partition(place: Place) -> str:
+    """Return the index partition of *place*: queue, state and shard."""
+    return f"{place.queue}#{place.state}#{place.shard}"
+
+
+def _place(text: str) -> Place:
+    queue, state, shard = text.split("#")
+    return Place(queue, State(state), int(shard))
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def _dump(value: Any) -> str:  # noqa: ANN401  JSON is anything
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _error_text(error: TaskError) -> str:
+    return _dump({**asdict(error), "at": micros(error.at)})
+
+
+def _error(text: str) -> TaskError:
+    stored = json.loads(text)
+    return TaskError(**{**stored, "at": instant(stored["at"]), "kind": ErrorKind(stored["kind"])})
+
+
+def _hop_text(hop: Hop) -> str:
+    return _dump([hop.queue, micros(hop.at)])
+
+
+def _hop(text: str) -> Hop:
+    queue, at = json.loads(text)
+    return Hop(queue, instant(at))
+
+
+def _retry_text(retry: RetryStrategy) -> str:
+    return _dump(asdict(retry))
+
+
+def _retry(text: str) -> RetryStrategy:
+    stored = json.loads(text)
+    return RetryStrategy(
+        **{**stored, "kind": Backoff(stored["kind"]), "intervals": tuple(stored["intervals"])}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How one kind of value is stored."""
+
+    encode: Callable[[Any], Value]
+    decode: Callable[[Value], Any]
+
+
+TEXT: Final = Form(lambda text: {"S": str(text)}, lambda value: value["S"])
+NUMBER: Final = Form(lambda number: {"N": str(number)}, lambda value: _number(value["N"]))
+MICROS: Final = Form(
+    lambda moment: {"N": str(micros(moment))}, lambda value: instant(int(value["N"]))
+)
+SECONDS: Final = Form(
+    lambda moment: {"N": str((moment - _EPOCH) // _SECOND)},
+    lambda value: _EPOCH + timedelta(seconds=int(value["N"])),
+)
+LENGTH: Final = Form(
+    lambda length: {"N": str(length // _MICROSECOND)},
+    lambda value: timedelta(microseconds=int(value["N"])),
+)
+PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(value["S"]))
+RETRY: Final = Form(lambda retry: {"S": _retry_text(retry)}, lambda value: _retry(value["S"]))
+REASON: Final = Form(lambda reason: {"S": str(reason)}, lambda value: DeadReason(value["S"]))
+TAGS: Final = Form(
+    lambda tags: {"M": {key: {"S": text} for key, text in tags.items()}},
+    lambda value: {key: text["S"] for key, text in value["M"].items()},
+)
+ERRORS: Final = Form(
+    lambda errors: {"L": [{"S": _error_text(error)} for error in errors]},
+    lambda value: tuple(_error(entry["S"]) for entry in value["L"]),
+)
+TRAIL: Final = Form(
+    lambda trail: {"L": [{"S": _hop_text(hop)} for hop in trail]},
+    lambda value: tuple(_hop(entry["S"]) for entry in value["L"]),
+)
+
+FIELDS: Final[dict[str, tuple[str, Form]]] = {
+    "id": (keys.TASK_ID, TEXT),
+    "place": (keys.QUEUE_STATE, PLACE),
+    "scheduled_at": (keys.SCHEDULED_AT, MICROS),
+    "due_at": ("due_at", MICROS),
+    "created_at": ("created_at", MICROS),
+    "enqueued_at": ("enqueued_at", MICROS),
+    "payload": ("payload", TEXT),
+    "tags": ("tags", TAGS),
+    "expires_at": (keys.EXPIRES_AT, MICROS),
+    "keepalive": ("keepalive", NUMBER),
+    "retry": ("retry", RETRY),
+    "attempts": ("attempts", NUMBER),
+    "version": ("version", NUMBER),
+    "last_move": ("last_move", TEXT),
+    "lease_id": ("lease_id", TEXT),
+    "lease_expires_at": ("lease_expires_at", MICROS),
+    "lease_length": ("lease_length", LENGTH),
+    "worker": ("worker", TEXT),
+    "progress": ("progress", TEXT),
+    "started_at": ("started_at", MICROS),
+    "finished_at": ("finished_at", MICROS),
+    "result": ("result", TEXT),
+    "dead_reason": ("dead_reason", REASON),
+    "errors": ("errors", ERRORS),
+    "trail": ("trail", TRAIL),
+    "retained_until": (keys.TTL, SECONDS),
+    "settled_lease_id": ("settled_lease_id", TEXT),
+    "settled_status": ("settled_status", TEXT),
+    "enqueue_token": ("enqueue_token", TEXT),
+}
+_BY_ATTRIBUTE: Final = {attribute: (name, form) for name, (attribute, form) in FIELDS.items()}
+_ALWAYS: Final = frozenset({"errors", "trail"})  # a list must be there to be appended to
+
+
+def to_item(task: Task) -> Item:
+    """Return *task* as an item; what is not set takes no room."""
+    item = {}
+    for name, (attribute, form) in FIELDS.items():
+        value = getattr(task, name)
+        if value is not None and (name in _ALWAYS or value != {}):
+            item[attribute] = form.encode(value)
+    return item
+
+
+def from_item(item: Mapping[str, Value]) -> Task:
+    """Return the task of *item*; attributes that this version does not know are left out."""
+    fields = {}
+    for attribute, value in item.items():
+        known = _BY_ATTRIBUTE.get(attribute)
+        if known is not None:
+            name, form = known
+            fields[name] = form.decode(value)
+    return Task(**fields)
+
+
+def entry_from_item(item: Mapping[str, Value]) -> Entry:
+    """Return the index entry of *item*."""
+    expires, ttl = item.get(keys.EXPIRES_AT), item.get(keys.TTL)
+    return Entry(
+        item[keys.TASK_ID]["S"],
+        PLACE.decode(item[keys.QUEUE_STATE]),
+        MICROS.decode(item[keys.SCHEDULED_AT]),
+        MICROS.decode(expires) if expires else None,
+        SECONDS.decode(ttl) if ttl else None,
+    )

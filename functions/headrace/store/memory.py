@@ -1,0 +1,124 @@
+"""A store in memory: the protocol in its plainest form, for tests and the test kit.
+
+One lock makes each call atomic.  Nothing is kept on disk and nothing costs units.
+"""
+
+import threading
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from headrace.domain.change import Change, Entry
+from headrace.domain.task import Place, Task
+from headrace.store.base import Done, Outcome, Page, Position, Record, Refused
+
+
+class MemoryStore:
+    """Implements ``headrace.store.base.Store`` over dictionaries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: dict[str, Task] = {}
+        self._index: defaultdict[Place, list[Position]] = defaultdict(list)
+        self._records: dict[tuple[str, str], Record] = {}
+
+    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+        return [self._commit(change) for change in changes]
+
+    def _commit(self, change: Change) -> Outcome:
+        with self._lock:
+            before = self._tasks.get(change.task_id)
+            if not change.allowed(before):
+                if before is not None and change.already_done(before):
+                    return Done(before)
+                return Refused(before)
+            after = change.apply(before)
+            self._put(before, after)
+        last = after or before
+        if last is None:
+            return Refused(None)
+        return Done(last)
+
+    def _put(self, before: Task | None, after: Task | None) -> None:
+        if before is not None:
+            self._index[before.place].remove(Position(before.scheduled_at, before.id))
+            del self._tasks[before.id]
+        if after is not None:
+            insort(self._index[after.place], Position(after.scheduled_at, after.id))
+            self._tasks[after.id] = after
+
+    def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+        with self._lock:
+            found = {id_: self._tasks[id_] for id_ in task_ids if id_ in self._tasks}
+        if payload:
+            return found
+        return {id_: replace(task, payload=None) for id_, task in found.items()}
+
+    def entries(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: Position | None = None,
+        descending: bool = False,
+        limit: int,
+    ) -> Page:
+        with self._lock:
+            positions = [
+                position
+                for position in self._index[place]
+                if (since is None or position.scheduled_at >= since)
+                and (until is None or position.scheduled_at <= until)
+                and (after is None or (position < after if descending else position > after))
+            ]
+            if descending:
+                positions.reverse()
+            entries = tuple(self._entry(position) for position in positions[:limit])
+        more = len(positions) > limit
+        return Page(entries, positions[limit - 1] if more else None)
+
+    def _entry(self, position: Position) -> Entry:
+        task = self._tasks[position.task_id]
+        return Entry(task.id, task.place, task.scheduled_at, task.expires_at, task.retained_until)
+
+    def count(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        now: datetime,
+    ) -> int:
+        page = self.entries(place, since=since, until=until, limit=max(1, len(self._tasks)))
+        return sum(not entry.hidden(now) for entry in page.entries)
+
+    def record(self, kind: str, name: str) -> Record | None:
+        with self._lock:
+            return self._records.get((kind, name))
+
+    def records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+    ) -> tuple[Sequence[Record], bool]:
+        with self._lock:
+            found = sorted(
+                (record.name, record)
+                for (of_kind, name), record in self._records.items()
+                if of_kind == kind and name.startswith(prefix) and name > after
+            )
+        return tuple(record for _, record in found[:limit]), len(found) > limit
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        key = (record.kind, record.name)
+        with self._lock:
+            stored = self._records.get(key)
+            if (stored.version if stored else None) != replaces:
+                return False
+            self._records[key] = record
+            return True
+
+    def drop_record(self, kind: str, name: str) -> bool:
+        with self._lock:
+            return self._records.pop((kind, name), None) is not None

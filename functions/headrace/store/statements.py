@@ -1,0 +1,203 @@
+"""A Change as DynamoDB is told it: as a PartiQL statement, or as a single conditional write.
+
+Pure text, made from the same conditions and effects in both forms.  Every attribute name is
+quoted or aliased, because ``queue#state`` is no bare word and DynamoDB reserves hundreds of others.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, assert_never
+
+from headrace.domain.change import (
+    AfterLength,
+    AtMost,
+    Change,
+    Condition,
+    Equals,
+    In,
+    Shorter,
+    Unset,
+    UnsetOrAfter,
+)
+from headrace.store import keys
+from headrace.store.items import FIELDS, MICROS, Item, Value, to_item
+
+_IN_STATE: Final = "{}#{}#"  # what partition() begins with, whatever the shard
+_LENGTH_ATTRIBUTE: Final = FIELDS["lease_length"][0]
+
+
+def _in(condition: In) -> Value:
+    return {"S": _IN_STATE.format(condition.queue, condition.state)}
+
+
+def _encoded(name: str, value: Any) -> Value:  # noqa: ANN401  a field of any kind
+    return FIELDS[name][1].encode(value)
+
+
+def _attribute(name: str) -> str:
+    return FIELDS[name][0]
+
+
+class _Writer:
+    """What differs between PartiQL and expressions: names, values, and a few functions."""
+
+    def name(self, attribute: str) -> str:
+        raise LookupError(attribute)
+
+    def operand(self, attribute: str) -> str:
+        """Name an attribute on the right of an assignment."""
+        return self.name(attribute)
+
+    def value(self, value: Value) -> str:
+        raise LookupError(value)
+
+    def missing(self, path: str) -> str:
+        raise LookupError(path)
+
+    def condition(self, condition: Condition) -> str:
+        match condition:
+            case In():
+                place = self.name(keys.QUEUE_STATE)
+                return f"begins_with({place}, {self.value(_in(condition))})"
+            case Equals(name, value):
+                return f"{self.name(_attribute(name))} = {self.value(_encoded(name, value))}"
+            case AtMost(name, limit):
+                return f"{self.name(_attribute(name))} <= {self.value(MICROS.encode(limit))}"
+            case UnsetOrAfter(name, limit):
+                path = self.name(_attribute(name))
+                return f"({self.missing(path)} OR {path} > {self.value(MICROS.encode(limit))})"
+            case Unset(name):
+                return self.missing(self.name(_attribute(name)))
+            case Shorter(name, length):
+                return self.missing(f"{self.name(_attribute(name))}[{length - 1}]")
+            case _:
+                assert_never(condition)
+
+    def conditions(self, change: Change) -> list[str]:
+        return [self.condition(condition) for condition in change.when]
+
+    def assignments(self, change: Change) -> list[str]:
+        """Everything a SET clause says: fields, lists, counters, version and last move."""
+        made = []
+        for name, value in change.put.items():
+            path = self.name(_attribute(name))
+            if isinstance(value, AfterLength):
+                length = self.operand(_LENGTH_ATTRIBUTE)
+                made.append(f"{path} = {length} + {self.value(MICROS.encode(value.start))}")
+            else:
+                made.append(f"{path} = {self.value(_encoded(name, value))}")
+        for name, entry in change.append.items():
+            path, before = self.name(_attribute(name)), self.operand(_attribute(name))
+            made.append(f"{path} = list_append({before}, {self.value(_encoded(name, (entry,)))})")
+        for name, number in (*change.add.items(), ("version", 1)):
+            path, before = self.name(_attribute(name)), self.operand(_attribute(name))
+            made.append(f"{path} = {before} + {self.value({'N': str(number)})}")
+        last_move = self.value({"S": str(change.rule.action)})
+        made.append(f"{self.name(_attribute('last_move'))} = {last_move}")
+        return made
+
+    def removals(self, change: Change) -> list[str]:
+        return [self.name(_attribute(name)) for name in change.clear]
+
+
+@dataclass(slots=True)
+class _PartiQL(_Writer):
+    parameters: list[Value] = field(default_factory=list)
+
+    def name(self, attribute: str) -> str:
+        return f'"{attribute}"'
+
+    def operand(self, attribute: str) -> str:
+        return attribute  # the engine knows no quotes there; none of ours is a reserved word
+
+    def value(self, value: Value) -> str:
+        self.parameters.append(value)
+        return "?"
+
+    def missing(self, path: str) -> str:
+        return f"{path} IS MISSING"
+
+
+@dataclass(slots=True)
+class _Expression(_Writer):
+    aliases: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def name(self, attribute: str) -> str:
+        return self.aliases.setdefault(attribute, f"#a{len(self.aliases)}")
+
+    def value(self, value: Value) -> str:
+        key = f":v{len(self.values)}"
+        self.values[key] = value
+        return key
+
+    def missing(self, path: str) -> str:
+        return f"attribute_not_exists({path})"
+
+    def names(self) -> dict[str, str]:
+        return {alias: attribute for attribute, alias in self.aliases.items()}
+
+
+def statement(change: Change, table: str) -> dict[str, Any]:
+    """Return *change* as one entry of BatchExecuteStatement."""
+    if change.insert is not None:
+        item = to_item(change.insert)
+        slots = ",".join(f"'{attribute}':?" for attribute in item)
+        text = f'INSERT INTO "{table}" VALUE {{{slots}}}'
+        return {"Statement": text, "Parameters": list(item.values())}
+
+    writer = _PartiQL()
+    if change.gone:
+        head, returning = f'DELETE FROM "{table}"', "RETURNING ALL OLD *"  # noqa: S608  as above
+    else:
+        removals = writer.removals(change)
+        remove = f" REMOVE {', '.join(removals)}" if removals else ""
+        head = f'UPDATE "{table}" SET {", ".join(writer.assignments(change))}{remove}'  # noqa: S608
+        returning = "RETURNING ALL NEW *"
+    key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
+    where = " AND ".join((key, *writer.conditions(change)))
+    return {"Statement": f"{head} WHERE {where} {returning}", "Parameters": writer.parameters}
+
+
+@dataclass(frozen=True, slots=True)
+class SingleWrite:
+    """One PutItem, UpdateItem or DeleteItem: the operation's name, and its arguments."""
+
+    operation: str
+    arguments: dict[str, Any]
+
+
+def single_write(change: Change, table: str) -> SingleWrite:
+    """Return *change* as one write with a condition expression."""
+    writer = _Expression()
+    common: dict[str, Any] = {
+        "TableName": table,
+        "ReturnConsumedCapacity": "TOTAL",
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    if change.insert is not None:
+        item: Item = to_item(change.insert)
+        absent = f"attribute_not_exists({writer.name(keys.TASK_ID)})"
+        return SingleWrite(
+            "put_item",
+            common
+            | {
+                "Item": item,
+                "ConditionExpression": absent,
+                "ExpressionAttributeNames": writer.names(),
+            },
+        )
+    exists = f"attribute_exists({writer.name(keys.TASK_ID)})"
+    common |= {"Key": {keys.TASK_ID: {"S": change.task_id}}}
+    if change.gone:
+        operation, returned = "delete_item", "ALL_OLD"
+    else:
+        operation, returned = "update_item", "ALL_NEW"
+        removals = writer.removals(change)
+        remove = f" REMOVE {', '.join(removals)}" if removals else ""
+        common["UpdateExpression"] = f"SET {', '.join(writer.assignments(change))}{remove}"
+    common["ConditionExpression"] = " AND ".join((exists, *writer.conditions(change)))
+    common["ExpressionAttributeNames"] = writer.names()
+    if writer.values:
+        common["ExpressionAttributeValues"] = writer.values
+    common["ReturnValues"] = returned
+    return SingleWrite(operation, common)

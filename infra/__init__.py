@@ -1,0 +1,1 @@
+"""What runs, deploys and watches Headrace; nothing in `functions/` may import it."""

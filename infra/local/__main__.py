@@ -1,0 +1,80 @@
+"""`python -m infra.local`: the service in a terminal, until Ctrl-C or SIGTERM."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Final
+
+from infra.local.errors import LocalServiceError
+from infra.local.folder import IN_MEMORY
+from infra.local.service import Service
+from infra.local.settings import settings_from
+
+CANNOT_START: Final = 2
+# A request that takes no notice of the stop does not keep the service alive for longer.
+_STOP_WITHIN_SECONDS: Final = 6.0
+
+
+def main() -> int:
+    """Run the service; return the exit code: 0 when stopped, 2 when it cannot start."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            # Asked twice: at once.
+            os._exit(1)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        settings = settings_from()
+        service = Service(
+            port=settings.port,
+            data_dir=settings.data_dir,
+            admin_key=settings.admin_key,
+            dynamodb_url=settings.dynamodb_url,
+        )
+        service.start()
+    except LocalServiceError as error:
+        print(error, file=sys.stderr)
+        return CANNOT_START
+    print(greeting(service), flush=True)
+    stop.wait()
+    force = threading.Timer(_STOP_WITHIN_SECONDS, _exit_now, [service])
+    force.daemon = True
+    force.start()
+    service.stop()
+    force.cancel()
+    return 0
+
+
+def greeting(service: Service) -> str:
+    """Tell where everything is; the only place that ever shows the admin key."""
+    data = "in memory" if service.settings.data_dir == IN_MEMORY else str(service.folder)
+    engine = f"process {service.engine.pid}" if service.engine else service.dynamodb_url
+    return "\n".join(
+        [
+            "Headrace is ready.",
+            f"  URL        {service.url}",
+            f"  Docs       {service.url}/v1/docs",
+            f"  Admin key  {service.admin_key}",
+            f"  Data       {data}",
+            f"  Engine     {engine}",
+            "Ctrl-C stops it.",
+        ]
+    )
+
+
+def _exit_now(service: Service) -> None:
+    if service.engine is not None:
+        service.engine.stop()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

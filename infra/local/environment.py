@@ -1,0 +1,82 @@
+"""The environment that the Lambda functions see when they run here."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from infra.local.tables import DynamoDBClient, TableNames
+
+_REGION: Final = "us-east-1"
+# The embedded engine takes any; without some, boto3 would go looking for real ones.
+_DUMMY_CREDENTIALS: Final = {
+    "AWS_ACCESS_KEY_ID": "local",
+    "AWS_SECRET_ACCESS_KEY": "local",
+    "AWS_SESSION_TOKEN": None,
+    "AWS_PROFILE": None,
+}
+# Asking often costs nothing here, and changed settings should be seen at once.
+_DEFAULTS: Final = {
+    "HEADRACE_POLL_AFTER_SECONDS": "0.02",
+    "HEADRACE_SETTINGS_TTL_SECONDS": "1",
+    "POWERTOOLS_SERVICE_NAME": "headrace",
+    "POWERTOOLS_LOG_LEVEL": "WARNING",
+}
+
+
+def function_environment(
+    *, url: str, embedded: bool, names: TableNames, admin_key: str
+) -> dict[str, str | None]:
+    """Tell which variables the functions need; None is one that must not be set.
+
+    A DynamoDB that is not the embedded engine is called with the credentials that there are.
+    """
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION
+    credentials = _DUMMY_CREDENTIALS if embedded or not _has_credentials() else {}
+    return {
+        **{name: os.environ.get(name, value) for name, value in _DEFAULTS.items()},
+        **credentials,
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "HEADRACE_DYNAMODB_URL": url,
+        "HEADRACE_TASKS_TABLE": names.tasks,
+        "HEADRACE_CONTROL_TABLE": names.control,
+        "HEADRACE_ADMIN_KEY": admin_key,
+    }
+
+
+@contextlib.contextmanager
+def applied(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Change this process's environment for the length of a with block."""
+    before = {name: os.environ.get(name) for name in variables}
+    _set(variables)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def dynamodb_client(url: str) -> DynamoDBClient:
+    """Make a client for setting up tables, from the environment as it is now."""
+    # By default boto3 tries ten times, and a wrong address would be told a minute later.
+    config = Config(connect_timeout=3, retries={"total_max_attempts": 2})
+    return boto3.client("dynamodb", endpoint_url=url, config=config)
+
+
+def _has_credentials() -> bool:
+    try:
+        return boto3.Session().get_credentials() is not None
+    except BotoCoreError:
+        return False
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,207 @@
+"""The folder a service keeps its data in: made, locked, and given back; or one in memory.
+
+Kept in it: the database, `engine.log`, `engine.pid`, `admin.key` (mode 600) and `lock`.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from infra.local.engine import DATABASE_NAME
+from infra.local.errors import DataFolderInUse, DataFolderUnusable
+
+IN_MEMORY: Final = ":memory:"
+
+_PREFIX: Final = "headrace-"
+_ENGINE_NOTE: Final = "engine.pid"
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the tmpfs itself; the folder in it is private)
+_KEY: Final = re.compile(r"[!-~]{16,256}")
+_END_TIMEOUT_SECONDS: Final = 5.0
+
+
+@contextlib.contextmanager
+def data_folder(where: str) -> Iterator[Path]:
+    """Hold the data folder at `where`, or one that keeps nothing for `:memory:`.
+
+    Raises:
+        DataFolderInUse: another service holds it.
+        DataFolderUnusable: it cannot be made or written to.
+
+    """
+    if where == IN_MEMORY:
+        with temporary_folder() as folder:
+            yield folder
+        return
+    folder = Path(where).absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = _lock(folder)
+    except OSError as error:
+        raise DataFolderUnusable(
+            f"The data folder {folder} cannot be used: {error.strerror or error}."
+        ) from error
+    try:
+        _end_left_engine(folder)
+        yield folder
+    finally:
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Hold a new folder, in memory where the system has a tmpfs, and remove it at the end.
+
+    A folder, because the stream's index needs a database that is a file.
+    """
+    shared = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK)
+    base = _SHARED_MEMORY if shared else Path(tempfile.gettempdir())
+    _remove_abandoned(base)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    lock = _lock(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def engine_noted(folder: Path, pid: int) -> Iterator[None]:
+    """Keep the engine's process id in the folder, for whoever finds it after we were killed."""
+    note = folder / _ENGINE_NOTE
+    note.write_text(f"{pid}\n", encoding="ascii")
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def kept_admin_key(folder: Path) -> str:
+    """Return the admin key that the folder keeps; makes one the first time.
+
+    Raises:
+        DataFolderUnusable: what is kept there is no key, or cannot be read.
+
+    """
+    path = folder / "admin.key"
+    try:
+        if not path.exists():
+            _write_privately(path, f"hr_{secrets.token_urlsafe(32)}\n")
+        key = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        key = ""
+    if not is_key(key):
+        raise DataFolderUnusable(f"{path} holds no admin key: delete the file to get a new one.")
+    return key
+
+
+def is_key(text: str) -> bool:
+    """Tell whether `text` can be an admin key: 16 to 256 visible ASCII characters."""
+    return _KEY.fullmatch(text) is not None
+
+
+def _write_privately(path: Path, text: str) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def _lock(folder: Path) -> int:
+    """Take the folder's lock and return the descriptor that holds it; its holder is written in.
+
+    The system lets go of it however the process ends.
+    """
+    path = folder / "lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    if _try_lock(descriptor):
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        return descriptor
+    os.close(descriptor)
+    raise DataFolderInUse(
+        f"Another service (process {path.read_text(errors='replace').strip()}) works in the data"
+        f" folder {folder}: stop it, or set HEADRACE_DATA_DIR to another folder."
+    )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        # A byte far behind the text, which others must be able to read.
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _end_left_engine(folder: Path) -> None:
+    """End the engine of a service that was killed here, if it has outlived it.
+
+    Two engines on one database do not refuse each other. Called with the lock held.
+    """
+    note = folder / _ENGINE_NOTE
+    try:
+        pid = int(note.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return
+    database = str(folder / DATABASE_NAME)
+    deadline = time.monotonic() + _END_TIMEOUT_SECONDS
+    while database in _command_line(pid):
+        late = time.monotonic() > deadline
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+        time.sleep(0.05)
+    note.unlink()
+
+
+def _command_line(pid: int) -> str:
+    """Tell what the process runs, so that a process id used anew is never taken for ours."""
+    ps = shutil.which("ps")
+    if ps is None:
+        return ""
+    command = [ps, "-o", "stat=,args=", "-p", str(pid)]
+    words = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 (a number is all that varies)
+    return "" if words.startswith("Z") else words
+
+
+def _remove_abandoned(base: Path) -> None:
+    """Remove what services that were killed have left in memory: the folders nobody locks."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        try:
+            # A folder that is just being made has no such file yet.
+            descriptor = os.open(folder / "lock", os.O_RDWR)
+        except OSError:
+            continue
+        try:
+            if _try_lock(descriptor):
+                _end_left_engine(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(descriptor)

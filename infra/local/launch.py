@@ -1,0 +1,136 @@
+"""The local service as a child process, for tests, demo and benchmarks."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from infra.local.engine import PROJECT_ROOT
+from infra.local.errors import LocalServiceError
+from infra.local.folder import IN_MEMORY
+
+_START_TIMEOUT_SECONDS: Final = 60.0
+_STOP_TIMEOUT_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A service that has said it is ready; `engine_pid` is None when it was given an endpoint."""
+
+    url: str
+    admin_key: str
+    engine_pid: int | None
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def pid(self) -> int:
+        """Process id of the service."""
+        return self.process.pid
+
+    def stop(self) -> int:
+        """Ask it to end, wait for that, and return its exit code. May be repeated."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        """End it with SIGKILL, as a crash would, and wait for that."""
+        return self._end(signal.SIGKILL)
+
+    def errors(self) -> str:
+        """Return what it has written to stderr so far."""
+        return (self.output / "stderr").read_text(errors="replace")
+
+    def _end(self, number: signal.Signals) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(_STOP_TIMEOUT_SECONDS)
+
+
+class LaunchFailed(LocalServiceError):
+    """The service ended, or never became ready; the text is what it wrote to stderr."""
+
+    def __init__(self, text: str, exit_code: int | None = None) -> None:
+        """Keep the exit code; None when it was still running."""
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+@contextlib.contextmanager
+def launched(
+    *,
+    data_dir: str | Path = IN_MEMORY,
+    port: int = 0,
+    admin_key: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Launched]:
+    """Run a service for the length of a with block; port 0 is any free one.
+
+    `environment` comes on top of this process's, without its HEADRACE_ settings.
+
+    Raises:
+        LaunchFailed: it did not become ready.
+
+    """
+    variables = {key: text for key, text in os.environ.items() if not key.startswith("HEADRACE_")}
+    variables |= environment or {}
+    variables["HEADRACE_PORT"] = str(port)
+    # The child works in the project's folder, so a relative path would mean another one there.
+    kept_nowhere = str(data_dir) == IN_MEMORY
+    variables["HEADRACE_DATA_DIR"] = IN_MEMORY if kept_nowhere else str(Path(data_dir).absolute())
+    if admin_key is not None:
+        variables["HEADRACE_ADMIN_KEY"] = admin_key
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder)
+        process = _spawn(variables, output)
+        try:
+            service = _wait_until_ready(process, output)
+            yield service
+            service.stop()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _spawn(variables: Mapping[str, str], output: Path) -> subprocess.Popen[bytes]:
+    # Files, because a pipe that nobody empties would stop the service one day.
+    with (output / "stdout").open("wb") as out, (output / "stderr").open("wb") as err:
+        return subprocess.Popen(
+            [sys.executable, "-m", "infra.local"],
+            cwd=PROJECT_ROOT,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], output: Path) -> Launched:
+    deadline = time.monotonic() + _START_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        ended = process.poll() is not None
+        text = (output / "stdout").read_text()
+        if "Ctrl-C stops it." in text:
+            values = dict(re.findall(r"^  (\w[\w ]*?)  +(\S.*)$", text, flags=re.MULTILINE))
+            engine = re.fullmatch(r"process (\d+)", values["Engine"])
+            return Launched(
+                url=values["URL"],
+                admin_key=values["Admin key"],
+                engine_pid=int(engine[1]) if engine else None,
+                process=process,
+                output=output,
+            )
+        if ended:
+            words = (output / "stderr").read_text(errors="replace").strip()
+            raise LaunchFailed(words, process.returncode)
+        time.sleep(_POLL_SECONDS)
+    raise LaunchFailed(f"The service was not ready within {_START_TIMEOUT_SECONDS:g} seconds.")

@@ -1,0 +1,176 @@
+"""The local service: engine, tables, handlers, HTTP and timers, put together."""
+
+import contextlib
+import functools
+import http.client
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from infra.local import stream
+from infra.local.engine import HOST, Engine, running_engine
+from infra.local.environment import applied, dynamodb_client, function_environment
+from infra.local.errors import ServiceUnhealthy
+from infra.local.folder import data_folder, engine_noted, kept_admin_key
+from infra.local.gateway import Gateway
+from infra.local.lambdas import LambdaContext, load_handler, scheduled_event
+from infra.local.server import listen
+from infra.local.settings import DEFAULT_DATA_DIR, DEFAULT_PORT, LocalSettings
+from infra.local.tables import (
+    Schedule,
+    TableNames,
+    Template,
+    create_tables,
+    load_template,
+    routes,
+    schedules,
+)
+from infra.local.timers import Timer
+
+_TRIM_SECONDS: Final = 60.0
+_HEALTH_TIMEOUT_SECONDS: Final = 10.0
+_JOIN_SECONDS: Final = 5.0
+
+HEALTH_PATH: Final = "/v1/health"
+
+
+class Service:
+    """A local service; `with Service(port=0, data_dir=":memory:") as service: service.url`.
+
+    It changes this process's environment while it runs, because that is where the handlers find
+    their settings, so there can be one in a process. Start it from a thread that lives as long as
+    it should (see `start_engine`).
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = DEFAULT_PORT,
+        data_dir: str = DEFAULT_DATA_DIR,
+        admin_key: str | None = None,
+        dynamodb_url: str | None = None,
+    ) -> None:
+        """Take the settings; see `LocalSettings`, which refuses what cannot work."""
+        self.settings = LocalSettings(port, data_dir, admin_key, dynamodb_url)
+        self.url = ""
+        self.dynamodb_url = ""
+        self.admin_key = ""
+        self.folder = Path()
+        self.engine: Engine | None = None
+        self._stopping = threading.Event()
+        self._running = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Start everything, and return when `/v1/health` answers 200.
+
+        Raises:
+            LocalServiceError: something is missing or taken; nothing is left running.
+
+        """
+        with contextlib.ExitStack() as undo:
+            self._start(undo)
+            self._running = undo.pop_all()
+
+    def stop(self) -> None:
+        """Take no more requests, finish those under way, end timers and engine. May be repeated."""
+        self._stopping.set()
+        self._running.close()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _start(self, undo: contextlib.ExitStack) -> None:
+        """Start one thing after another; `undo` stops them the other way round."""
+        self._stopping.clear()
+        template = load_template()
+        self.folder = undo.enter_context(data_folder(self.settings.data_dir))
+        self.admin_key = self.settings.admin_key or kept_admin_key(self.folder)
+        names = TableNames()
+        variables = function_environment(
+            url=self._start_engine(undo),
+            embedded=self.settings.dynamodb_url is None,
+            names=names,
+            admin_key=self.admin_key,
+        )
+        undo.enter_context(applied(variables))
+        create_tables(dynamodb_client(self.dynamodb_url), template, names)
+        timers = self._prepare_timers(undo, template)
+        self._serve(undo, template)
+        self._check_health()
+        for timer in timers:
+            timer.start()
+
+    def _start_engine(self, undo: contextlib.ExitStack) -> str:
+        """Start the embedded engine, unless there is an endpoint; return the endpoint's URL."""
+        if self.settings.dynamodb_url is not None:
+            self.dynamodb_url = self.settings.dynamodb_url
+            return self.dynamodb_url
+        self.engine = undo.enter_context(running_engine(self.folder))
+        undo.enter_context(engine_noted(self.folder, self.engine.pid))
+        stream.add_index(self.engine.database)
+        self.dynamodb_url = self.engine.url
+        return self.dynamodb_url
+
+    def _prepare_timers(self, undo: contextlib.ExitStack, template: Template) -> list[Timer]:
+        timers = [self._timer(schedule) for schedule in schedules(template)]
+        if self.engine is not None:
+            trim = functools.partial(
+                stream.trim, self.engine.database, stopping=self._stopping.is_set
+            )
+            timers.append(Timer("trim the stream", _TRIM_SECONDS, trim))
+        for timer in timers:
+            undo.callback(timer.stop)
+        return timers
+
+    def _timer(self, schedule: Schedule) -> Timer:
+        function = schedule.function
+        handler = load_handler(function.handler)
+
+        def run() -> None:
+            handler(scheduled_event(function), LambdaContext(function, self._stopping.is_set))
+
+        return Timer(function.handler, schedule.interval_seconds, run)
+
+    def _serve(self, undo: contextlib.ExitStack, template: Template) -> None:
+        api = routes(template)
+        handlers = {route.function.handler: load_handler(route.function.handler) for route in api}
+        gateway = Gateway(api, handlers, stopping=self._stopping.is_set)
+        server = listen(gateway, HOST, self.settings.port)
+        thread = threading.Thread(target=server.serve, name="server", daemon=True)
+        thread.start()
+        undo.callback(thread.join, _JOIN_SECONDS)
+        undo.callback(server.stop)
+        self.url = f"http://{HOST}:{server.bind_addr[1]}"
+
+    def _check_health(self) -> None:
+        """Ask the service itself, as any client would.
+
+        Raises:
+            ServiceUnhealthy: it does not say that it is well.
+
+        """
+        address = urlsplit(self.url)
+        connection = http.client.HTTPConnection(address.netloc, timeout=_HEALTH_TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", HEALTH_PATH)
+            status = connection.getresponse().status
+        except (OSError, http.client.HTTPException) as error:
+            raise ServiceUnhealthy(f"{HEALTH_PATH} does not answer: {error}") from error
+        finally:
+            connection.close()
+        if status != HTTPStatus.OK:
+            raise ServiceUnhealthy(f"{HEALTH_PATH} answers {status}: see the log above.")

@@ -1,0 +1,239 @@
+"""template.yaml as the local service reads it: tables, API routes and schedules.
+
+The template is the only place where they are defined; from it come the `create_table` requests,
+so that every engine and every test works on the tables that are deployed.
+"""
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import yaml
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.local.engine import PROJECT_ROOT
+from infra.local.errors import EndpointRefused, TemplateInvalid
+
+TEMPLATE_PATH: Final = PROJECT_ROOT / "template.yaml"
+
+# boto3 makes its clients at run time, so there is no class to name.
+DynamoDBClient: TypeAlias = Any
+Template: TypeAlias = dict[str, Any]
+
+_KEPT_PROPERTIES: Final = (
+    "AttributeDefinitions",
+    "KeySchema",
+    "GlobalSecondaryIndexes",
+    "LocalSecondaryIndexes",
+    "BillingMode",
+)
+_SECONDS: Final = {"minute": 60, "hour": 3600, "day": 86400}
+_CREATE_TIMEOUT_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableNames:
+    """What the two tables are called on the engine."""
+
+    tasks: str = "headrace-tasks"
+    control: str = "headrace-control"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A Lambda function: its `name` in the template, its `handler` as in `api.handler`."""
+
+    name: str
+    handler: str
+    timeout_seconds: int
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One API event: `method` in capitals or ANY, `path` as in `/v1/queues/{queue}`."""
+
+    method: str
+    path: str
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One timer: the function is called every `interval_seconds`."""
+
+    function: Function
+    interval_seconds: int
+
+
+def load_template(path: Path = TEMPLATE_PATH) -> Template:
+    """Read template.yaml; CloudFormation's tags become plain data (`!Ref X` is `{"Ref": "X"}`).
+
+    Raises:
+        TemplateInvalid: the file is missing or is not a template.
+
+    """
+    try:
+        template = yaml.load(path.read_text(encoding="utf-8"), _TemplateLoader)  # noqa: S506 (a SafeLoader)
+    except (OSError, yaml.YAMLError) as error:
+        raise TemplateInvalid(
+            f"{path.name} cannot be read: {' '.join(str(error).split())}"
+        ) from error
+    if not isinstance(template, dict) or not isinstance(template.get("Resources"), dict):
+        raise TemplateInvalid(f"{path.name} is not a template: it has no Resources.")
+    return template
+
+
+def table_request(template: Template, resource: str, name: str) -> dict[str, Any]:
+    """Build the `create_table` request for a table resource, under the name given.
+
+    Raises:
+        TemplateInvalid: the template has no such table.
+
+    """
+    properties = _table_properties(template, resource)
+    request: dict[str, Any] = {
+        key: properties[key] for key in _KEPT_PROPERTIES if key in properties
+    }
+    request["TableName"] = name
+    if stream := properties.get("StreamSpecification"):
+        request["StreamSpecification"] = {
+            "StreamEnabled": True,
+            "StreamViewType": stream["StreamViewType"],
+        }
+    return request
+
+
+def create_tables(client: DynamoDBClient, template: Template, names: TableNames) -> None:
+    """Create those of the two tables that are missing, and wait until both can be used.
+
+    Raises:
+        TemplateInvalid: the template lacks a table.
+        EndpointRefused: the endpoint does not answer, or refuses.
+
+    """
+    try:
+        for resource, name in (("TasksTable", names.tasks), ("ControlTable", names.control)):
+            _create_table(client, template, resource, name)
+    except (BotoCoreError, ClientError) as error:
+        url = client.meta.endpoint_url
+        raise EndpointRefused(
+            f"The tables cannot be set up at {url}: {' '.join(str(error).split())}"
+        ) from error
+
+
+def routes(template: Template) -> list[Route]:
+    """List the API events of all functions, in the template's order.
+
+    Raises:
+        TemplateInvalid: an event lacks its path or its function a handler.
+
+    """
+    return [
+        Route(event["Method"].upper(), event["Path"], function)
+        for function, kind, event in _events(template)
+        if kind == "Api"
+    ]
+
+
+def schedules(template: Template) -> list[Schedule]:
+    """List the schedules of all functions that are not switched off.
+
+    Raises:
+        TemplateInvalid: a schedule is not of the form `rate(5 minutes)`.
+
+    """
+    return [
+        Schedule(function, _interval(event.get("Schedule") or event.get("ScheduleExpression")))
+        for function, kind, event in _events(template)
+        if kind in {"Schedule", "ScheduleV2"}
+        and event.get("Enabled", True)
+        and event.get("State", "ENABLED") == "ENABLED"
+    ]
+
+
+class _TemplateLoader(yaml.SafeLoader):
+    """YAML with CloudFormation's short tags."""
+
+
+def _construct_tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    if isinstance(node, yaml.MappingNode):
+        value: Any = loader.construct_mapping(node, deep=True)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = node.value
+    return {suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}": value}
+
+
+_TemplateLoader.add_multi_constructor("!", _construct_tag)
+
+
+def _table_properties(template: Template, resource: str) -> dict[str, Any]:
+    found = template["Resources"].get(resource, {})
+    if found.get("Type") != "AWS::DynamoDB::Table":
+        raise TemplateInvalid(f"template.yaml has no table {resource}.")
+    properties: dict[str, Any] = found["Properties"]
+    return properties
+
+
+def _create_table(client: DynamoDBClient, template: Template, resource: str, name: str) -> None:
+    try:
+        status = client.describe_table(TableName=name)["Table"]["TableStatus"]
+    except client.exceptions.ResourceNotFoundException:
+        status = None
+    if status is None:
+        # Another process may just have made it.
+        with contextlib.suppress(client.exceptions.ResourceInUseException):
+            client.create_table(**table_request(template, resource, name))
+    if status != "ACTIVE":
+        _wait_until_active(client, name)
+    ttl = _table_properties(template, resource).get("TimeToLiveSpecification")
+    if ttl is None:
+        return
+    # Looked at even when the table was there: the last start may have ended before this call.
+    answer = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    if answer.get("TimeToLiveStatus") not in {"ENABLED", "ENABLING"}:
+        client.update_time_to_live(TableName=name, TimeToLiveSpecification=ttl)
+
+
+def _wait_until_active(client: DynamoDBClient, name: str) -> None:
+    deadline = time.monotonic() + _CREATE_TIMEOUT_SECONDS
+    pause = 0.0
+    while client.describe_table(TableName=name)["Table"]["TableStatus"] != "ACTIVE":
+        if time.monotonic() > deadline:
+            raise EndpointRefused(
+                f"The table {name} is not ready after {_CREATE_TIMEOUT_SECONDS:g} seconds."
+            )
+        # boto3's own waiter looks every 20 seconds; the embedded engine is ready at once.
+        pause = min(2.0, pause * 2 or 0.01)
+        time.sleep(pause)
+
+
+def _events(template: Template) -> Iterator[tuple[Function, str, dict[str, Any]]]:
+    """Yield (function, type of the event, its properties) of every event of every function."""
+    shared = template.get("Globals", {}).get("Function", {})
+    for name, resource in template["Resources"].items():
+        if resource.get("Type") != "AWS::Serverless::Function":
+            continue
+        properties = {**shared, **resource["Properties"]}
+        if not isinstance(properties.get("Handler"), str):
+            raise TemplateInvalid(f"The function {name} in template.yaml has no handler.")
+        # Lambda's own defaults.
+        timeout, memory = properties.get("Timeout", 3), properties.get("MemorySize", 128)
+        function = Function(name, properties["Handler"], timeout, memory)
+        for event in properties.get("Events", {}).values():
+            yield function, event["Type"], event.get("Properties", {})
+
+
+def _interval(expression: str | None) -> int:
+    match = re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", expression or "")
+    if match is None:
+        raise TemplateInvalid(
+            f"The local service knows schedules of the form rate(5 minutes), not {expression}."
+        )
+    return int(match[1]) * _SECONDS[match[2]]

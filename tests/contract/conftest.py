@@ -1,0 +1,94 @@
+"""The stores that must keep every promise of this folder, and the use cases over each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headrace.domain.lease import LeaseName
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import Task
+from headrace.ops.reports import Report, Reported, ReportStatus
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Store
+from headrace.store.dynamo import DynamoStore
+from headrace.store.memory import MemoryStore
+from infra.local.tables import TableNames
+from tests.manual_clock import ManualClock
+
+
+@dataclass
+class World:
+    """A service over one of the stores, its clock in the test's hand."""
+
+    store: Store
+    clock: ManualClock
+    use: UseCases
+
+    def queue(self, name: str = "mail", **settings: Any) -> str:
+        self.use.queues.create(name, QueueSettings(**settings))
+        return name
+
+    def put(self, queue: str, *payloads: str, **fields: Any) -> list[str]:
+        """Enqueue *payloads* and return their ids."""
+        entries = [NewTask(payload, **fields) for payload in payloads or ("{}",)]
+        return [str(result.id) for result in self.use.tasks.enqueue(queue, entries)]
+
+    def take(self, queue: str, count: int = 1, **call: Any) -> tuple[Task, ...]:
+        """Let the microseconds between tasks of one call pass, and dequeue."""
+        self.clock.forward(0.001)
+        call = {"worker": "ada:1", **call}
+        return self.use.deliveries.dequeue(queue, batch_size=count, **call).tasks
+
+    def one(self, queue: str, **call: Any) -> Task:
+        (task,) = self.take(queue, **call)
+        return task
+
+    def say(self, task: Task, status: str, **fields: Any) -> Reported:
+        """Report on *task* under the lease it was handed out with."""
+        queue = fields.pop("queue", task.queue)
+        lease = fields.pop("lease", None) or str(lease_name(task))
+        report = Report(task.id, lease, ReportStatus(status), **fields)
+        return self.use.reports.report(queue, [report])[0]
+
+    def see(self, task_id: str) -> Task:
+        return self.use.tasks.get(task_id)
+
+
+def lease_name(task: Task) -> LeaseName:
+    """Return the lease as its worker was told it."""
+    return LeaseName.of(task)
+
+
+@pytest.fixture(params=["memory", "batch", "single"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Give each store in turn: in memory, and on the real engine with both senders."""
+    if request.param == "memory":
+        return MemoryStore()
+    tables: TableNames = request.getfixturevalue("tables")
+    return DynamoStore(
+        request.getfixturevalue("dynamodb"),
+        tasks_table=tables.tasks,
+        control_table=tables.control,
+        sender=request.param,
+    )
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give a clock that stands still until told."""
+    return ManualClock()
+
+
+@pytest.fixture
+def world(store: Store, clock: ManualClock) -> World:
+    """Give a service over the store of this run."""
+    return new_world(store, clock)
+
+
+def new_world(store: Store, clock: ManualClock) -> World:
+    """Build the use cases so that sleeping moves the clock."""
+    use = build(Settings(admin_key="test", poll_after_seconds=0.02), store, now=clock)
+    use.deliveries.sleep = clock.forward
+    return World(store, clock, use)

@@ -1,0 +1,279 @@
+"""What every store promises about leases: at most one valid one, and late reports lose."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import ErrorKind, State
+from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.store.base import metered
+from tests.contract.conftest import World, lease_name
+
+AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
+IN_TEN = RetryStrategy(kind=Backoff.FIXED, base_seconds=10, jitter=0, max_retries=2)
+
+
+def test_a_lapsed_lease_is_a_failed_attempt(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=IN_TEN)
+    world.put(queue)
+    task = world.one(queue, worker="gone:9")
+    world.clock.forward(5)
+
+    assert world.use.reaping.run().retried == 1
+
+    waiting = world.see(task.id)
+    assert (waiting.state, waiting.attempts) == (State.ENQUEUED, 1)
+    assert waiting.due_at == world.clock() + timedelta(seconds=10)
+    (error,) = waiting.errors
+    assert (error.kind, error.worker) == (ErrorKind.LEASE_EXPIRED, "gone:9")
+    assert "lease expired" in error.message
+    assert "gone:9" in error.message
+
+
+def test_a_dequeue_that_finds_too_little_reclaims_what_lapsed(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=IN_TEN)
+    world.put(queue)
+    task = world.one(queue)
+    world.clock.forward(5)
+
+    assert world.take(queue) == ()  # reclaimed, with its backoff
+    assert world.see(task.id).state is State.ENQUEUED
+    world.clock.forward(10)
+    assert world.one(queue).attempts == 2
+
+
+def test_without_a_backoff_a_reclaimed_task_is_handed_out_in_the_same_call(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
+    world.put(queue)
+    world.one(queue)
+    world.clock.forward(5)
+
+    assert world.one(queue).attempts == 2
+
+
+@pytest.mark.parametrize("status", list(ReportStatus))
+def test_a_late_report_changes_nothing(world: World, status: ReportStatus) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
+    world.queue("other")
+    world.put(queue)
+    old = world.one(queue)
+    world.clock.forward(5)
+    world.use.reaping.run()
+    fields = {"to_queue": "other"} if status is ReportStatus.MOVED else {}
+
+    waiting = world.see(old.id)
+    assert world.say(old, status, **fields).outcome is ReportOutcome.NOT_INFLIGHT
+    assert world.see(old.id) == waiting
+
+    new = world.one(queue)
+    assert world.say(old, status, **fields).outcome is ReportOutcome.STALE_LEASE
+    assert world.see(old.id) == new
+
+
+@pytest.mark.parametrize("status", list(ReportStatus))
+@pytest.mark.parametrize("lease", ["lse_forged.1.YWRhOjE", "nonsense", "a.b.c", "..", "x.1.~~~"])
+def test_a_foreign_lease_changes_nothing(world: World, status: ReportStatus, lease: str) -> None:
+    queue = world.queue()
+    world.queue("other")
+    world.put(queue)
+    task = world.one(queue)
+    fields = {"to_queue": "other"} if status is ReportStatus.MOVED else {}
+
+    assert world.say(task, status, lease=lease, **fields).outcome is ReportOutcome.STALE_LEASE
+    assert world.see(task.id) == task
+
+
+def test_a_lease_name_that_lies_about_its_attempt_is_foreign(world: World) -> None:
+    queue = world.queue(retry_strategy=IN_TEN)
+    world.put(queue)
+    task = world.one(queue)
+    secret = str(lease_name(task)).partition(".")[0]
+
+    for lie in (f"{secret}.7.YWRhOjE", f"{secret}.1.Ym9iOjE", secret, f"{secret}.1."):
+        assert world.say(task, "FAILED", lease=lie).outcome is ReportOutcome.STALE_LEASE
+    assert world.see(task.id) == task
+
+
+def test_a_late_report_on_a_lease_nobody_took_back_still_counts(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue)
+    task = world.one(queue)
+    world.clock.forward(60)
+
+    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+def test_heartbeats_keep_a_lease_past_every_reaper(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=10, retry_strategy=AT_ONCE)
+    world.put(queue)
+    task = world.one(queue)
+
+    for _ in range(5):
+        world.clock.forward(8)
+        result = world.say(task, "INFLIGHT", progress='{"done": 3}')
+        assert result.outcome is ReportOutcome.OK
+        assert result.task is not None
+        assert result.task.lease_expires_at == world.clock() + timedelta(seconds=10)
+        assert world.use.reaping.run().retried == 0
+        assert world.take(queue) == ()
+
+    seen = world.see(task.id)
+    assert (seen.progress, seen.attempts) == ('{"done": 3}', 1)
+    assert seen.scheduled_at == task.scheduled_at  # no index key was touched
+    world.clock.forward(10)
+    assert world.use.reaping.run().retried == 1
+
+
+def test_progress_is_cleared_by_the_next_delivery(world: World) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    task = world.one(queue)
+    world.say(task, "INFLIGHT", progress="1")
+    world.say(task, "FAILED")
+
+    assert world.see(task.id).progress == "1"
+    assert world.one(queue).progress is None
+
+
+def test_keepalive_is_the_calls_else_the_tasks_else_the_queues(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=10)
+    for payload, keepalive in (("1", 20), ("2", None), ("3", 20)):
+        world.put(queue, payload, keepalive=keepalive)
+        world.clock.forward(1)
+
+    leases = [
+        (task.payload, (task.lease_expires_at or world.clock()) - world.clock())
+        for call in ({}, {}, {"keepalive": 40})
+        for task in world.take(queue, **call)
+    ]
+
+    seconds = [(payload, length.total_seconds()) for payload, length in leases]
+    assert seconds == [("1", 20), ("2", 10), ("3", 40)]
+
+
+def test_a_heartbeat_asks_for_the_same_length_again_or_for_its_own(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=10)
+    world.put(queue)
+    task = world.one(queue, keepalive=40)
+
+    for asked, got in ((None, 40), (60, 60), (None, 60), (2, 2)):
+        result = world.say(task, "INFLIGHT", keepalive=asked)
+        assert result.task is not None
+        assert result.task.lease_expires_at == world.clock() + timedelta(seconds=got)
+
+    world.clock.forward(2)  # a lease cut short is found when it ends, not when it would have
+    assert world.use.reaping.run().retried == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("SUCCEEDED", {"result": "1"}),
+        ("FAILED", {}),
+        ("FAILED", {"retryable": False}),
+        ("RELEASED", {}),
+        ("MOVED", {"to_queue": "other"}),
+    ],
+)
+def test_a_report_that_took_effect_may_be_repeated(
+    world: World, status: str, fields: dict[str, object]
+) -> None:
+    queue = world.queue()
+    world.queue("other")
+    world.put(queue)
+    task = world.one(queue)
+    assert world.say(task, status, **fields).outcome is ReportOutcome.OK
+    after = world.see(task.id)
+
+    assert world.say(task, status, queue=queue, **fields).outcome is ReportOutcome.OK
+    assert world.see(task.id) == after
+    other = "RELEASED" if status == "SUCCEEDED" else "SUCCEEDED"
+    refused = ReportOutcome.NOT_FOUND if status == "MOVED" else ReportOutcome.NOT_INFLIGHT
+    assert world.say(task, other, queue=queue).outcome is refused
+
+
+def test_two_reports_of_one_task_in_one_call_take_effect_in_order(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    task = world.one(queue)
+    lease = str(lease_name(task))
+
+    results = world.use.reports.report(
+        queue,
+        [
+            Report(task.id, lease, ReportStatus.INFLIGHT, progress="1"),
+            Report(task.id, lease, ReportStatus.SUCCEEDED),
+            Report(task.id, lease, ReportStatus.INFLIGHT),
+        ],
+    )
+
+    assert [result.outcome for result in results] == [
+        ReportOutcome.OK,
+        ReportOutcome.OK,
+        ReportOutcome.NOT_INFLIGHT,
+    ]
+
+
+def test_reports_on_what_is_not_there_or_elsewhere_are_not_found(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    world.put(queue)
+    task = world.one(queue)
+
+    assert world.say(task, "SUCCEEDED", queue=other).outcome is ReportOutcome.NOT_FOUND
+    world.use.tasks.delete(task.id)
+    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
+
+
+def test_a_page_of_healthy_long_tasks_does_not_hide_a_dead_one(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
+    world.put(queue, *["{}"] * 25)
+    healthy = list(world.take(queue, 25))
+    while len(healthy) < 125:
+        world.put(queue, *["{}"] * 25)
+        healthy += world.take(queue, 25)
+    world.put(queue, '"dead"')
+    world.one(queue)
+    world.clock.forward(4)
+    for task in healthy:
+        world.say(task, "INFLIGHT", keepalive=100)
+    world.clock.forward(4)
+
+    assert world.one(queue).payload == '"dead"'
+    world.clock.forward(5)
+    reaped = world.use.reaping.run()
+    assert (reaped.retried, reaped.healthy) == (1, 125)
+
+
+def test_a_lease_that_was_renewed_after_it_was_read_is_not_taken_back(world: World) -> None:
+    """The reaper decides in the write, not by what it read."""
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue)
+    task = world.one(queue)
+    world.clock.forward(5)
+    read = world.store.read
+
+    def read_and_be_overtaken(ids: object, *, payload: bool = True) -> object:
+        found = read(ids, payload=payload)  # type: ignore[arg-type]
+        world.store.read = read  # type: ignore[method-assign]
+        world.say(task, "INFLIGHT")
+        return found
+
+    world.store.read = read_and_be_overtaken  # type: ignore[method-assign, assignment]
+
+    assert world.use.reaping.run().retried == 0
+    assert world.see(task.id).state is State.INFLIGHT
+
+
+def test_an_idle_look_at_a_queue_of_long_tasks_reads_each_only_once(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue)
+    task = world.one(queue)
+    world.say(task, "INFLIGHT", keepalive=1000)
+    world.clock.forward(6)
+    world.take(queue)
+
+    with metered() as meter:
+        world.take(queue)
+
+    assert meter.read <= 1.0

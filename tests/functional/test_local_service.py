@@ -1,0 +1,256 @@
+"""The local service as people run it: a process with a data folder, a port and signals."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from infra.local.engine import HOST, Engine
+from infra.local.launch import Launched, LaunchFailed, launched
+from infra.local.tables import DynamoDBClient, TableNames
+
+KEY = "hr_test-key-of-the-local-service"
+
+
+class Client:
+    """One kept connection to a service."""
+
+    def __init__(self, service: Launched) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=30)
+        self._key = service.admin_key
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        text = None if body is None else json.dumps(body)
+        self._connection.request(method, path, text, headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        return response.status, json.loads(answer) if answer else None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def client(service: Launched) -> Iterator[Client]:
+    client = Client(service)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Launched]:
+    with launched(admin_key=KEY) as running:
+        yield running
+
+
+def is_running(pid: int) -> bool:
+    command = ["ps", "-o", "stat=", "-p", str(pid)]
+    state = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return state != "" and not state.startswith("Z")
+
+
+class TestRunning:
+    def test_it_is_healthy_and_has_the_key_it_was_given(
+        self, service: Launched, client: Client
+    ) -> None:
+        assert service.admin_key == KEY
+        assert client.call("GET", "/v1/health")[0] == 200
+        assert client.call("POST", "/v1/queues", {"name": "running"})[0] == 201
+        assert client.call("GET", "/v1/queues/running")[0] == 200
+
+    def test_what_no_route_takes_is_a_problem(self, client: Client) -> None:
+        status, problem = client.call("GET", "/v3/other")
+
+        assert status == 404
+        assert problem["code"] == "not_found"
+
+    def test_an_idle_worker_is_told_to_ask_again_soon(self, client: Client) -> None:
+        client.call("POST", "/v1/queues", {"name": "idle"})
+
+        status, answer = client.call("POST", "/v1/queues/idle/dequeue", {})
+
+        assert status == 200
+        assert answer["poll_after_seconds"] == pytest.approx(0.02)
+
+
+class TestStopping:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_ends_it_with_its_engine(self, number: signal.Signals) -> None:
+        with launched() as service:
+            assert service.engine_pid is not None
+            assert is_running(service.engine_pid)
+
+            service.process.send_signal(number)
+
+            assert service.process.wait(10) == 0
+            assert not is_running(service.engine_pid)
+            assert service.errors() == ""
+
+    def test_a_long_poll_does_not_hold_it_up(self) -> None:
+        with launched() as service:
+            client = Client(service)
+            client.call("POST", "/v1/queues", {"name": "waiting"})
+            answers: list[tuple[int, Any]] = []
+            poll = threading.Thread(
+                target=lambda: answers.append(
+                    client.call("POST", "/v1/queues/waiting/dequeue", {"wait_seconds": 20})
+                )
+            )
+            poll.start()
+            other = Client(service)
+            other.call("GET", "/v1/health")
+
+            started = time.monotonic()
+            assert service.stop() == 0
+
+            assert time.monotonic() - started < 10
+            poll.join()
+            assert [status for status, _ in answers] == [200]
+            client.close()
+            other.close()
+
+    def test_a_task_acknowledged_before_sigkill_is_there_after_the_next_start(
+        self, tmp_path: Path
+    ) -> None:
+        acknowledged: list[str] = []
+        enough = threading.Event()
+        with launched(data_dir=tmp_path) as service:
+            client = Client(service)
+            client.call("POST", "/v1/queues", {"name": "kept"})
+            producer = threading.Thread(target=enqueue, args=(client, acknowledged, enough))
+            producer.start()
+            assert enough.wait(30)
+            service.kill()
+            producer.join()
+            client.close()
+
+        with launched(data_dir=tmp_path) as service:
+            client = Client(service)
+            states = {client.call("GET", f"/v1/tasks/{name}")[1]["state"] for name in acknowledged}
+            assert states == {"ENQUEUED"}
+            # The one under way may have been written without its answer having come back.
+            _, counted = client.call("GET", "/v1/queues/kept/count")
+            assert len(acknowledged) <= counted["count"] <= len(acknowledged) + 5
+            client.close()
+
+
+def enqueue(client: Client, acknowledged: list[str], enough: threading.Event) -> None:
+    """Enqueue five at a time until the service is gone."""
+    body = {"tasks": [{"payload": number} for number in range(5)]}
+    try:
+        while True:
+            _, answer = client.call("POST", "/v1/queues/kept/tasks", body)
+            acknowledged += [result["id"] for result in answer["results"]]
+            if len(acknowledged) > 100:
+                enough.set()
+    except (OSError, http.client.HTTPException):
+        return
+
+
+class TestDataFolder:
+    def test_the_key_it_makes_is_private_and_stays(self, tmp_path: Path) -> None:
+        folder = tmp_path / "data"
+        with launched(data_dir=folder) as service:
+            first = service.admin_key
+
+        with launched(data_dir=folder) as service:
+            assert service.admin_key == first
+        assert first.startswith("hr_")
+        assert stat.S_IMODE((folder / "admin.key").stat().st_mode) == 0o600
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    def test_a_second_service_is_refused_and_the_first_goes_on(self, tmp_path: Path) -> None:
+        with launched(data_dir=tmp_path) as first:
+            line = refused(data_dir=tmp_path)
+
+            assert f"process {first.pid}" in line
+            assert str(tmp_path) in line
+            assert Client(first).call("GET", "/v1/health")[0] == 200
+
+    def test_an_engine_that_was_left_behind_is_ended(self, tmp_path: Path) -> None:
+        with launched(data_dir=tmp_path) as service:
+            assert service.engine_pid is not None
+            service.kill()
+
+            with launched(data_dir=tmp_path) as successor:
+                assert not is_running(service.engine_pid)
+                assert Client(successor).call("GET", "/v1/health")[0] == 200
+
+    def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+
+        assert str(tmp_path / "file" / "data") in refused(data_dir=tmp_path / "file" / "data")
+
+    @pytest.mark.parametrize("content", [b"", b"short\n", b"\xff" * 40])
+    def test_a_broken_key_is_named(self, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "admin.key").write_bytes(content)
+
+        assert str(tmp_path / "admin.key") in refused(data_dir=tmp_path)
+
+
+class TestRefusals:
+    def test_a_port_in_use_is_named(self) -> None:
+        with socket.socket() as taken:
+            taken.bind((HOST, 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+
+            assert f"Port {port}" in refused(port=port)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("HEADRACE_ADMIN_KEY", "short"),
+            ("HEADRACE_ADMIN_KEY", "sixteen or more but with spaces"),
+            ("HEADRACE_DYNAMODB_URL", "localhost:8000"),
+        ],
+    )
+    def test_a_setting_that_cannot_be_used_is_named(self, name: str, value: str) -> None:
+        assert name in refused(environment={name: value})
+
+    def test_a_port_that_is_none_is_named(self) -> None:
+        assert "HEADRACE_PORT" in refused(port=70000)
+
+
+def refused(**arguments: Any) -> str:
+    """Return the one line with which the service refuses to start."""
+    with pytest.raises(LaunchFailed) as failure, launched(**arguments):
+        pass
+    assert failure.value.exit_code == 2
+    (line,) = str(failure.value).splitlines()
+    return line
+
+
+def test_an_endpoint_of_ones_own_takes_the_engines_place(
+    engine: Engine, dynamodb: DynamoDBClient
+) -> None:
+    with launched(environment={"HEADRACE_DYNAMODB_URL": engine.url}) as service:
+        client = Client(service)
+        status, _ = client.call("POST", "/v1/queues", {"name": "elsewhere"})
+        client.close()
+
+        assert service.engine_pid is None
+        assert status == 201
+        assert dynamodb.scan(TableName=TableNames().control)["Count"] > 0
+
+
+def test_nothing_of_a_service_in_memory_stays() -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir():
+        pytest.skip("this system has no tmpfs at /dev/shm")
+    with launched() as service:
+        assert service.engine_pid is not None
+        folder = Path(os.readlink(f"/proc/{service.engine_pid}/cwd"))
+        del folder

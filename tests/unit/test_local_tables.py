@@ -1,0 +1,179 @@
+"""template.yaml, as the local service and every test take it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from infra.local.engine import free_port
+from infra.local.errors import EndpointRefused, TemplateInvalid
+from infra.local.tables import (
+    DynamoDBClient,
+    Function,
+    Route,
+    Schedule,
+    TableNames,
+    Template,
+    create_tables,
+    load_template,
+    routes,
+    schedules,
+    table_request,
+)
+
+SMALL = """
+Globals:
+  Function: { Timeout: 10 }
+Resources:
+  Api: { Type: AWS::Serverless::Api }
+  PingFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      Handler: ping.handler
+      MemorySize: 256
+      Role: !GetAtt Role.Arn
+      Events:
+        Ping: { Type: Api, Properties: { Path: /ping, Method: get, RestApiId: !Ref Api } }
+        Often: { Type: Schedule, Properties: { Schedule: rate(5 minutes) } }
+        Daily: { Type: ScheduleV2, Properties: { ScheduleExpression: rate(1 day) } }
+        Off: { Type: Schedule, Properties: { Schedule: rate(1 minute), Enabled: false } }
+        Paused:
+          Type: ScheduleV2
+          Properties: { ScheduleExpression: rate(1 minute), State: DISABLED }
+        Changes: { Type: DynamoDB, Properties: { Stream: !GetAtt T.StreamArn } }
+"""
+PING = Function("PingFunction", "ping.handler", timeout_seconds=10, memory_mb=256)
+
+
+@pytest.fixture
+def template_file(tmp_path: Path) -> Callable[[str], Template]:
+    def load(text: str) -> Template:
+        path = tmp_path / "template.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load_template(path)
+
+    return load
+
+
+def test_cloudformations_tags_become_plain_data(template_file: Callable[[str], Template]) -> None:
+    loaded = template_file(
+        "Resources: {A: !Ref B, C: !Sub '${D}/e', F: !GetAtt G.Arn, H: !Join ['', [a, !Ref I]],"
+        " J: !If [K, {L: 1}, !Ref 'AWS::NoValue']}"
+    )
+
+    assert loaded["Resources"] == {
+        "A": {"Ref": "B"},
+        "C": {"Fn::Sub": "${D}/e"},
+        "F": {"Fn::GetAtt": "G.Arn"},
+        "H": {"Fn::Join": ["", ["a", {"Ref": "I"}]]},
+        "J": {"Fn::If": ["K", {"L": 1}, {"Ref": "AWS::NoValue"}]},
+    }
+
+
+@pytest.mark.parametrize("text", ["- a list", "no: resources", "{", "Resources: text"])
+def test_what_is_no_template_is_refused_in_one_line(
+    template_file: Callable[[str], Template], text: str
+) -> None:
+    with pytest.raises(TemplateInvalid, match=r"^template\.yaml [^\n]+$"):
+        template_file(text)
+
+
+def test_a_missing_template_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TemplateInvalid, match=r"^template\.yaml cannot be read: [^\n]+$"):
+        load_template(tmp_path / "template.yaml")
+
+
+def test_routes_and_schedules_come_from_the_events(
+    template_file: Callable[[str], Template],
+) -> None:
+    template = template_file(SMALL)
+
+    assert routes(template) == [Route("GET", "/ping", PING)]
+    assert schedules(template) == [Schedule(PING, 300), Schedule(PING, 86400)]
+
+
+@pytest.mark.parametrize("expression", ["'cron(0 12 * * ? *)'", "rate(0.5 minutes)", "rate(minute)"])
+def test_a_schedule_that_is_no_rate_is_refused(
+    template_file: Callable[[str], Template], expression: str
+) -> None:
+    template = template_file(SMALL.replace("rate(5 minutes)", expression))
+
+    with pytest.raises(TemplateInvalid, match="rate"):
+        schedules(template)
+
+
+def test_a_function_without_a_handler_is_refused(template_file: Callable[[str], Template]) -> None:
+    template = template_file(SMALL.replace("Handler: ping.handler", "CodeUri: ping/"))
+
+    with pytest.raises(TemplateInvalid, match="PingFunction"):
+        routes(template)
+
+
+def test_the_service_has_an_api_and_a_reaper_every_minute(template: Template) -> None:
+    assert "api.handler" in {route.function.handler for route in routes(template)}
+    assert ("reaper.handler", 60) in {
+        (schedule.function.handler, schedule.interval_seconds) for schedule in schedules(template)
+    }
+
+
+def test_a_request_has_what_the_template_says(template: Template) -> None:
+    request = table_request(template, "TasksTable", "mine")
+
+    (index,) = request["GlobalSecondaryIndexes"]
+    assert request["TableName"] == "mine"
+    assert request["KeySchema"] == [{"AttributeName": "task_id", "KeyType": "HASH"}]
+    assert request["StreamSpecification"] == {
+        "StreamEnabled": True,
+        "StreamViewType": "NEW_AND_OLD_IMAGES",
+    }
+    assert index["IndexName"] == "by_state"
+    assert index["Projection"]["ProjectionType"] == "INCLUDE"
+    assert sorted(index["Projection"]["NonKeyAttributes"]) == ["expires_at", "ttl"]
+
+
+def test_a_table_the_template_lacks_is_named(template: Template) -> None:
+    with pytest.raises(TemplateInvalid, match="OtherTable"):
+        table_request(template, "OtherTable", "mine")
+
+
+def test_tables_have_stream_index_and_ttl_on_the_engine(
+    dynamodb: DynamoDBClient, tables: TableNames
+) -> None:
+    tasks = dynamodb.describe_table(TableName=tables.tasks)["Table"]
+    control = dynamodb.describe_table(TableName=tables.control)["Table"]
+
+    assert tasks["TableStatus"] == control["TableStatus"] == "ACTIVE"
+    assert tasks["StreamSpecification"]["StreamViewType"] == "NEW_AND_OLD_IMAGES"
+    assert [index["IndexName"] for index in tasks["GlobalSecondaryIndexes"]] == ["by_state"]
+    assert [key["AttributeName"] for key in control["KeySchema"]] == ["pk", "sk"]
+    for name in (tables.tasks, tables.control):
+        ttl = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        assert ttl["AttributeName"] == "ttl"
+        assert ttl["TimeToLiveStatus"] == "ENABLED"
+
+
+def test_creating_again_changes_nothing(
+    dynamodb: DynamoDBClient, template: Template, tables: TableNames
+) -> None:
+    dynamodb.put_item(TableName=tables.tasks, Item={"task_id": {"S": "kept"}})
+
+    create_tables(dynamodb, template, tables)
+
+    assert dynamodb.scan(TableName=tables.tasks)["Count"] == 1
+
+
+def test_an_endpoint_that_does_not_answer_is_told_in_one_line(template: Template) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    nobody = boto3.client(
+        "dynamodb",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+
+    with pytest.raises(EndpointRefused, match=rf"^The tables cannot be set up at {url}: [^\n]+$"):
+        create_tables(nobody, template, TableNames())

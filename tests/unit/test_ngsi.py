@@ -1,0 +1,283 @@
+"""Splitting notifications into rows, by QuantumLeap's rules."""
+
+import contextlib
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples.ngsi import traffic
+from examples.ngsi.ngsi import Attribute, Row, Unreadable, payload_rows, rows_payload, split
+from examples.ngsi.values import Json
+
+RECEIVED = datetime(2026, 11, 21, 8, 0, 0, 250, tzinfo=UTC)
+RECEIVED_TEXT = "2026-11-21T08:00:00.000250Z"
+
+
+def notification(name: str) -> Json:
+    """One of the real notifications, by the number its file begins with."""
+    path = next(traffic.FOLDER.glob(f"{name}_*.json"))
+    body: Json = json.loads(path.read_text(encoding="utf-8"))
+    return body
+
+
+def rows_of(*entities: Json, **tags: str) -> list[Row]:
+    headers = {name.replace("_", "-"): value for name, value in tags.items()}
+    return split({"data": list(entities)}, headers, RECEIVED)
+
+
+def values(row: Row) -> dict[str, Json]:
+    return {attribute.name: attribute.value for attribute in row.attributes}
+
+
+def test_each_entity_becomes_a_row_with_the_time_of_its_metadata() -> None:
+    rows = split(notification("01"), {}, RECEIVED)
+
+    assert [(row.entity_id, row.entity_type, values(row)) for row in rows] == [
+        ("Kitchen", "Room", {"temperature": 24.2}),
+        ("Bedroom1", "Room", {"temperature": 26.4}),
+    ]
+    assert {row.time_index for row in rows} == {"2017-06-19T11:46:45.000000Z"}
+
+
+def test_numbers_sent_as_text_become_numbers_and_the_receipt_time_stands_in() -> None:
+    (row,) = split(notification("02"), {}, RECEIVED)
+
+    assert values(row) == {"temperature": 10.0, "pressure": 12.0}
+    assert row.time_index == RECEIVED_TEXT
+
+
+def test_a_notification_without_subscription_id_is_fine() -> None:
+    (row,) = split(notification("03"), {}, RECEIVED)
+
+    assert row.attributes == (
+        Attribute("temperature", "Number", 23.3),
+        Attribute("pressure", "Integer", 720),
+    )
+
+
+def test_entities_of_one_notification_may_differ_in_attributes() -> None:
+    rows = split(notification("04"), {}, RECEIVED)
+
+    assert [sorted(values(row)) for row in rows] == [
+        ["pressure", "temperature"],
+        ["temperature"],
+        ["temperature"],
+    ]
+
+
+def test_texts_stay_texts_and_structures_stay_whole() -> None:
+    (row,) = split(notification("05"), {"fiware-timeindex-attribute": "dateObserved"}, RECEIVED)
+
+    assert row.time_index == "2016-03-14T17:00:00.000000Z"
+    assert values(row)["temperature"] == "12.2"
+    assert values(row)["CO"] == "nr"
+    assert values(row)["location"] == {"type": "Point", "coordinates": [-98.9109537, 19.6389474]}
+    address = values(row)["address"]
+    assert isinstance(address, dict)
+    assert address["addressLocality"] == "Ciudad de México"
+
+
+def test_ngsi_ld_properties_get_the_type_of_their_value() -> None:
+    (row,) = split(notification("06"), {}, RECEIVED)
+
+    types = {attribute.name: attribute.type for attribute in row.attributes}
+    assert "@context" not in types
+    assert types["areaServed"] == "Text"
+    assert types["lanternHeight"] == "Integer"
+    assert types["dateLastLampChange"] == "DateTime"
+    assert types["location"] == "GeoProperty"
+    assert types["refStreetlightGroup"] == "Relationship"
+    assert values(row)["dateLastLampChange"] == "2016-07-08T08:02:21.753000Z"
+    group = "urn:ngsi-ld:StreetlightGroup:streetlightgroup:G345"
+    assert values(row)["refStreetlightGroup"] == group
+
+
+def test_missing_and_blank_values_become_null() -> None:
+    (row,) = split(notification("07"), {}, RECEIVED)
+
+    assert values(row) == {"p": "994", "ti": None, "pm10": None, "pm25": "5"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ([], "[…] is not of type 'object'"),
+        (None, "None is not of type 'object'"),
+        ({}, "'data' is a required property"),
+        ({"data": None}, "None is not of type 'array' - 'data'"),
+        ({"data": {"id": "a", "type": "T"}}, "{…} is not of type 'array' - 'data'"),
+        ({"data": ["Room1"]}, "'Room1' is not of type 'object' - 'data.0'"),
+        ({"data": [{"type": "Room"}]}, "'id' is a required property - 'data.0'"),
+        ({"data": [{"id": "Room1"}]}, "'type' is a required property - 'data.0'"),
+        ({"data": [{"id": 5, "type": "Room"}]}, "5 is not of type 'string' - 'data.0.id'"),
+        (
+            {"data": [{"id": "Room1", "type": "Room"}, {"id": "Room2"}]},
+            "'type' is a required property - 'data.1'",
+        ),
+        (
+            {"data": [{"id": "\ud800", "type": "Room"}]},
+            "'\\ud800' is not valid Unicode - 'data.0.id'",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_place_of_the_fault(
+    body: Json, message: str
+) -> None:
+    with pytest.raises(Unreadable) as refused:
+        split(body, {}, RECEIVED)
+
+    assert str(refused.value) == message
+
+
+def test_an_error_repeats_no_more_than_a_piece_of_a_long_value() -> None:
+    with pytest.raises(Unreadable) as refused:
+        split({"data": "x" * 100_000}, {}, RECEIVED)
+
+    assert len(str(refused.value)) < 120
+
+
+def test_a_value_nested_too_deep_is_refused() -> None:
+    deep: Json = 1
+    for _ in range(500):
+        deep = [deep]
+
+    with pytest.raises(Unreadable, match=r"nested more than 100 levels deep - 'data\.0\.a'"):
+        rows_of({"id": "1", "type": "T", "a": {"type": "Array", "value": deep}})
+
+
+def test_service_and_path_come_from_the_headers() -> None:
+    (row,) = rows_of(
+        {"id": "1", "type": "T", "a": {"type": "Number", "value": 1}},
+        fiware_service="smartcity",
+        fiware_servicepath="/rooms",
+    )
+
+    assert (row.service, row.service_path) == ("smartcity", "/rooms")
+
+
+def test_without_headers_the_service_is_empty_and_the_path_the_root() -> None:
+    (row,) = rows_of({"id": "1", "type": "T", "a": {"type": "Number", "value": 1}})
+
+    assert (row.service, row.service_path) == ("", "/")
+
+
+def test_a_list_of_service_paths_goes_by_the_order_of_the_entities() -> None:
+    # The second entity says nothing and gives no row; the third keeps its own path.
+    rows = rows_of(
+        {"id": "1", "type": "T", "a": {"type": "Number", "value": 1}},
+        {"id": "2", "type": "T"},
+        {"id": "3", "type": "T", "a": {"type": "Number", "value": 3}},
+        fiware_servicepath="/a, /b, /c",
+    )
+
+    assert [(row.entity_id, row.service_path) for row in rows] == [("1", "/a"), ("3", "/c")]
+
+
+def test_as_many_service_paths_as_entities_or_none() -> None:
+    with pytest.raises(Unreadable, match=r"^2 service paths for 1 entities"):
+        rows_of({"id": "1", "type": "T"}, fiware_servicepath="/a,/b")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"a": {}},
+        {"a": {"type": "Number"}, "b": {"type": "Number", "value": " "}},
+        {"a": "not an attribute"},
+    ],
+)
+def test_an_entity_without_any_value_gives_no_row(attributes: dict[str, Json]) -> None:
+    assert rows_of({"id": "1", "type": "T", **attributes}) == []
+
+
+def test_every_notification_of_the_demo_has_the_outcome_it_announces() -> None:
+    for each in traffic.notifications(400):
+        body: Json = json.loads(each.body_bytes())
+        if each.error is None:
+            assert split(body, each.headers, RECEIVED)
+            continue
+        with pytest.raises(Unreadable) as refused:
+            split(body, each.headers, RECEIVED)
+        assert str(refused.value) == each.error
+
+
+def test_demo_notifications_can_be_told_apart_and_some_of_each_fault_are_among_them() -> None:
+    sent = traffic.notifications(400)
+
+    assert len({each.correlator for each in sent}) == 400
+    assert len({each.error for each in sent}) == 7
+
+
+def test_rows_come_out_of_a_payload_as_they_went_in() -> None:
+    rows = split(notification("05"), {"fiware-service": "x"}, RECEIVED)
+
+    assert payload_rows(json.loads(json.dumps(rows_payload(rows)))) == rows
+
+
+def test_a_payload_that_holds_no_rows_is_refused() -> None:
+    with pytest.raises(Unreadable, match="None is not of type 'array' - 'rows'"):
+        payload_rows({"data": []})
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+anything: st.SearchStrategy[Json] = st.recursive(
+    scalars | st.sampled_from([" ", "10", "2017-06-19T11:46:45.00Z", "0001-01-01T00:00:00+14:00"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+)
+types = st.sampled_from(
+    [
+        "Number",
+        "Integer",
+        "Boolean",
+        "DateTime",
+        "ISO8601",
+        "Text",
+        "Array",
+        "StructuredValue",
+        "geo:json",
+        "GeoProperty",
+        "Relationship",
+        "Property",
+    ]
+)
+names = st.sampled_from(["TimeInstant", "timestamp", "dateModified", "observedAt", "own"])
+attributes = st.dictionaries(
+    st.sampled_from(["type", "value", "object", "metadata", "observedAt", "modifiedAt"]),
+    anything | types | st.dictionaries(names, st.fixed_dictionaries({"value": anything})),
+)
+entities = st.dictionaries(names | st.text(), attributes | anything).flatmap(
+    lambda rest: st.fixed_dictionaries(
+        {"id": st.text() | anything, "type": st.text() | anything}
+    ).map(lambda known: {**rest, **known})
+)
+bodies = anything | st.fixed_dictionaries({"data": anything | st.lists(entities | anything)})
+tags = st.dictionaries(
+    st.sampled_from(["fiware-service", "fiware-servicepath", "fiware-timeindex-attribute"]),
+    st.text() | names | st.sampled_from(["/a,/b", "/a"]),
+)
+
+
+@given(body=bodies, headers=tags)
+def test_whatever_comes_gives_rows_that_can_travel_or_the_one_error(
+    body: Json, headers: dict[str, str]
+) -> None:
+    try:
+        rows = split(body, headers, RECEIVED)
+    except Unreadable:
+        return
+    text = json.dumps(rows_payload(rows))
+    assert len(payload_rows(json.loads(text))) == len(rows)
+    for row in rows:
+        assert len(row.time_index) == len(RECEIVED_TEXT)
+        (row.entity_id + row.entity_type).encode()
+
+
+@given(payload=anything | st.fixed_dictionaries({"rows": st.lists(entities | anything)}))
+def test_whatever_payload_comes_gives_rows_or_the_one_error(payload: Json) -> None:
+    with contextlib.suppress(Unreadable):
+        payload_rows(payload)

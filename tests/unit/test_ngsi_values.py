@@ -1,0 +1,168 @@
+"""Types and values of attributes, and the time of a row, as QuantumLeap has them."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples.ngsi.time_index import time_index
+from examples.ngsi.values import Json, instant_of, instant_text, typed_value
+
+RECEIVED = datetime(2026, 11, 21, 8, tzinfo=UTC)
+DAY = "2017-06-19T11:46:45.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("Number", 1, 1.0),
+        ("Number", "10", 10.0),
+        ("Number", " 1.5 ", 1.5),
+        ("Number", True, None),
+        ("Number", "2017-06-19T11:46:45.00Z", None),
+        ("Number", "1_000", None),
+        ("Number", "NaN", None),
+        ("Number", "1e999", None),
+        ("Number", 10**400, None),
+        ("Number", [1], None),
+        ("Integer", 720, 720),
+        ("Integer", 1.9, 1),
+        ("Integer", "1.0", 1),
+        ("Integer", "12345678901234567890", 12345678901234567890),
+        ("Integer", True, None),
+        ("Integer", "error", None),
+        ("Boolean", "TRUE", True),
+        ("Boolean", 0, False),
+        ("Boolean", True, True),
+        ("Boolean", 2, None),
+        ("Boolean", "yes", None),
+        ("DateTime", "2017-06-19T11:46:45.00Z", DAY),
+        ("DateTime", "2017-06-19T13:46:45+02:00", DAY),
+        ("ISO8601", "2017-06-19 11:46:45", DAY),
+        ("DateTime", "error", None),
+        ("DateTime", 1.0, None),
+        ("Text", "", ""),
+        ("Text", "10", "10"),
+        ("Text", 1, 1),
+        ("string", "994", "994"),
+        ("string", None, None),
+        ("Array", ["a"], ["a"]),
+        ("Array", "a", None),
+        ("StructuredValue", {"a": 1}, {"a": 1}),
+        ("StructuredValue", ["a"], ["a"]),
+        ("StructuredValue", "1.0", None),
+        (
+            "geo:json",
+            {"type": "Point", "coordinates": [1, 2]},
+            {"type": "Point", "coordinates": [1, 2]},
+        ),
+        ("geo:json", "1, 2", None),
+        ("Unknown", float("inf"), None),
+    ],
+)
+def test_a_value_fits_its_declared_type_or_becomes_null(
+    kind: str, value: Json, expected: Json
+) -> None:
+    got = typed_value({"type": kind, "value": value})
+
+    # As JSON, because 1, 1.0 and True are equal in Python and not the same reading.
+    assert json.dumps(got) == json.dumps((kind, expected))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("off", ("Text", "off")),
+        (10, ("Integer", 10)),
+        (1.5, ("Number", 1.5)),
+        (False, ("Boolean", False)),
+        ([1], ("Array", [1])),
+        ({"a": 1}, ("StructuredValue", {"a": 1})),
+        ("2017-06-19T11:46:45Z", ("DateTime", DAY)),
+        ({"@type": "DateTime", "@value": "2017-06-19T11:46:45Z"}, ("DateTime", DAY)),
+    ],
+)
+@pytest.mark.parametrize("attribute", [{}, {"type": "Property"}])
+def test_a_property_and_an_attribute_without_type_take_the_type_of_their_value(
+    attribute: dict[str, Json], value: Json, expected: tuple[str, Json]
+) -> None:
+    assert typed_value({**attribute, "value": value}) == expected
+
+
+def test_a_relationship_is_worth_what_it_points_at() -> None:
+    assert typed_value({"type": "Relationship", "object": "urn:a"}) == ("Relationship", "urn:a")
+
+
+def test_an_attribute_with_neither_type_nor_value_says_nothing() -> None:
+    assert typed_value({"metadata": {}}) is None
+
+
+def test_half_a_day_of_time_zone_does_not_leave_the_calendar() -> None:
+    assert instant_of("0001-01-01T00:00:00+14:00") is None
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_an_instant_written_is_the_instant_read(instant: datetime) -> None:
+    assert instant_of(instant_text(instant)) == instant
+
+
+def day(number: int) -> str:
+    return instant_text(datetime(2019, 1, 1, tzinfo=UTC) + timedelta(days=number))
+
+
+# Every place a time can stand in, first choice first.
+PLACES = (
+    ("own", None),
+    ("own", "metadata"),
+    ("TimeInstant", None),
+    ("TimeInstant", "metadata"),
+    ("timestamp", None),
+    ("timestamp", "metadata"),
+    ("observedAt", "sub-attribute"),
+    ("modifiedAt", "sub-attribute"),
+    ("observedAt", "of the entity"),
+    ("modifiedAt", "of the entity"),
+    ("dateModified", None),
+    ("dateModified", "metadata"),
+)
+
+
+@pytest.mark.parametrize("first", range(len(PLACES)))
+def test_the_first_place_that_holds_a_time_gives_the_time_index(first: int) -> None:
+    entity: dict[str, Json] = {}
+    one: dict[str, Json] = {"value": 1, "metadata": {}}
+    other: dict[str, Json] = {"value": 2, "metadata": {}}
+    for number, (name, place) in enumerate(PLACES):
+        # The later of two counts, and what is no time counts for nothing.
+        text, older = (day(number), day(number - 30)) if number >= first else (" ", "10")
+        if place is None:
+            entity[name] = {"value": text}
+        elif place == "of the entity":
+            entity[name] = text
+        elif place == "sub-attribute":
+            one[name], other[name] = older, text
+        else:
+            for attribute, value in ((one, text), (other, older)):
+                metadata = attribute["metadata"]
+                assert isinstance(metadata, dict)
+                metadata[name] = {"value": value}
+    entity |= {"one": one, "other": other}
+
+    assert instant_text(time_index(entity, "own", RECEIVED)) == day(first)
+
+
+def test_an_entity_without_any_time_takes_that_of_its_receipt() -> None:
+    assert time_index({"a": {"value": "2019-01-01"}}, "", RECEIVED) == RECEIVED
+
+
+def test_metadata_and_attributes_of_odd_shapes_are_passed_over() -> None:
+    entity: dict[str, Json] = {
+        "TimeInstant": "2019-01-01T00:00:00Z",
+        "a": {"metadata": [1]},
+        "b": {"metadata": {"TimeInstant": "2019-01-01T00:00:00Z"}},
+        "c": None,
+    }
+
+    assert time_index(entity, "missing", RECEIVED) == RECEIVED

@@ -186,7 +186,7 @@ def _command_line(pid: int) -> str:
     ps = shutil.which("ps")
     if ps is None:
         return ""
-    command = [ps, "-o", "stat=,args=", "-p", str(pid)]
+    command = [ps, "-ww", "-o", "stat=", "-o", "args=", "-p", str(pid)]
     words = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 (a number is all that varies)
     return "" if words.startswith("Z") else words
 

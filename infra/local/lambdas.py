@@ -79,8 +79,9 @@ def load_handler(name: str) -> Handler:
     """
     if str(FUNCTIONS_FOLDER) not in sys.path:
         sys.path.insert(0, str(FUNCTIONS_FOLDER))
-    module_name, _, attribute = name.rpartition(".")
-    module_name = module_name.replace("/", ".")
+    # Lambda writes the folders of a module with slashes.
+    path, _, attribute = name.rpartition(".")
+    module_name = path.replace("/", ".") or name
     message = f"template.yaml names the handler {name}, which is not in functions/."
     try:
         handler = getattr(importlib.import_module(module_name), attribute, None)

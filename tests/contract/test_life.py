@@ -84,14 +84,14 @@ def test_a_failed_task_comes_back_after_its_backoff_with_the_error_kept(world: W
 
 def test_n_retries_are_n_plus_one_deliveries(world: World) -> None:
     queue = world.queue(retry_strategy=IN_TEN)
-    world.put(queue)
+    (task_id,) = world.put(queue)
     for attempt in (1, 2, 3):
         task = world.one(queue)
         assert task.attempts == attempt
         world.say(task, "FAILED")
         world.clock.forward(10)
 
-    dead = world.see(task.id)
+    dead = world.see(task_id)
 
     assert (dead.state, dead.dead_reason) == (State.DEAD, DeadReason.EXHAUSTED)
     assert len(dead.errors) == 3

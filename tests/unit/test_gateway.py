@@ -35,7 +35,7 @@ class FakeHandler:
     events: list[Event] = field(default_factory=list)
     contexts: list[LambdaContext] = field(default_factory=list)
 
-    def __call__(self, event: Event, context: LambdaContext) -> Any:  # noqa: ANN401 (may be wrong)
+    def __call__(self, event: Event, context: LambdaContext) -> Any:
         self.events.append(event)
         self.contexts.append(context)
         if isinstance(self.answer, Exception):

@@ -94,7 +94,9 @@ def test_routes_and_schedules_come_from_the_events(
     assert schedules(template) == [Schedule(PING, 300), Schedule(PING, 86400)]
 
 
-@pytest.mark.parametrize("expression", ["'cron(0 12 * * ? *)'", "rate(0.5 minutes)", "rate(minute)"])
+@pytest.mark.parametrize(
+    "expression", ["'cron(0 12 * * ? *)'", "rate(0.5 minutes)", "rate(minute)"]
+)
 def test_a_schedule_that_is_no_rate_is_refused(
     template_file: Callable[[str], Template], expression: str
 ) -> None:

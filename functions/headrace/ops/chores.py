@@ -172,4 +172,4 @@ class Chores:
         record = self.store.record("queue", chore.queue)
         if record is None:
             return self.now()
-        return datetime.fromisoformat(record.body["created_at"])
+        return datetime.fromisoformat(record.body["created_at"]) - timedelta(microseconds=1)

@@ -60,7 +60,7 @@ class Claims:
         return picked
 
     def drop(self, entries: Sequence[Entry]) -> None:
-        """Let go of what could not be taken for want of an answer."""
+        """Let go of what could not be taken after all, or was given back."""
         with self._lock:
             for entry in entries:
                 self._taken.pop(_key(entry), None)

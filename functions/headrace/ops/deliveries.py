@@ -230,7 +230,7 @@ class Deliveries:
     def _reclaimed(self, queue: Queue) -> list[Entry]:
         """Reclaim lapsed leases; those without a backoff are ready at once."""
         return [
-            Entry(task.id, task.place, task.scheduled_at, task.expires_at)
+            _waiting(task)
             for shard in range(queue.shards_in_use)
             for task in self.reaping.lapsed(queue, shard)
             if task.state is State.ENQUEUED and task.due_at <= self.now()
@@ -246,7 +246,13 @@ class Deliveries:
             (fitting if room >= 0 or not fitting else surplus).append(task)
         now = self.now()
         self.store.commit([settle.give_back(Held.of(task), queue, now=now) for task in surplus])
+        self.claims.drop([_waiting(task) for task in surplus])
         return tuple(fitting)
+
+
+def _waiting(task: Task) -> Entry:
+    """Return what the index says of *task* while it waits."""
+    return Entry(task.id, task.place, task.due_at, task.expires_at)
 
 
 def _own_keepalive(task: Task | None, entry: Entry) -> bool:

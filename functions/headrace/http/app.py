@@ -1,0 +1,68 @@
+"""The API as one function from API Gateway's event to its answer.
+
+What holds for every request is here: its id, what it cost, the key, the size of the body, and the
+one shape of errors.  Routes are in ``routes``.
+"""
+
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from headrace.http.problems import CONTENT_TYPE, Problem, is_ours, problem
+from headrace.http.request import authenticate, request_id_of, with_body_text
+from headrace.http.resolver import Resolver
+from headrace.http.routes import ngsi, queues, service, tasks
+from headrace.runtime.wiring import use_cases
+from headrace.store.base import metered
+
+_log: Final = Logger(service="headrace")
+
+
+def _build() -> Resolver:
+    resolver = Resolver()
+    for routes in (tasks, queues, service, ngsi):
+        resolver.include_router(routes.router)
+
+    @resolver.exception_handler(Exception)
+    def failed(error: Exception) -> Response[str]:
+        answer = _problem(error, resolver.current_event.raw_event)
+        return Response(answer.status, CONTENT_TYPE, answer.body, dict(answer.headers))
+
+    resolver.prepare()
+    return resolver
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer one request."""
+    with metered() as meter:
+        try:
+            authenticate(event, use_cases().settings.admin_key)
+            answer = RESOLVER.resolve(with_body_text(event), context)
+        except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
+            refusal = _problem(error, event)
+            headers = {"Content-Type": CONTENT_TYPE, **refusal.headers}
+            answer = {
+                "statusCode": refusal.status,
+                "multiValueHeaders": {name: [value] for name, value in headers.items()},
+                "body": refusal.body,
+                "isBase64Encoded": False,
+            }
+    answer["multiValueHeaders"] |= {
+        "X-Request-Id": [request_id_of(event, context)],
+        "X-Consumed-Units": [f"w={meter.write:g}, r={meter.read:g}"],
+    }
+    return answer
+
+
+def _problem(error: Exception, event: dict[str, Any]) -> Problem:
+    """Return the answer to *error*, and log it when nobody foresaw it."""
+    request_id = request_id_of(event, None)
+    where = f"{event.get('httpMethod')} {event.get('path')}"
+    if not is_ours(error):
+        _log.exception("unexpected error", exc_info=error, extra={"request_id": request_id})
+    return problem(error, request_id=request_id, where=where)
+
+
+RESOLVER: Final = _build()

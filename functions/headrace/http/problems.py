@@ -1,0 +1,141 @@
+"""Every error as one shape: ``application/problem+json`` (RFC 9457)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.openapi.exceptions import (
+    RequestUnsupportedContentType,
+    RequestValidationError,
+)
+
+from headrace.domain.errors import (
+    FieldError,
+    HeadraceError,
+    InvalidRequest,
+    NotFound,
+    PayloadTooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from headrace.http.fields import TOO_LARGE
+
+CONTENT_TYPE: Final = "application/problem+json"
+
+_NAMED: Final = 100  # fields named in one answer; more would help nobody
+_PATH_LENGTH: Final = 200
+
+_OBJECT: Final = "must be an object"
+_NUMBER: Final = "must be a number"
+_WHOLE: Final = "must be a whole number"
+_MESSAGES: Final[Mapping[str, str]] = {
+    "missing": "is required",
+    "extra_forbidden": "is not a field of this request",
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "list_type": "must be an array",
+    "string_type": "must be a string",
+    "string_unicode": "must be text; it has half of a surrogate pair",
+    "bool_type": "must be true or false",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "finite_number": "must be a finite number",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "string_too_long": "must be at most {max_length} characters long",
+    "string_pattern_mismatch": "must match {pattern}",
+    "enum": "must be one of {expected}",
+    "literal_error": "must be one of {expected}",
+}
+"""pydantic's errors in our words; the braces are filled from the error's own values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An answer that says what went wrong."""
+
+    status: int
+    body: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def problem(error: Exception, *, request_id: str, where: str) -> Problem:
+    """Return the answer to *error*, which met the request *where*."""
+    cause = _cause(error, where)
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": cause.title,
+        "status": cause.status,
+        "code": cause.code,
+        "detail": cause.detail,
+        "errors": [
+            {"field": wrong.field, "message": wrong.message} for wrong in cause.errors[:_NAMED]
+        ],
+    }
+    headers: dict[str, str] = {}
+    if cause.status >= 500:  # noqa: PLR2004  HTTP's own boundary
+        body["request_id"] = request_id
+    if isinstance(cause, Unavailable):
+        headers["Retry-After"] = str(cause.retry_after_seconds)
+    if isinstance(cause, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    return Problem(cause.status, json.dumps(body), headers)
+
+
+def is_ours(error: Exception) -> bool:
+    """Tell whether *error* was foreseen, so that nobody needs its traceback."""
+    return type(_cause(error, "")) is not HeadraceError
+
+
+def _cause(error: Exception, where: str) -> HeadraceError:
+    match error:
+        case HeadraceError():
+            return error
+        case RequestValidationError() | RequestUnsupportedContentType():
+            return _invalid(error.errors())
+        case NotFoundError():
+            return NotFound(f"there is nothing at {where}")
+        case _:
+            return HeadraceError("something went wrong here; the request id leads to the log")
+
+
+def _invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
+    """Return what pydantic found as one error that names every field."""
+    found = [FieldError(_path(error["loc"]), _message(error)) for error in errors]
+    large = any(error["type"] == TOO_LARGE for error in errors)
+    first = f"{found[0].field} {found[0].message}"
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return (PayloadTooLarge if large else InvalidRequest)(first + more, errors=found)
+
+
+def _path(location: Sequence[str | int]) -> str:
+    """Return a location like ``("body", "tasks", 3, "id")`` as ``tasks[3].id``."""
+    path = ""
+    for part in location[1:]:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    if len(path) > _PATH_LENGTH:
+        path = path[:_PATH_LENGTH] + "…"
+    return path or str(location[0])
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    template = _MESSAGES.get(error["type"])
+    if template is None:
+        return str(error["msg"])
+    return template.format(**{name: _shown(value) for name, value in error.get("ctx", {}).items()})
+
+
+def _shown(value: object) -> object:
+    """Return a limit as a person writes it: 5, not 5.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

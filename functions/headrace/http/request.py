@@ -1,0 +1,75 @@
+"""Who may come in, and with what body: decided before any route is looked for."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge, Unauthenticated
+
+OPEN_PATHS: Final = frozenset({"/v1/health", "/v1/openapi.json", "/v1/docs"})
+"""What needs no key."""
+
+
+def request_id_of(event: Mapping[str, Any], context: object) -> str:
+    """Return the name by which logs know the request."""
+    given = (event.get("requestContext") or {}).get("requestId")
+    return str(given or getattr(context, "aws_request_id", "unknown"))
+
+
+def authenticate(event: Mapping[str, Any], admin_key: str | None) -> None:
+    """Raise Unauthenticated unless the request carries the key, or needs none."""
+    if event["path"].rstrip("/") in OPEN_PATHS:
+        return
+    if admin_key is None:
+        raise Unauthenticated("this service has no admin key yet, so nobody gets in")
+    scheme, _, key = (_header(event, "authorization") or "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise Unauthenticated("send the key as Authorization: Bearer <key>")
+    if not hmac.compare_digest(_bytes(key.strip()), _bytes(admin_key)):
+        raise Unauthenticated("the key is not known")
+
+
+def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
+    """Return *event* with its body as text.
+
+    Raises PayloadTooLarge, and InvalidRequest for what is neither JSON by its type nor UTF-8.
+    """
+    body = event.get("body")
+    if not body:
+        return event
+    media_type = (_header(event, "content-type") or "").partition(";")[0].strip().lower()
+    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
+        message = f"must be application/json, not {media_type[:100]}"
+        raise InvalidRequest(
+            f"Content-Type {message}", errors=[FieldError("Content-Type", message)]
+        )
+    try:
+        if event.get("isBase64Encoded"):
+            blob = base64.b64decode(body, validate=True)
+            _check_size(len(blob))
+            return {**event, "body": blob.decode(), "isBase64Encoded": False}
+        _check_size(len(body) if body.isascii() else len(body.encode()))
+    except (binascii.Error, UnicodeError):
+        message = "the body is not UTF-8"
+        raise InvalidRequest(message, errors=[FieldError("body", message)]) from None
+    return event
+
+
+def _check_size(size: int) -> None:
+    if size > limits.BODY_BYTES:
+        message = f"the body must be at most {limits.BODY_BYTES} bytes; it is {size}"
+        raise PayloadTooLarge(message, errors=[FieldError("body", message)])
+
+
+def _header(event: Mapping[str, Any], name: str) -> str | None:
+    for key, value in (event.get("headers") or {}).items():
+        if key.lower() == name:
+            return str(value)
+    return None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

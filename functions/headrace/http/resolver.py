@@ -1,0 +1,95 @@
+"""Powertools' resolver, fit for threads.
+
+It keeps the request on a class attribute and its context on the instance, which is enough for
+Lambda, where calls come one at a time.  The local service answers many at once, so here each
+thread has its own.  Everything else is Powertools'.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEvent
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.http import rawjson
+
+
+class _Call(threading.local):
+    """What Powertools keeps of a request."""
+
+    event: APIGatewayProxyEvent
+    lambda_context: LambdaContext
+
+    def __init__(self) -> None:
+        self.context: dict[str, Any] = {}
+
+
+class Resolver(APIGatewayRestResolver):
+    """Finds the route, checks the request against its signature, calls it."""
+
+    def __init__(self) -> None:
+        self._call = _Call()
+        super().__init__(enable_validation=True, json_body_deserializer=rawjson.decode, debug=False)
+        self.use(middlewares=[_no_unknown_parameters])
+
+    @property
+    def current_event(self) -> APIGatewayProxyEvent:  # type: ignore[override]  # of this thread
+        """The request as API Gateway sent it."""
+        return self._call.event
+
+    @current_event.setter
+    def current_event(self, event: APIGatewayProxyEvent) -> None:
+        self._call.event = event
+
+    @property
+    def lambda_context(self) -> LambdaContext:  # type: ignore[override]  # of this thread
+        """The context object of the Lambda call."""
+        return self._call.lambda_context
+
+    @lambda_context.setter
+    def lambda_context(self, context: LambdaContext) -> None:
+        self._call.lambda_context = context
+
+    @property
+    def context(self) -> dict[str, Any]:  # type: ignore[override]  # of this thread
+        """What Powertools' parts tell each other of one request."""
+        return self._call.context
+
+    @context.setter
+    def context(self, context: dict[str, Any]) -> None:
+        self._call.context = context
+
+    def resolve(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+        """Answer one request."""
+        self.current_event = APIGatewayProxyEvent(dict(event), self._json_body_deserializer)
+        self.lambda_context = context
+        return super().resolve(event, context)
+
+    def prepare(self) -> None:
+        """Build what routes would build at their first call, in which threads might race."""
+        for route in (*self._static_routes, *self._dynamic_routes):
+            route._build_middleware_stack(self._router_middlewares, self)  # noqa: SLF001  no other way
+
+    def methods_of(self, path: str) -> list[str]:
+        """Return the methods that are served at *path*."""
+        routes = (*self._static_routes, *self._dynamic_routes)
+        return sorted({route.method for route in routes if route.rule.match(path)})
+
+
+def _no_unknown_parameters(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Refuse query parameters that the route does not know: a misspelt filter filters nothing."""
+    given = app.current_event.resolved_query_string_parameters
+    if given:
+        known = {field.alias for field in app.context["_route"].dependant.query_params}
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            message = "is not a parameter of this request"
+            raise InvalidRequest(
+                f"{unknown[0]} {message}",
+                errors=[FieldError(name[:200], message) for name in unknown],
+            )
+    return next_middleware(app)

@@ -1,0 +1,195 @@
+"""What is inside, as the JSON that goes out.
+
+Answers are put together as text, so that payloads, results and progress stand in them exactly as
+they came in, without being parsed again.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from json.encoder import encode_basestring as quoted  # type: ignore[attr-defined]  # the C function
+from typing import Any, Final
+
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Task, TaskError
+from headrace.ops.deliveries import Dequeued
+from headrace.ops.inspect import Counted, TaskPage
+from headrace.ops.queues import QueuePage
+from headrace.ops.reports import Report, Reported, ReportStatus, lease_name
+from headrace.ops.tasks import Enqueued
+
+dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+MaxRetries = Callable[[str], int]
+"""Gives the retries that a queue grants, by its name."""
+
+
+def instant(at: datetime | None) -> str | None:
+    """Return *at*, which is UTC, as every answer writes it."""
+    return None if at is None else f"{at.isoformat(timespec='microseconds')[:26]}Z"
+
+
+# ---------------------------------------------------------------------------------------- queues
+
+
+def queue_fields(queue: Queue) -> dict[str, Any]:
+    """Return *queue* as it is shown, and may be sent back."""
+    return {
+        "name": queue.name,
+        **asdict(queue.settings),
+        "created_at": instant(queue.created_at),
+        "updated_at": instant(queue.updated_at),
+        "version": queue.version,
+    }
+
+
+def queue_json(queue: Queue) -> str:
+    """Return one queue."""
+    return dumps(queue_fields(queue))
+
+
+def queues_json(page: QueuePage) -> str:
+    """Return a page of queues."""
+    return dumps({"queues": [queue_fields(queue) for queue in page.queues], "cursor": page.cursor})
+
+
+# ----------------------------------------------------------------------------------------- tasks
+
+
+def task_json(
+    task: Task, *, now: datetime, max_retries: MaxRetries, payload: bool, lease: bool = False
+) -> str:
+    """Return *task* as it stands at *now*; its lease only to the worker that has it."""
+    queue = task.place.queue
+    retries = task.retry.max_retries if task.retry is not None else max_retries(queue)
+    shown = f'"payload":{task.payload or "null"},' if payload else ""
+    held = f',"lease":{_lease(task)}' if lease else ""
+    # Ids, queue names, states and reasons are made of letters that need no escape.
+    return (
+        f'{{"id":"{task.id}","queue":"{queue}",'
+        f'"state":"{task.place.state.value}","status":"{task.status(now).value}",{shown}'
+        f'"tags":{dumps(dict(task.tags)) if task.tags else "{}"},"dedupe_key":null,'
+        f'"created_at":{_at(task.created_at)},"scheduled_at":{_at(task.due_at)},'
+        f'"expires_at":{_at(task.expires_at)},"attempts":{task.attempts},'
+        f'"max_retries":{retries},'
+        f'"keepalive_timeout_in_seconds":{_number(task.keepalive)},'
+        f'"lease_expires_at":{_at(task.lease_expires_at)},"worker":{_text(task.worker)},'
+        f'"progress":{task.progress or "null"},"started_at":{_at(task.started_at)},'
+        f'"finished_at":{_at(task.finished_at)},"result":{task.result or "null"},'
+        f'"dead_reason":{_text(task.dead_reason)},"errors":{_errors(task.errors)},'
+        f'"trail":{_trail(task)},"retained_until":{_at(task.retained_until)},'
+        f'"schedule":null{held}}}'
+    )
+
+
+def tasks_json(
+    page: TaskPage, *, now: datetime, max_retries: MaxRetries, payload: bool
+) -> str:
+    """Return a page of tasks."""
+    tasks = (
+        task_json(task, now=now, max_retries=max_retries, payload=payload) for task in page.tasks
+    )
+    return f'{{"tasks":[{",".join(tasks)}],"cursor":{_text(page.cursor)}}}'
+
+
+def enqueued_json(
+    results: Iterable[Enqueued], *, now: datetime, max_retries: MaxRetries
+) -> str:
+    """Return what became of each entry of an enqueue."""
+    parts = []
+    for result in results:
+        task = "null"
+        if result.task is not None:
+            task = task_json(result.task, now=now, max_retries=max_retries, payload=False)
+        parts.append(
+            f'{{"outcome":"{result.outcome.value}","id":{_text(result.id)},"task":{task},'
+            f'"detail":{_text(result.detail)}}}'
+        )
+    return f'{{"results":[{",".join(parts)}]}}'
+
+
+def dequeued_json(found: Dequeued, *, max_retries: MaxRetries) -> str:
+    """Return the tasks handed out, each with its lease."""
+    tasks = (
+        task_json(task, now=found.now, max_retries=max_retries, payload=True, lease=True)
+        for task in found.tasks
+    )
+    return (
+        f'{{"tasks":[{",".join(tasks)}],"now":{_at(found.now)},'
+        f'"poll_after_seconds":{_number(found.poll_after_seconds)}}}'
+    )
+
+
+def reported_json(reports: Iterable[Report], results: Iterable[Reported], now: datetime) -> str:
+    """Return what became of each report."""
+    parts = (
+        _reported(report, result) for report, result in zip(reports, results, strict=True)
+    )
+    return f'{{"results":[{",".join(parts)}],"now":{_at(now)}}}'
+
+
+def counted_json(counted: Counted) -> str:
+    """Return how many tasks there are."""
+    by_state = {state.value: counted.by_state.get(state, 0) for state in State}
+    return dumps(
+        {
+            "count": counted.count,
+            "by_state": by_state,
+            "exact": True,
+            "as_of": instant(counted.as_of),
+        }
+    )
+
+
+def _reported(report: Report, result: Reported) -> str:
+    task, beats = result.task, report.status is ReportStatus.INFLIGHT
+    if task is not None and task.state is State.INFLIGHT and not beats:
+        task = None  # nothing is kept of it; what came back is how it last was
+    state = f'"{task.place.state.value}"' if task is not None else "null"
+    lease = _lease(task) if task is not None and beats else "null"
+    return (
+        f'{{"task_id":"{result.task_id}","outcome":"{result.outcome.value}","state":{state},'
+        f'"scheduled_at":{_at(task.due_at) if task is not None else "null"},"lease":{lease},'
+        f'"spawned":[],"detail":{_text(result.detail)}}}'
+    )
+
+
+def _lease(task: Task) -> str:
+    return f'{{"id":{quoted(lease_name(task))},"expires_at":{_at(task.lease_expires_at)}}}'
+
+
+def _errors(errors: tuple[TaskError, ...]) -> str:
+    if not errors:
+        return "[]"
+    entries: list[Mapping[str, Any]] = [
+        {
+            "attempt": error.attempt,
+            "at": instant(error.at),
+            "worker": error.worker,
+            "kind": error.kind,
+            "type": error.type,
+            "message": error.message,
+            "detail": error.detail,
+        }
+        for error in errors
+    ]
+    return dumps(entries)
+
+
+def _trail(task: Task) -> str:
+    if not task.trail:
+        return "[]"
+    return dumps([{"queue": hop.queue, "at": instant(hop.at)} for hop in task.trail])
+
+
+def _at(at: datetime | None) -> str:
+    return "null" if at is None else f'"{at.isoformat(timespec="microseconds")[:26]}Z"'
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else str(quoted(value))
+
+
+def _number(value: float | None) -> str:
+    return "null" if value is None else f"{value}"

@@ -1,0 +1,338 @@
+"""What every store promises about queues, lists, counts, purges and deletions."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, VersionMismatch
+from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State
+from headrace.ops.inspect import TaskPage
+from headrace.ops.reports import ReportOutcome
+from tests.contract.conftest import World
+
+EVERYTHING = QueueSettings(
+    description="все",
+    keepalive_timeout_in_seconds=1.5,
+    expires_in_seconds=0,
+    retry_strategy=RetryStrategy(Backoff.INTERVALS, 2, intervals=(1, 2.5), jitter=0),
+    dequeuing_settings=DequeuingSettings(5, RateLimiting(10, 2), dequeuing_paused=True),
+    history_retention_in_seconds=0,
+    shards=3,
+)
+
+
+def test_a_queue_is_stored_as_it_was_given(world: World) -> None:
+    created = world.use.queues.create("all-of.it_1", EVERYTHING)
+
+    stored = world.use.queues.get("all-of.it_1")
+
+    assert stored == created
+    assert (stored.settings, stored.version) == (EVERYTHING, 1)
+
+
+def test_a_name_is_taken_once(world: World) -> None:
+    world.queue("mail")
+
+    with pytest.raises(QueueExists):
+        world.queue("mail")
+
+
+def test_a_missing_queue_is_not_found(world: World) -> None:
+    queues = world.use.queues
+    calls: list[Callable[[], object]] = [
+        lambda: queues.get("no"),
+        lambda: queues.delete("no"),
+        lambda: queues.pause("no"),
+        lambda: queues.purge("no", (State.DEAD,)),
+        lambda: queues.replace("no", QueueSettings()),
+        lambda: world.take("no"),
+        lambda: world.put("no"),
+        lambda: world.use.inspect.list("no"),
+        lambda: world.use.inspect.count("no"),
+        lambda: world.use.reports.report("no", []),
+    ]
+    for call in calls:
+        with pytest.raises(NotFound, match="no"):
+            call()
+
+
+def test_settings_are_replaced_if_the_version_is_the_one_that_was_seen(world: World) -> None:
+    queue = world.queue()
+
+    changed = world.use.queues.replace(queue, QueueSettings(description="new"), version=1)
+
+    assert (changed.version, changed.settings.description) == (2, "new")
+    with pytest.raises(VersionMismatch):
+        world.use.queues.replace(queue, QueueSettings(), version=1)
+    assert world.use.queues.replace(queue, QueueSettings()).version == 3
+
+
+def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
+    names = sorted(f"q{number}" for number in range(7))
+    for name in [*names, "other"]:
+        world.queue(name)
+
+    listed, cursor = [], None
+    while True:
+        page = world.use.queues.list(prefix="q", limit=3, cursor=cursor)
+        listed += [queue.name for queue in page.queues]
+        cursor = page.cursor
+        if cursor is None:
+            break
+
+    assert listed == names
+    with pytest.raises(InvalidRequest):
+        world.use.queues.list(prefix="o", limit=3, cursor="AAAA")
+
+
+def test_a_paused_queue_delivers_nothing_and_says_when_to_ask_again(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    world.use.queues.pause(queue)
+
+    answer = world.use.deliveries.dequeue(queue)
+
+    assert (answer.tasks, answer.poll_after_seconds) == ((), 5)
+    world.use.queues.resume(queue)
+    assert len(world.take(queue)) == 1
+
+
+def test_a_pause_may_end_by_itself(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    world.use.queues.pause(queue, resume_in_seconds=3)
+    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 3
+    assert world.take(queue) == ()
+
+    world.clock.forward(3)
+
+    assert len(world.take(queue)) == 1
+    assert not world.use.queues.get(queue).settings.dequeuing_settings.dequeuing_paused
+
+
+def test_a_pause_stops_neither_reclaim_nor_expiry(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue, "1")
+    world.put(queue, "2", delay_in_seconds=2, expires_at=world.clock() + timedelta(seconds=4))
+    world.take(queue)
+    world.use.queues.pause(queue)
+    world.clock.forward(6)
+
+    reaped = world.use.reaping.run()
+
+    assert (reaped.retried, reaped.expired) == (1, 1)
+
+
+def test_an_idle_worker_is_told_when_the_next_task_falls_due(world: World) -> None:
+    queue = world.queue()
+    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 0.02
+    world.put(queue, delay_in_seconds=0.005)
+
+    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 0.005
+
+
+def test_a_dequeue_may_wait_for_the_first_task(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, delay_in_seconds=4)
+    before = world.clock()
+
+    answer = world.use.deliveries.dequeue(queue, wait_seconds=10)
+
+    assert len(answer.tasks) == 1
+    assert world.clock() - before == timedelta(seconds=4)
+    assert world.use.deliveries.dequeue(queue, wait_seconds=2).tasks == ()
+    assert world.clock() - before == timedelta(seconds=6)
+
+
+def test_an_answer_holds_at_most_four_mebibytes_and_gives_the_rest_back(world: World) -> None:
+    queue = world.queue()
+    big = '"' + "x" * (250 * 1024) + '"'
+    ids = world.put(queue, *[big] * 20)
+
+    first = world.take(queue, 20)
+    second = world.take(queue, 20)
+
+    assert 10 < len(first) < 20
+    assert [task.id for task in (*first, *second)] == ids
+    assert {task.attempts for task in second} == {1}
+
+
+def everything(world: World, queue: str, **call: object) -> list[str]:
+    listed, cursor = [], None
+    while True:
+        page: TaskPage = world.use.inspect.list(queue, cursor=cursor, **call)  # type: ignore[arg-type]
+        listed += [task.id for task in page.tasks]
+        cursor = page.cursor
+        if cursor is None:
+            return listed
+
+
+def filled(world: World, **settings: Any) -> tuple[str, dict[str, list[str]]]:
+    """Fill a queue with five tasks in each state people know."""
+    queue = world.queue(**settings)
+    ids: dict[str, list[str]] = {"SUCCEEDED": [], "DEAD": [], "INFLIGHT": []}
+    world.put(queue, *["1"] * 15)
+    taken = world.take(queue, 15)
+    for task in taken[:5]:
+        world.say(task, "SUCCEEDED")
+    for task in taken[5:10]:
+        world.say(task, "FAILED", retryable=False)
+    for name, tasks in zip(ids, (taken[:5], taken[5:10], taken[10:]), strict=True):
+        ids[name] = [task.id for task in tasks]
+    ids["SCHEDULED"] = world.put(queue, *["1"] * 5, delay_in_seconds=60)
+    ids["READY"] = world.put(queue, *["1"] * 5)
+    world.clock.forward(1)
+    return queue, ids
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("limit", [2, 50])
+def test_lists_go_state_by_state_in_order(world: World, shards: int, limit: int) -> None:
+    queue, ids = filled(world, shards=shards)
+    expected = {
+        ("READY",): ids["READY"],
+        ("SCHEDULED",): ids["SCHEDULED"],
+        ("ENQUEUED",): ids["READY"] + ids["SCHEDULED"],
+        ("READY", "SCHEDULED"): ids["READY"] + ids["SCHEDULED"],
+        ("pending",): ids["READY"] + ids["SCHEDULED"] + ids["INFLIGHT"],
+        ("failed", "running"): ids["INFLIGHT"] + ids["DEAD"],
+        ("SUCCEEDED", "DEAD", "INFLIGHT"): ids["INFLIGHT"] + ids["DEAD"] + ids["SUCCEEDED"],
+    }
+    expected[()] = ids["READY"] + ids["SCHEDULED"] + expected["SUCCEEDED", "DEAD", "INFLIGHT"]
+
+    for states, tasks in expected.items():
+        listed = everything(world, queue, states=states, limit=limit)
+        # Equal times (one report call, one instant) come in the order of their ids.
+        assert sorted(listed) == sorted(tasks)
+        assert world.use.inspect.count(queue, states=states).count == len(tasks)
+        if shards == 1 or states in (("READY",), ("SCHEDULED",), ("ENQUEUED",)):
+            waiting = [task for task in listed if task in ids["READY"] + ids["SCHEDULED"]]
+            assert waiting == [task for task in tasks if task in waiting]
+    assert (
+        everything(world, queue, states=("ENQUEUED",), limit=limit, descending=True)
+        == expected["ENQUEUED",][::-1]
+    )
+    assert world.use.inspect.count(queue).by_state == {
+        State.ENQUEUED: 10,
+        State.INFLIGHT: 5,
+        State.SUCCEEDED: 5,
+        State.DEAD: 5,
+    }
+
+
+def test_a_list_shows_payloads_only_when_asked(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, '"secret"')
+
+    assert world.use.inspect.list(queue).tasks[0].payload is None
+    assert world.use.inspect.list(queue, payload=True).tasks[0].payload == '"secret"'
+
+
+def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    world.put(queue, "1", "2")
+    cursor = world.use.inspect.list(queue, limit=1).cursor
+    assert cursor is not None
+
+    for call in (
+        {"queue": other, "cursor": cursor},
+        {"queue": queue, "cursor": cursor, "descending": True},
+        {"queue": queue, "cursor": cursor, "states": ("DEAD",)},
+        {"queue": queue, "cursor": cursor[:-2] + "AA"},
+        {"queue": queue, "cursor": "é"},
+    ):
+        with pytest.raises(InvalidRequest, match="cursor"):
+            world.use.inspect.list(**call)
+
+
+def test_an_unknown_state_is_named(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="state must be"):
+        world.use.inspect.list(world.queue(), states=("LOST",))
+
+
+def test_a_purge_removes_the_states_it_names_and_nothing_later(world: World) -> None:
+    queue, ids = filled(world, shards=2)
+
+    purged = world.use.queues.purge(queue, (State.DEAD, State.ENQUEUED))
+
+    assert (purged.deleted, purged.finished) == (15, True)
+    assert sorted(everything(world, queue)) == sorted(ids["INFLIGHT"] + ids["SUCCEEDED"])
+    world.put(queue)
+    assert world.use.inspect.count(queue).count == 11
+
+
+def test_a_task_purged_while_in_flight_answers_not_found(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    task = world.one(queue)
+    world.use.queues.purge(queue, tuple(State))
+
+    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
+
+
+def test_a_deleted_queue_is_gone_with_its_tasks_and_its_name_is_free(world: World) -> None:
+    queue, ids = filled(world, shards=2)
+
+    assert world.use.queues.delete(queue)
+
+    with pytest.raises(NotFound):
+        world.use.queues.get(queue)
+    assert world.store.read([task for tasks in ids.values() for task in tasks]) == {}
+    world.queue(queue)
+    assert world.use.inspect.count(queue).count == 0
+
+
+def test_what_a_purge_leaves_undone_the_reaper_finishes(world: World) -> None:
+    queue = world.queue()
+    for _ in range(12):
+        world.put(queue, *["1"] * 25)
+    kept = world.queue("kept")
+    world.put(kept)
+    world.use.queues.chores = world.use.reaping.chores.__class__(
+        world.store, world.clock, patience=0
+    )
+
+    assert not world.use.queues.delete(queue)
+    with pytest.raises(QueueExists, match="still being deleted"):
+        world.queue(queue)
+    assert world.use.reaping.run().purged > 0
+
+    world.queue(queue)
+    assert world.use.inspect.count(queue).count == 0
+    assert world.use.inspect.count(kept).count == 1
+
+
+def test_latecomers_to_a_deleted_queue_are_swept_and_those_to_a_new_one_stay(world: World) -> None:
+    """Another process may enqueue with settings it read just before the deletion."""
+    queue = world.queue()
+    stale = world.use.queues.cached(queue)
+    world.use.queues.delete(queue)
+    world.use.queues._cache[queue] = (world.clock(), stale)  # noqa: SLF001  the other process
+    (late,) = world.put(queue)
+    world.clock.forward(20)
+    world.queue(queue)
+    (fresh,) = world.put(queue)
+
+    world.clock.forward(20)
+    world.use.reaping.run()
+
+    assert set(world.store.read([late, fresh])) == {fresh}
+    assert world.use.reaping.chores.pending() == []
+
+
+def test_shards_may_grow_and_shrink_and_strand_nothing(world: World) -> None:
+    queue = world.queue(shards=4)
+    world.put(queue, *["1"] * 25)
+    world.use.queues.replace(queue, QueueSettings(shards=1))
+    world.put(queue, *["2"] * 25)
+
+    taken = [*world.take(queue, 25), *world.take(queue, 25)]
+
+    assert sorted(str(task.payload) for task in taken) == ["1"] * 25 + ["2"] * 25
+    for task in taken:
+        assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
+    assert world.use.inspect.count(queue).by_state[State.SUCCEEDED] == 50

@@ -218,14 +218,14 @@ def main() -> int:
         return 130
     except (*FAILURES, LocalServiceError) as error:
         for text in (str(error), *getattr(error, "__notes__", ())):
-            console.print(text, style="red", markup=False, highlight=False)
+            console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     if options.json:
         print(json.dumps(summary.as_json(), indent=2))
     else:
         console.print(summary.table())
     for problem in summary.problems[:SHOWN]:
-        console.print(problem, style="red", markup=False, highlight=False)
+        console.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
     if summary.problems:
         console.print(f"{len(summary.problems)} problems", style="bold red")
         return 1

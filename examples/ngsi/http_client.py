@@ -21,6 +21,9 @@ TIMEOUT = urllib3.Timeout(connect=2.0, read=15.0)
 MOST_BODY_BYTES = 3 * 1024 * 1024
 """Of reports in one call: below the service's 4 MiB, which hold what is around them too."""
 
+MOST_DIGITS = 400
+"""Of an integer; a float is infinite with 310."""
+
 TRY_AGAIN = frozenset({429, 503})
 
 
@@ -119,7 +122,7 @@ class QueueClient:
         if fields:
             path = f"{path}?{urlencode(fields)}"
         data = None if body is None else json.dumps(body).encode()
-        answer: Answer = json.loads(self._call(method, path, data, {}))
+        answer: Answer = json.loads(self._call(method, path, data, {}), parse_int=_integer)
         return answer
 
     def _call(self, method: str, path: str, body: bytes | None, extra: Mapping[str, str]) -> bytes:
@@ -141,6 +144,15 @@ class QueueClient:
         cost = Tally(1, float(units.get("w", 0)), float(units.get("r", 0)))
         with self._lock:
             self._tally += cost
+
+
+def _integer(digits: str) -> int | float:
+    """A JSON integer; infinite when it has more digits than any number one could use.
+
+    Payloads come as they were sent, and Python raises an error for 4,300 digits: one such payload
+    would cost its whole batch.
+    """
+    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
 def _in_bodies(reports: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

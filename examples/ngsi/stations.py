@@ -97,7 +97,7 @@ def split_report(task: Task) -> Report:
         payload = rows_payload(split(task["payload"], task["tags"], received_at))
     except Unreadable as error:
         return _rejected(task, str(error))
-    size = len(json.dumps(payload, ensure_ascii=False).encode(errors="replace"))
+    size = len(json.dumps(payload))  # as the client sends it: ASCII, so characters are bytes
     if size > MOST_PAYLOAD_BYTES:
         return _rejected(task, f"its rows take {size:,} bytes, more than a payload may have")
     return _report(task, "MOVED", to_queue=ENTITIES_QUEUE, payload=payload)

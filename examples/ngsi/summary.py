@@ -51,21 +51,21 @@ class Summary:
         table.add_row(
             "reclaimed",
             f"{self.reclaimed:,}",
-            f"{self.killed_worker} was killed holding {self.held_when_killed:,} leases",
+            f"{self.killed_worker} was killed holding {self.held_when_killed:,}",
         )
         table.add_row(
             "rows out",
             f"{self.rows_out:,}",
-            f"{self.rows_expected:,} expected; {self.rows_written_again:,} came twice, kept once",
+            f"{self.rows_expected:,} expected, {self.rows_written_again:,} came again",
         )
         table.add_row(
             "units per task",
             f"{self.write_units_per_task:.2f} w, {self.read_units_per_task:.2f} r",
-            f"through two queues, {self.calls_per_task:.2f} calls",
+            f"{self.calls_per_task:.2f} calls a task, through two queues",
         )
         table.add_row(
             "tasks per second",
             f"{self.tasks_per_second:,.0f}",
-            f"{self.seconds:.1f} s, waiting for the killed worker's leases included",
+            f"in {self.seconds:.1f} s, the wait for leases included",
         )
         return table

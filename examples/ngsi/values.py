@@ -50,17 +50,20 @@ def too_deep(value: Json, levels: int = MOST_LEVELS) -> bool:
 
 
 def typed_value(attribute: dict[str, Json]) -> tuple[str, Json] | None:
-    """Type and value of one attribute, or None when it has neither and so says nothing."""
+    """Type and value of one attribute, or None when it has neither and so says nothing.
+
+    Goes through the whole value; ``too_deep`` is asked first.
+    """
     declared = attribute.get("type")
     value = attribute.get("value")
     if declared == "Relationship":
-        return "Relationship", attribute.get("object") if value is None else value
+        return "Relationship", _finite(attribute.get("object") if value is None else value)
     if not isinstance(declared, str) or declared in {"", "Property"}:
         if value is None and not declared:
             return None
         declared = _inferred_type(value)
     convert = _CONVERTERS.get(declared)
-    return declared, _finite(value) if convert is None or value is None else convert(value)
+    return declared, _finite(value if convert is None else convert(value))
 
 
 def _inferred_type(value: Json) -> str:
@@ -79,8 +82,14 @@ def _inferred_type(value: Json) -> str:
 
 
 def _finite(value: Json) -> Json:
-    """The value itself, but null for the floats that JSON cannot carry."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """The value with null for every number in it that is too large to be one, here ``inf``."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    return value
 
 
 def _number(value: Json) -> float | None:

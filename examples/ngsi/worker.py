@@ -149,6 +149,8 @@ def main() -> None:
     parser.add_argument("--rows", required=True, type=Path, help="the SQLite file to write to")
     parser.add_argument("--batch-size", type=int, default=25, help="tasks a call, 1-25")
     parser.add_argument("--crash-token", type=Path, help="freeze on finding this file")
+    # Payloads may be nested as deep as the service reads them, and answers wrap them once more.
+    sys.setrecursionlimit(5_000)
     worker = Worker(Settings(key=os.environ["HEADRACE_KEY"], **vars(parser.parse_args())))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, worker.stop)

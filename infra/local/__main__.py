@@ -14,12 +14,14 @@ from infra.local.service import Service
 from infra.local.settings import settings_from
 
 CANNOT_START: Final = 2
+ENGINE_LOST: Final = 3
+_WATCH_SECONDS: Final = 1.0
 # A request that takes no notice of the stop does not keep the service alive for longer.
 _STOP_WITHIN_SECONDS: Final = 6.0
 
 
 def main() -> int:
-    """Run the service; return the exit code: 0 when stopped, 2 when it cannot start."""
+    """Run the service; return the exit code: 0 stopped, 2 cannot start, 3 lost its engine."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 
@@ -29,8 +31,8 @@ def main() -> int:
             os._exit(1)
         stop.set()
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    for number in _stop_signals():
+        signal.signal(number, on_signal)
     try:
         settings = settings_from()
         service = Service(
@@ -44,13 +46,26 @@ def main() -> int:
         print(error, file=sys.stderr)
         return CANNOT_START
     print(greeting(service), flush=True)
-    stop.wait()
+    exit_code = 0
+    while not stop.wait(_WATCH_SECONDS):
+        if service.engine is not None and not service.engine.is_running():
+            print("The embedded engine has ended by itself: start again.", file=sys.stderr)
+            exit_code = ENGINE_LOST
+            break
     force = threading.Timer(_STOP_WITHIN_SECONDS, _exit_now, [service])
     force.daemon = True
     force.start()
     service.stop()
     force.cancel()
-    return 0
+    return exit_code
+
+
+def _stop_signals() -> list[signal.Signals]:
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    # A terminal that closes ends the service too, unless it was started with nohup.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
 
 
 def greeting(service: Service) -> str:

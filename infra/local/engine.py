@@ -51,6 +51,10 @@ class Engine:
         """Process id of the engine itself, not of a wrapper."""
         return self.process.pid
 
+    def is_running(self) -> bool:
+        """Tell whether the engine has not ended."""
+        return self.process.poll() is None
+
     def stop(self) -> None:
         """Ask the engine to end, and end it by force after five seconds. May be repeated."""
         self.process.terminate()

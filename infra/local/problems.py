@@ -17,11 +17,12 @@ _CODES: Final = {
 
 def problem(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> bytes:
     """Make the body of an error answer; `request_id` is what the log knows the failure by."""
+    code = _CODES.get(status, "invalid_request")
     body: dict[str, object] = {
         "type": "about:blank",
-        "title": status.phrase,
+        "title": code.replace("_", " ").capitalize(),
         "status": status.value,
-        "code": _CODES.get(status, "invalid_request"),
+        "code": code,
         "detail": detail,
         "errors": [],
     }

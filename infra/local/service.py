@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.client
 import threading
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -16,13 +17,12 @@ from infra.local.environment import applied, dynamodb_client, function_environme
 from infra.local.errors import ServiceUnhealthy
 from infra.local.folder import data_folder, engine_noted, kept_admin_key
 from infra.local.gateway import Gateway
-from infra.local.lambdas import LambdaContext, load_handler, scheduled_event
+from infra.local.lambdas import Handler, LambdaContext, load_handler, scheduled_event
 from infra.local.server import listen
 from infra.local.settings import DEFAULT_DATA_DIR, DEFAULT_PORT, LocalSettings
 from infra.local.tables import (
     Schedule,
     TableNames,
-    Template,
     create_tables,
     load_template,
     routes,
@@ -32,7 +32,6 @@ from infra.local.timers import Timer
 
 _TRIM_SECONDS: Final = 60.0
 _HEALTH_TIMEOUT_SECONDS: Final = 10.0
-_JOIN_SECONDS: Final = 5.0
 
 HEALTH_PATH: Final = "/v1/health"
 
@@ -108,8 +107,18 @@ class Service:
         )
         undo.enter_context(applied(variables))
         create_tables(dynamodb_client(self.dynamodb_url), template, names)
-        timers = self._prepare_timers(undo, template)
-        self._serve(undo, template)
+        api, chores = routes(template), schedules(template)
+        handlers: dict[str, Handler] = {}
+        timers = self._prepare_timers(undo, chores, handlers)
+        server = listen(
+            Gateway(api, handlers, stopping=self._stopping.is_set), HOST, self.settings.port
+        )
+        undo.callback(server.stop)
+        self.url = f"http://{HOST}:{server.bind_addr[1]}"
+        # Late, because they read the environment, and because it takes the longest.
+        for function in {*(route.function for route in api), *(chore.function for chore in chores)}:
+            handlers[function.handler] = load_handler(function.handler)
+        threading.Thread(target=server.serve, name="server", daemon=True).start()
         self._check_health()
         for timer in timers:
             timer.start()
@@ -125,8 +134,13 @@ class Service:
         self.dynamodb_url = self.engine.url
         return self.dynamodb_url
 
-    def _prepare_timers(self, undo: contextlib.ExitStack, template: Template) -> list[Timer]:
-        timers = [self._timer(schedule) for schedule in schedules(template)]
+    def _prepare_timers(
+        self,
+        undo: contextlib.ExitStack,
+        chores: Sequence[Schedule],
+        handlers: Mapping[str, Handler],
+    ) -> list[Timer]:
+        timers = [self._timer(schedule, handlers) for schedule in chores]
         if self.engine is not None:
             trim = functools.partial(
                 stream.trim, self.engine.database, stopping=self._stopping.is_set
@@ -136,25 +150,14 @@ class Service:
             undo.callback(timer.stop)
         return timers
 
-    def _timer(self, schedule: Schedule) -> Timer:
+    def _timer(self, schedule: Schedule, handlers: Mapping[str, Handler]) -> Timer:
         function = schedule.function
-        handler = load_handler(function.handler)
 
         def run() -> None:
-            handler(scheduled_event(function), LambdaContext(function, self._stopping.is_set))
+            context = LambdaContext(function, self._stopping.is_set)
+            handlers[function.handler](scheduled_event(function), context)
 
         return Timer(function.handler, schedule.interval_seconds, run)
-
-    def _serve(self, undo: contextlib.ExitStack, template: Template) -> None:
-        api = routes(template)
-        handlers = {route.function.handler: load_handler(route.function.handler) for route in api}
-        gateway = Gateway(api, handlers, stopping=self._stopping.is_set)
-        server = listen(gateway, HOST, self.settings.port)
-        thread = threading.Thread(target=server.serve, name="server", daemon=True)
-        thread.start()
-        undo.callback(thread.join, _JOIN_SECONDS)
-        undo.callback(server.stop)
-        self.url = f"http://{HOST}:{server.bind_addr[1]}"
 
     def _check_health(self) -> None:
         """Ask the service itself, as any client would.

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import stat
@@ -53,6 +54,13 @@ def client(service: Launched) -> Iterator[Client]:
 def service() -> Iterator[Launched]:
     with launched(admin_key=KEY) as running:
         yield running
+
+
+def health(service: Launched) -> int:
+    client = Client(service)
+    status, _ = client.call("GET", "/v1/health")
+    client.close()
+    return status
 
 
 def is_running(pid: int) -> bool:
@@ -172,7 +180,7 @@ class TestDataFolder:
 
             assert f"process {first.pid}" in line
             assert str(tmp_path) in line
-            assert Client(first).call("GET", "/v1/health")[0] == 200
+            assert health(first) == 200
 
     def test_an_engine_that_was_left_behind_is_ended(self, tmp_path: Path) -> None:
         with launched(data_dir=tmp_path) as service:
@@ -181,7 +189,7 @@ class TestDataFolder:
 
             with launched(data_dir=tmp_path) as successor:
                 assert not is_running(service.engine_pid)
-                assert Client(successor).call("GET", "/v1/health")[0] == 200
+                assert health(successor) == 200
 
     def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -241,10 +249,20 @@ def test_an_endpoint_of_ones_own_takes_the_engines_place(
         assert dynamodb.scan(TableName=TableNames().control)["Count"] > 0
 
 
+def test_a_service_that_has_lost_its_engine_says_so_and_ends() -> None:
+    with launched() as service:
+        assert service.engine_pid is not None
+
+        os.kill(service.engine_pid, signal.SIGKILL)
+
+        assert service.process.wait(10) == 3
+        assert "engine has ended" in service.errors()
+
+
 def test_nothing_of_a_service_in_memory_stays() -> None:
     with launched() as service:
         assert service.engine_pid is not None
-        command = ["ps", "-o", "args=", "-p", str(service.engine_pid)]
+        command = ["ps", "-ww", "-o", "args=", "-p", str(service.engine_pid)]
         words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         database = Path(words[words.index("--db-path") + 1])
         assert database.is_file()

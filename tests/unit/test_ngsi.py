@@ -270,7 +270,7 @@ def test_whatever_comes_gives_rows_that_can_travel_or_the_one_error(
         rows = split(body, headers, RECEIVED)
     except Unreadable:
         return
-    text = json.dumps(rows_payload(rows))
+    text = json.dumps(rows_payload(rows), allow_nan=False)
     assert len(payload_rows(json.loads(text))) == len(rows)
     for row in rows:
         assert len(row.time_index) == len(RECEIVED_TEXT)

@@ -19,6 +19,7 @@ class Service(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.status = 200
         self.answer: object = {}
+        self.text = b""
         self.bodies: list[bytes] = []
         self.authorization = ""
 
@@ -30,7 +31,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.authorization = self.headers["Authorization"]
-        data = json.dumps(self.server.answer).encode()
+        data = self.server.text or json.dumps(self.server.answer).encode()
         self.send_response(self.server.status)
         self.send_header("X-Consumed-Units", "w=3.5, r=0.5")
         self.send_header("Content-Length", str(len(data)))
@@ -95,6 +96,16 @@ def test_a_service_that_is_busy_or_gone_may_be_asked_again(
 
     with pytest.raises(Unavailable):
         QueueClient("http://127.0.0.1:1", "key").dequeue("q", 1, "w")
+
+
+def test_an_integer_of_absurd_length_does_not_cost_the_batch_it_came_in(
+    service: Service, client: QueueClient
+) -> None:
+    service.text = b'{"tasks": [{"payload": [%s, 12345678901234567890]}]}' % (b"9" * 5000)
+
+    answer = client.dequeue("q", 25, "w")
+
+    assert answer["tasks"][0]["payload"] == [float("inf"), 12345678901234567890]
 
 
 def test_reports_too_large_for_one_body_go_out_in_several(

@@ -60,6 +60,7 @@ DAY = "2017-06-19T11:46:45.000000Z"
         ),
         ("geo:json", "1, 2", None),
         ("Unknown", float("inf"), None),
+        ("Array", [1, float("inf"), {"a": float("-inf")}], [1, None, {"a": None}]),
     ],
 )
 def test_a_value_fits_its_declared_type_or_becomes_null(

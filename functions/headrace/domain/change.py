@@ -94,6 +94,19 @@ class AfterLength:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A short text under (``kind``, ``name``), written together with a task.
+
+    It becomes *value* (None: it goes) if it was *expects* (None: not there) before.
+    """
+
+    kind: str
+    name: str
+    value: str | None
+    expects: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One move of one task, as one conditional write.
 
@@ -103,6 +116,9 @@ class Change:
     ``version`` grows by one with each change, and ``last_move`` names it.
     ``done_when`` recognises a task on which this very change has already taken effect (its answer
     was lost, or the caller repeats itself).
+
+    ``also`` are marks and new tasks that must be written with it, all or nothing.  That costs
+    twice the units, so it is for moves that need it; ``seen`` is then the task as it was read.
     """
 
     rule: Rule
@@ -115,6 +131,8 @@ class Change:
     append: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, int] = field(default_factory=dict)
     done_when: tuple[Condition, ...] = ()
+    also: tuple["Mark | Change", ...] = ()
+    seen: Task | None = None
 
     def allowed(self, task: Task | None) -> bool:
         """Tell whether the stored *task* (None: there is none) lets this change happen."""
@@ -142,6 +160,11 @@ class Change:
         for name, number in self.add.items():
             effects[name] = getattr(task, name) + number
         return replace(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
+
+    def together(self, *also: "Mark | Change", seen: Task | None) -> "Change":
+        """Return this change, made only together with *also* and only on the task as *seen*."""
+        same = (Equals("version", seen.version),) if seen is not None else ()
+        return replace(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
 
 
 @dataclass(frozen=True, slots=True)

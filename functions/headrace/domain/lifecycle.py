@@ -19,6 +19,7 @@ class Action(StrEnum):
     """What can happen to a task: one verb per idea, from here to the metrics."""
 
     ENQUEUE = auto()
+    OVERWRITE = auto()  #: a duplicate enqueue that changes the one that waits
     DEQUEUE = auto()
     HEARTBEAT = auto()  #: report INFLIGHT
     SUCCEED = auto()
@@ -86,6 +87,7 @@ _HISTORY: Final = "history_retention_in_seconds"
 LIFECYCLE: Final[tuple[Rule, ...]] = (
     #    action            from  to    actor           lease         scheduled_at
     Rule(Action.ENQUEUE,   None, _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
+    Rule(Action.OVERWRITE, _E,   _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
     Rule(Action.DEQUEUE,   _E,   _I,   Actor.WORKER,   Lease.TAKEN,  Clock.LEASE_END),
     Rule(Action.HEARTBEAT, _I,   _I,   Actor.WORKER,   Lease.HELD,   Clock.KEPT),
     Rule(Action.SUCCEED,   _I,   _S,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _HISTORY),
@@ -94,6 +96,8 @@ LIFECYCLE: Final[tuple[Rule, ...]] = (
     Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
     Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
     Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
+    Rule(Action.MOVE,      _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.DUE),
+    Rule(Action.MOVE,      _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
     Rule(Action.RECLAIM,   _I,   _E,   Actor.SERVICE,  Lease.LAPSED, Clock.BACKOFF),
     Rule(Action.RECLAIM,   _I,   _D,   Actor.SERVICE,  Lease.LAPSED, Clock.NOW,     _DEAD_LETTERS),
     Rule(Action.EXPIRE,    _E,   _D,   Actor.SERVICE,  Lease.NONE,   Clock.NOW,     _DEAD_LETTERS),
@@ -106,9 +110,16 @@ LIFECYCLE: Final[tuple[Rule, ...]] = (
 # fmt: on
 
 
-def rules(action: Action, source: State | None) -> tuple[Rule, ...]:
-    """Return the rows for *action* from *source*; none means that it is not legal there."""
-    return tuple(rule for rule in LIFECYCLE if (rule.action, rule.source) == (action, source))
+def rules(action: Action, source: State | None, *, actor: Actor | None = None) -> tuple[Rule, ...]:
+    """Return the rows for *action* from *source*, by *actor* if one is named.
+
+    No row means that it is not legal there.
+    """
+    return tuple(
+        row
+        for row in LIFECYCLE
+        if (row.action, row.source) == (action, source) and actor in (None, row.actor)
+    )
 
 
 def rule(action: Action, source: State | None, target: State | None) -> Rule:

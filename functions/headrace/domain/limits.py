@@ -19,6 +19,8 @@ PROGRESS_BYTES: Final = 4 * KIB
 ERROR_BYTES: Final = 4 * KIB  # one entry, as JSON
 DESCRIPTION_BYTES: Final = 1024
 WORKER_BYTES: Final = 256
+DEDUPE_KEY_BYTES: Final = (1, 256)
+SPAWNED_BYTES: Final = 2 * MIB  # payloads spawned by one report, together
 TAG_KEY_BYTES: Final = 64
 TAG_VALUE_BYTES: Final = 256
 
@@ -26,6 +28,8 @@ TAGS: Final = 10
 ERRORS_KEPT: Final = 20
 TRAIL_KEPT: Final = 50
 BATCH: Final = 25  # enqueue, dequeue, report
+SPAWN: Final = 24  # tasks of one report
+BULK_IDS: Final = 250
 LIST_PAGE: Final = 250
 
 WAIT_SECONDS: Final = 20

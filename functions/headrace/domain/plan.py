@@ -5,11 +5,22 @@ draws a number.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from headrace.domain.change import AtMost, Change, Condition, Entry, Equals, In, Unset, UnsetOrAfter
+from headrace.domain.change import (
+    AtMost,
+    Change,
+    Condition,
+    Entry,
+    Equals,
+    In,
+    Mark,
+    Unset,
+    UnsetOrAfter,
+)
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import shard_of
 from headrace.domain.lifecycle import Action, Rule, rule
 from headrace.domain.queue import Queue
@@ -32,6 +43,9 @@ class NewTask:
     keepalive: Seconds | None = None
     retry: RetryStrategy | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    dedupe_key: str | None = None
+    overwrite: frozenset[str] = frozenset()
+    schedule: str | None = None
 
     def due_at(self, now: datetime) -> datetime:
         """Return when the task falls due: never before *now*."""
@@ -51,6 +65,18 @@ class Effects:
     done_when: tuple[Condition, ...] = ()
 
 
+def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> Mark:
+    """Return the mark that says which task of *queue* holds *dedupe_key*."""
+    return Mark(f"dedupe:{queue}", dedupe_key, value, expects)
+
+
+def freed(task: Task) -> tuple[Mark, ...]:
+    """Return the mark to take away when *task* no longer lives in its queue, if it has one."""
+    if task.dedupe_key is None or task.state not in (State.ENQUEUED, State.INFLIGHT):
+        return ()
+    return (holder(task.queue, task.dedupe_key, value=None, expects=task.id),)
+
+
 def place_in(queue: Queue, state: State, task_id: str) -> Place:
     """Return where the index keeps *task_id* in *queue* and *state*."""
     return Place(queue.name, state, shard_of(task_id, queue.settings.shards))
@@ -64,8 +90,11 @@ def enqueue(
     due_at: datetime,
     now: datetime,
     token: str | None,
+    replaces: str | None = None,
 ) -> Change:
-    """Plan a new task.
+    """Plan a new task, together with the mark of its dedupe key if it has one.
+
+    *replaces* is a holder of that key which is known to live no more.
 
     *token* marks the write of a task whose id the client chose, so that a repeat of this very
     write is told from a second enqueue; an id of our own making is mark enough.
@@ -80,6 +109,8 @@ def enqueue(
         enqueued_at=now,
         payload=new.payload,
         tags=new.tags,
+        dedupe_key=new.dedupe_key,
+        schedule=new.schedule,
         expires_at=new.expires_at or queue.expiry(due_at),
         keepalive=new.keepalive,
         retry=new.retry,
@@ -87,7 +118,35 @@ def enqueue(
         last_move=str(row.action),
     )
     mark = Equals("enqueue_token", token) if token else Equals("id", task_id)
-    return Change(row, task_id, insert=task, done_when=(mark,))
+    change = Change(row, task_id, insert=task, done_when=(mark,))
+    if new.dedupe_key is None:
+        return change
+    taken = holder(queue.name, new.dedupe_key, value=task_id, expects=replaces)
+    return change.together(taken, seen=None)
+
+
+def overwrite(held: Task, new: NewTask, queue: Queue, *, now: datetime) -> Change:
+    """Plan what a duplicate enqueue changes of the task *held* that waits under its key."""
+    row = rule(Action.OVERWRITE, State.ENQUEUED, State.ENQUEUED)
+    put: dict[str, Any] = {}
+    due_at, expires_at = held.due_at, held.expires_at
+    if "payload" in new.overwrite:
+        put["payload"] = new.payload
+    if "tags" in new.overwrite:
+        put["tags"] = new.tags
+    if "scheduled_at" in new.overwrite:
+        due_at = new.due_at(now)
+        place = place_in(queue, State.ENQUEUED, held.id)
+        put |= {"scheduled_at": due_at, "due_at": due_at, "place": place}
+    if "expires_at" in new.overwrite:
+        expires_at = new.expires_at or queue.expiry(due_at)
+        put |= {"expires_at": expires_at} if expires_at else {}
+    clear = ("expires_at",) if expires_at is None else ()
+    when = (In(queue.name, State.ENQUEUED), Equals("version", held.version))
+    if expires_at is not None and expires_at <= due_at:
+        message = "expires_at would not be after scheduled_at"
+        raise InvalidRequest(message)
+    return Change(row, held.id, when=when, put=put, clear=clear)
 
 
 def dequeue(
@@ -136,28 +195,43 @@ def dequeue(
     )
 
 
-def expire(entry: Entry, queue: Queue, *, now: datetime) -> Change:
+def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     """Plan the end of a task that waited past its ``expires_at``."""
     row = rule(Action.EXPIRE, State.ENQUEUED, State.DEAD)
-    effects = Effects(
-        when=(In(queue.name, State.ENQUEUED), AtMost("expires_at", now)),
-        put={"dead_reason": DeadReason.EXPIRED},
-    )
-    return end(row, entry.task_id, queue, effects, now=now, retention=dead_retention(queue))
+    when = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
+    effects = Effects(when=when, put={"dead_reason": DeadReason.EXPIRED})
+    task_id = of.id if isinstance(of, Task) else of.task_id
+    change = end(row, task_id, queue, effects, now=now, retention=dead_retention(queue))
+    return parted(change, of)
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
     """Plan a removal; *unless_changed* only if nobody touched the task since it was read."""
     row = rule(Action.DELETE, task.state, None)
     when = (Equals("version", task.version),) if unless_changed else ()
-    return Change(row, task.id, when=when, gone=True)
+    return parted(Change(row, task.id, when=when, gone=True), task)
 
 
-def purge(entry: Entry, *, before: datetime) -> Change:
+def purge(of: Entry | Task, *, before: datetime) -> Change:
     """Plan a removal of what was in its queue and state *before* the purge was asked for."""
-    row = rule(Action.PURGE, entry.place.state, None)
-    when = (In(entry.place.queue, entry.place.state), AtMost("enqueued_at", before))
-    return Change(row, entry.task_id, when=when, gone=True)
+    row = rule(Action.PURGE, of.place.state, None)
+    when = (In(of.place.queue, of.place.state), AtMost("enqueued_at", before))
+    task_id = of.id if isinstance(of, Task) else of.task_id
+    return parted(Change(row, task_id, when=when, gone=True), of)
+
+
+def parted(change: Change, of: "Entry | Task | None") -> Change:
+    """Complete a change by which a task stops living in its queue.
+
+    With it goes the mark of the dedupe key.  That there is none is assumed of a task that was not
+    read: then the condition is the write's.
+    """
+    if isinstance(of, Task):
+        marks = freed(of)
+        return change.together(*marks, seen=of) if marks else change
+    if change.rule.source in (State.SUCCEEDED, State.DEAD):
+        return change  # whoever ended it freed its key
+    return replace(change, when=(*change.when, Unset("dedupe_key")))
 
 
 def end(

@@ -24,7 +24,7 @@ from headrace.domain.change import (
     UnsetOrAfter,
 )
 from headrace.domain.lifecycle import Action, Lease, Rule, rule
-from headrace.domain.plan import LEASE, Effects, dead_retention, end, place_in
+from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskError
@@ -74,7 +74,8 @@ def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> C
     row = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
     effects = _report(row, held, Effects(put={} if result is None else {"result": result}))
     retention = queue.settings.history_retention_in_seconds
-    return end(row, held.task_id, queue, effects, now=now, retention=retention)
+    change = end(row, held.task_id, queue, effects, now=now, retention=retention)
+    return parted(change, held.task)
 
 
 def fail(
@@ -181,15 +182,17 @@ def move(
     }
     given = {"payload": payload, "tags": tags, "expires_at": expires_at}
     put |= {name: value for name, value in given.items() if value is not None}
-    return Change(
+    unset = ("expires_at",) if expires_at is None else ()
+    change = Change(
         row,
         held.task_id,
         when=report.when,
         put=put,
-        clear=(*LEASE, "keepalive", "retry", *(("expires_at",) if expires_at is None else ())),
+        clear=(*LEASE, "keepalive", "retry", "dedupe_key", *unset),
         append=report.append,
         done_when=report.done_when,
     )
+    return parted(change, held.task)
 
 
 def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
@@ -258,4 +261,5 @@ def _bury(
 ) -> Change:
     row = rule(action, State.INFLIGHT, State.DEAD)
     report = _report(row, held, replace(effects, put={**effects.put, "dead_reason": reason}))
-    return end(row, held.task_id, queue, report, now=now, retention=dead_retention(queue))
+    change = end(row, held.task_id, queue, report, now=now, retention=dead_retention(queue))
+    return parted(change, held.task)

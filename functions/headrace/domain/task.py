@@ -94,6 +94,8 @@ class Task:
     enqueued_at: datetime
     payload: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    dedupe_key: str | None = None
+    schedule: str | None = None
     expires_at: datetime | None = None
     keepalive: Seconds | None = None
     retry: RetryStrategy | None = None
@@ -135,3 +137,9 @@ class Task:
     def hidden(self, now: datetime) -> bool:
         """Tell whether the task is past its retention, so that nobody may see it any more."""
         return self.retained_until is not None and self.retained_until <= now
+
+    def live(self, now: datetime) -> bool:
+        """Tell whether the task waits or is worked on; one that waited past its expiry is not."""
+        if self.state is State.ENQUEUED:
+            return self.expires_at is None or self.expires_at > now
+        return self.state is State.INFLIGHT

@@ -10,6 +10,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from headrace.domain.errors import Unavailable
 from headrace.http.problems import CONTENT_TYPE, Problem, is_ours, problem
 from headrace.http.request import authenticate, request_id_of, with_body_text
 from headrace.http.resolver import Resolver
@@ -25,11 +26,11 @@ def _build() -> Resolver:
     for routes in (tasks, queues, service, ngsi):
         resolver.include_router(routes.router)
 
-    @resolver.exception_handler(Exception)
     def failed(error: Exception) -> Response[str]:
-        answer = _problem(error, resolver.current_event.raw_event)
+        answer = _problem(error, resolver.current_event.raw_event, resolver.lambda_context)
         return Response(answer.status, CONTENT_TYPE, answer.body, dict(answer.headers))
 
+    resolver.exception_handler(Exception)(failed)
     resolver.prepare()
     return resolver
 
@@ -41,7 +42,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             authenticate(event, use_cases().settings.admin_key)
             answer = RESOLVER.resolve(with_body_text(event), context)
         except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
-            refusal = _problem(error, event)
+            refusal = _problem(error, event, context)
             headers = {"Content-Type": CONTENT_TYPE, **refusal.headers}
             answer = {
                 "statusCode": refusal.status,
@@ -56,12 +57,14 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return answer
 
 
-def _problem(error: Exception, event: dict[str, Any]) -> Problem:
+def _problem(error: Exception, event: dict[str, Any], context: LambdaContext) -> Problem:
     """Return the answer to *error*, and log it when nobody foresaw it."""
-    request_id = request_id_of(event, None)
+    request_id = request_id_of(event, context)
     where = f"{event.get('httpMethod')} {event.get('path')}"
     if not is_ours(error):
         _log.exception("unexpected error", exc_info=error, extra={"request_id": request_id})
+    elif isinstance(error, Unavailable):
+        _log.warning(error.detail, extra={"request_id": request_id})
     return problem(error, request_id=request_id, where=where)
 
 

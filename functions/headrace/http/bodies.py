@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.plan import NewTask
-from headrace.domain.retry import Seconds
 from headrace.http.fields import (
     BatchSize,
     Body,
@@ -38,7 +37,7 @@ _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind 
 class TaskEntry(Body):
     """One task to put into the queue."""
 
-    payload: Payload = NULL
+    payload: Payload | None = Field(default=None, description="Left out, it is null.")
     id: TaskId | None = Field(
         default=None, description="An id of your own makes the call safe to repeat."
     )
@@ -69,13 +68,13 @@ class TaskEntry(Body):
     def new_task(self) -> NewTask:
         """Return the entry as the use case takes it."""
         return NewTask(
-            self.payload,
+            self.payload or NULL,
             self.id,
             self.scheduled_at,
             self.delay_in_seconds,
             self.expires_at,
             self.keepalive_timeout_in_seconds,
-            self.retry_strategy and self.retry_strategy.strategy(),
+            self.retry_strategy.strategy() if self.retry_strategy else None,
             self.tags or {},
         )
 

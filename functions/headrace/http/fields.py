@@ -29,13 +29,21 @@ TOO_LARGE: Final = "too_large"
 _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+_INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
 _YEARS: Final = (1970, 9998)  # room for a year's expiry behind the latest
+_LEASE_BYTES: Final = 512  # of a secret, an attempt and a worker's name in base64
 
 
 class Body(BaseModel):
     """The base of every body: exact types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+
+    def __repr__(self) -> str:
+        """Keep payloads out of logs, for which Powertools writes down what a route is given."""
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
 
 
 def wrong(message: LiteralString, **values: str | float) -> PydanticCustomError:
@@ -76,7 +84,8 @@ def text_within(most: int, least: int = 0) -> Callable[[str], str]:
 
 def _tags(value: dict[str, str]) -> dict[str, str]:
     if len(value) > limits.TAGS:
-        raise wrong("must have at most {most} tags; it has {count}", most=limits.TAGS, count=len(value))
+        count = len(value)
+        raise wrong("must have at most {most} tags; it has {count}", most=limits.TAGS, count=count)
     errors = []
     for key, text in value.items():
         for check, part in ((_tag_key, key), (_tag_value, text)):
@@ -94,7 +103,7 @@ _tag_value: Final = text_within(limits.TAG_VALUE_BYTES)
 
 Description: TypeAlias = Annotated[str, AfterValidator(text_within(limits.DESCRIPTION_BYTES))]
 WorkerName: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_BYTES))]
-LeaseId: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_BYTES))]
+LeaseId: TypeAlias = Annotated[str, AfterValidator(text_within(_LEASE_BYTES))]
 TagValue: TypeAlias = Annotated[str, AfterValidator(_tag_value)]
 FreeText: TypeAlias = Annotated[str, AfterValidator(text_within(limits.BODY_BYTES))]
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{limits.NAME}$")]
@@ -126,39 +135,43 @@ def _never_or(low: float) -> Callable[[int | float], int | float]:
     return check
 
 
-def _number(bounds: tuple[float, float], description: str | None = None) -> Any:  # noqa: ANN401  a type
-    low, high = bounds
-    field = Field(ge=low, le=high, allow_inf_nan=False, description=description)
-    return Annotated[float, field, AfterValidator(_plain)]
+def _range(bounds: tuple[float, float], description: str | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
+    return Field(ge=bounds[0], le=bounds[1], allow_inf_nan=False, description=description)
 
 
-def _count(bounds: tuple[int, int], description: str | None = None) -> Any:  # noqa: ANN401  a type
-    return Annotated[int, Field(ge=bounds[0], le=bounds[1], description=description)]
+def _count(bounds: tuple[int, int], description: str | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
+    return Field(ge=bounds[0], le=bounds[1], description=description)
 
 
-Keepalive = _number(limits.KEEPALIVE_SECONDS)
-Expiry = Annotated[
-    _number((0, limits.EXPIRES_SECONDS[1]), "0: never."),
+_PLAIN: Final = AfterValidator(_plain)
+
+Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), _PLAIN]
+Expiry: TypeAlias = Annotated[
+    float,
+    _range((0, limits.EXPIRES_SECONDS[1]), "0: never."),
+    _PLAIN,
     AfterValidator(_never_or(limits.EXPIRES_SECONDS[0])),
 ]
-Retention = _number(limits.RETENTION_SECONDS)
-Delay = _number(limits.DELAY_SECONDS)
-Wait = _number((0, limits.WAIT_SECONDS), "How long to wait for the first task.")
-BaseSeconds = _number(limits.BASE_SECONDS)
-RetryDelay = _number(limits.RETRY_DELAY_SECONDS)
-Jitter = _number((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself.")
-PauseLength = Annotated[
-    float,
-    Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False),
-    AfterValidator(_plain),
+Retention: TypeAlias = Annotated[float, _range(limits.RETENTION_SECONDS), _PLAIN]
+Delay: TypeAlias = Annotated[float, _range(limits.DELAY_SECONDS), _PLAIN]
+Wait: TypeAlias = Annotated[
+    float, _range((0, limits.WAIT_SECONDS), "How long to wait for the first task."), _PLAIN
 ]
-MaxRetries = _count(limits.MAX_RETRIES)
-Shards = _count(limits.SHARDS)
-Count = _count(limits.COUNT, "0: no limit.")
-Tokens = _count((1, limits.COUNT[1]))
-Interval = _count((1, 86_400))
-Version = _count((1, 2**53))
-BatchSize = _count((1, limits.BATCH))
+BaseSeconds: TypeAlias = Annotated[float, _range(limits.BASE_SECONDS), _PLAIN]
+RetryDelay: TypeAlias = Annotated[float, _range(limits.RETRY_DELAY_SECONDS), _PLAIN]
+Jitter: TypeAlias = Annotated[
+    float, _range((0, 1), "0.1 spreads each wait between 90 % and 110 % of itself."), _PLAIN
+]
+PauseLength: TypeAlias = Annotated[
+    float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), _PLAIN
+]
+MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
+Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
+Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]
+Tokens: TypeAlias = Annotated[int, _count((1, limits.COUNT[1]))]
+Interval: TypeAlias = Annotated[int, _count((1, _INTERVAL_UNITS))]
+Version: TypeAlias = Annotated[int, _count((1, 2**53))]
+BatchSize: TypeAlias = Annotated[int, _count((1, limits.BATCH))]
 
 
 # ------------------------------------------------------------------------------- instants, JSON
@@ -189,13 +202,10 @@ def _json_within(most: int) -> Callable[[object], JsonText]:
     return check
 
 
-def _json(most: int, what: str) -> Any:  # noqa: ANN401  a type
-    description = f"Any JSON value, up to {most // limits.KIB} KiB; {what}."
-    return Annotated[
-        JsonText,
-        PlainValidator(_json_within(most)),
-        WithJsonSchema({"description": description}),
-    ]
+def _any_json(most: int, what: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {"description": f"Any JSON value, up to {most // limits.KIB} KiB; {what}."}
+    )
 
 
 def _not_served(value: object) -> None:
@@ -206,9 +216,22 @@ def _not_served(value: object) -> None:
 Instant: TypeAlias = Annotated[
     datetime, PlainValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
-Payload = _json(limits.PAYLOAD_BYTES, "it is stored and handed out exactly as written")
-Result = _json(limits.RESULT_BYTES, "kept with the finished task")
-Progress = _json(limits.PROGRESS_BYTES, "shown until the next delivery")
+payload_text: Final = _json_within(limits.PAYLOAD_BYTES)
+Payload: TypeAlias = Annotated[
+    JsonText,
+    PlainValidator(payload_text),
+    _any_json(limits.PAYLOAD_BYTES, "it is stored and handed out exactly as written"),
+]
+Result: TypeAlias = Annotated[
+    JsonText,
+    PlainValidator(_json_within(limits.RESULT_BYTES)),
+    _any_json(limits.RESULT_BYTES, "kept with the finished task"),
+]
+Progress: TypeAlias = Annotated[
+    JsonText,
+    PlainValidator(_json_within(limits.PROGRESS_BYTES)),
+    _any_json(limits.PROGRESS_BYTES, "shown until the next delivery"),
+]
 NotServed: TypeAlias = Annotated[
     None,
     PlainValidator(_not_served),

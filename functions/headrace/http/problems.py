@@ -50,6 +50,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "less_than_equal": "must be at most {le}",
     "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
+    "unsupported_content_type": "must be sent as application/json",
     "string_too_long": "must be at most {max_length} characters long",
     "string_pattern_mismatch": "must match {pattern}",
     "enum": "must be one of {expected}",

@@ -47,7 +47,9 @@ class RetryStrategyBody(Body):
     base_seconds: BaseSeconds = DEFAULT_RETRY.base_seconds
     max_delay_seconds: RetryDelay = DEFAULT_RETRY.max_delay_seconds
     jitter: Jitter = DEFAULT_RETRY.jitter
-    intervals: Annotated[list[RetryDelay], Field(max_length=limits.INTERVALS[1])] = []
+    intervals: Annotated[list[RetryDelay], Field(max_length=limits.INTERVALS[1])] = Field(
+        default=[]
+    )
 
     @model_validator(mode="after")
     def _goes_together(self) -> "RetryStrategyBody":
@@ -81,6 +83,10 @@ class RateLimitingBody(Body):
     interval: Interval = 1
     interval_unit: Annotated[IntervalUnit, Field(strict=False)] = IntervalUnit.SECONDS
 
+    def limit(self) -> RateLimiting:
+        """Return the limit as the domain has it."""
+        return RateLimiting(self.max_tokens, self.interval, self.interval_unit)
+
 
 class DequeuingSettingsBody(Body):
     """What holds deliveries back."""
@@ -94,7 +100,7 @@ class DequeuingSettingsBody(Body):
         rate = self.rate_limiting
         return DequeuingSettings(
             max_inflight_tasks=self.max_inflight_tasks,
-            rate_limiting=rate and RateLimiting(rate.max_tokens, rate.interval, rate.interval_unit),
+            rate_limiting=rate.limit() if rate else None,
             dequeuing_paused=self.dequeuing_paused,
         )
 

@@ -1,6 +1,6 @@
-"""JSON read so that a client's own values keep their text.
+r"""JSON read so that a client's own values keep their text.
 
-A payload belongs to its owner: ``1.10``, ``1E5``, ``"\\u00e9"`` and integers of any length come
+A payload belongs to its owner: ``1.10``, ``1E5``, ``"\u00e9"`` and integers of any length come
 back as they were sent.  So the text of these values is cut out of the body, checked but not
 converted; only what surrounds them is decoded.
 
@@ -11,8 +11,8 @@ The C scanner of the standard library does the work.  Python walks no further th
 import json
 import re
 from collections.abc import Callable, Mapping
-from json.decoder import scanstring
-from typing import Any, Final, NoReturn, TypeAlias
+from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
 
@@ -28,6 +28,7 @@ class JsonText(str):
 
 NULL: Final = JsonText("null")
 
+_T = TypeVar("_T")
 _Reader: TypeAlias = Callable[[str, int], tuple[Any, int]]
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*").match
@@ -69,7 +70,7 @@ def object_text(text: str) -> JsonText:
     return _whole(text, lambda start: _verbatim(text, start))
 
 
-def _whole(text: str, read: Callable[[int], tuple[Any, int]]) -> Any:  # noqa: ANN401  what *read* gives
+def _whole(text: str, read: Callable[[int], tuple[_T, int]]) -> _T:
     """Return the object that *text* is, read by *read*, with nothing behind it."""
     try:
         start = _space(text, 0)
@@ -77,9 +78,7 @@ def _whole(text: str, read: Callable[[int], tuple[Any, int]]) -> Any:  # noqa: A
             _check_value(text, start)  # what is no JSON at all gets its own message
             raise _refused("the body must be a JSON object")
         value, end = read(start)
-        end = _space(text, end)
-        if end != len(text):
-            raise json.JSONDecodeError("Extra data", text, end)
+        _at_end(text, end)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         message = f"the body is not JSON: {error.msg.lower()} at {where}"
@@ -89,6 +88,11 @@ def _whole(text: str, read: Callable[[int], tuple[Any, int]]) -> Any:  # noqa: A
     except RecursionError:
         raise _refused("the body is nested too deeply") from None
     return value
+
+
+def _at_end(text: str, end: int) -> None:
+    if _space(text, end) != len(text):
+        raise json.JSONDecodeError("Extra data", text, _space(text, end))
 
 
 def _object(text: str, start: int, readers: Mapping[str, _Reader]) -> tuple[dict[str, Any], int]:
@@ -179,7 +183,5 @@ def _too_many_members() -> InvalidRequest:
 
 _BODY: Final[Mapping[str, _Reader]] = {
     "tasks": _objects({"payload": _verbatim}),
-    "reports": _objects(
-        {"payload": _verbatim, "result": _verbatim, "progress": _verbatim}
-    ),
+    "reports": _objects({"payload": _verbatim, "result": _verbatim, "progress": _verbatim}),
 }

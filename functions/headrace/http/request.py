@@ -19,6 +19,12 @@ def request_id_of(event: Mapping[str, Any], context: object) -> str:
     return str(given or getattr(context, "aws_request_id", "unknown"))
 
 
+def stage_path(event: Mapping[str, Any]) -> str:
+    """Return what stands before our paths where API Gateway serves a stage: ``/dev``, or nothing."""
+    whole = (event.get("requestContext") or {}).get("path")
+    return str(whole or "").removesuffix(event["path"])
+
+
 def authenticate(event: Mapping[str, Any], admin_key: str | None) -> None:
     """Raise Unauthenticated unless the request carries the key, or needs none."""
     if event["path"].rstrip("/") in OPEN_PATHS:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.api_gateway import Route
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -36,8 +37,8 @@ class Resolver(APIGatewayRestResolver):
         super().__init__(enable_validation=True, json_body_deserializer=rawjson.decode, debug=False)
         self.use(middlewares=[_no_unknown_parameters])
 
-    @property
-    def current_event(self) -> APIGatewayProxyEvent:  # type: ignore[override]  # of this thread
+    @property  # type: ignore[override]  # of this thread, where Powertools has one for all
+    def current_event(self) -> APIGatewayProxyEvent:
         """The request as API Gateway sent it."""
         return self._call.event
 
@@ -46,7 +47,7 @@ class Resolver(APIGatewayRestResolver):
         self._call.event = event
 
     @property
-    def lambda_context(self) -> LambdaContext:  # type: ignore[override]  # of this thread
+    def lambda_context(self) -> LambdaContext:
         """The context object of the Lambda call."""
         return self._call.lambda_context
 
@@ -55,7 +56,7 @@ class Resolver(APIGatewayRestResolver):
         self._call.lambda_context = context
 
     @property
-    def context(self) -> dict[str, Any]:  # type: ignore[override]  # of this thread
+    def context(self) -> dict[str, Any]:
         """What Powertools' parts tell each other of one request."""
         return self._call.context
 
@@ -74,17 +75,17 @@ class Resolver(APIGatewayRestResolver):
         for route in (*self._static_routes, *self._dynamic_routes):
             route._build_middleware_stack(self._router_middlewares, self)  # noqa: SLF001  no other way
 
-    def methods_of(self, path: str) -> list[str]:
-        """Return the methods that are served at *path*."""
-        routes = (*self._static_routes, *self._dynamic_routes)
-        return sorted({route.method for route in routes if route.rule.match(path)})
+    def serves(self, route: Route) -> bool:
+        """Tell whether *route* is one of ours; a request to nowhere gets one of its own."""
+        return route in self._static_routes or route in self._dynamic_routes
 
 
 def _no_unknown_parameters(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Refuse query parameters that the route does not know: a misspelt filter filters nothing."""
     given = app.current_event.resolved_query_string_parameters
-    if given:
-        known = {field.alias for field in app.context["_route"].dependant.query_params}
+    route = app.context["_route"]
+    if given and app.serves(route):
+        known = {field.alias for field in route.dependant.query_params}
         unknown = [name for name in given if name not in known]
         if unknown:
             message = "is not a parameter of this request"

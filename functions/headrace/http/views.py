@@ -8,15 +8,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from json.encoder import encode_basestring as quoted  # type: ignore[attr-defined]  # the C function
+from json.encoder import encode_basestring as quoted
 from typing import Any, Final
 
+from headrace.domain.lease import LeaseName
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
 from headrace.ops.deliveries import Dequeued
 from headrace.ops.inspect import Counted, TaskPage
-from headrace.ops.queues import QueuePage
-from headrace.ops.reports import Report, Reported, ReportStatus, lease_name
+from headrace.ops.queues import Purged, QueuePage
+from headrace.ops.reports import Report, Reported, ReportStatus
 from headrace.ops.tasks import Enqueued
 
 dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -54,6 +55,11 @@ def queues_json(page: QueuePage) -> str:
     return dumps({"queues": [queue_fields(queue) for queue in page.queues], "cursor": page.cursor})
 
 
+def purged_json(purged: Purged) -> str:
+    """Return how many tasks a purge has removed so far."""
+    return dumps({"deleted": purged.deleted})
+
+
 # ----------------------------------------------------------------------------------------- tasks
 
 
@@ -83,9 +89,7 @@ def task_json(
     )
 
 
-def tasks_json(
-    page: TaskPage, *, now: datetime, max_retries: MaxRetries, payload: bool
-) -> str:
+def tasks_json(page: TaskPage, *, now: datetime, max_retries: MaxRetries, payload: bool) -> str:
     """Return a page of tasks."""
     tasks = (
         task_json(task, now=now, max_retries=max_retries, payload=payload) for task in page.tasks
@@ -93,9 +97,7 @@ def tasks_json(
     return f'{{"tasks":[{",".join(tasks)}],"cursor":{_text(page.cursor)}}}'
 
 
-def enqueued_json(
-    results: Iterable[Enqueued], *, now: datetime, max_retries: MaxRetries
-) -> str:
+def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: MaxRetries) -> str:
     """Return what became of each entry of an enqueue."""
     parts = []
     for result in results:
@@ -123,9 +125,7 @@ def dequeued_json(found: Dequeued, *, max_retries: MaxRetries) -> str:
 
 def reported_json(reports: Iterable[Report], results: Iterable[Reported], now: datetime) -> str:
     """Return what became of each report."""
-    parts = (
-        _reported(report, result) for report, result in zip(reports, results, strict=True)
-    )
+    parts = (_reported(report, result) for report, result in zip(reports, results, strict=True))
     return f'{{"results":[{",".join(parts)}],"now":{_at(now)}}}'
 
 
@@ -156,7 +156,7 @@ def _reported(report: Report, result: Reported) -> str:
 
 
 def _lease(task: Task) -> str:
-    return f'{{"id":{quoted(lease_name(task))},"expires_at":{_at(task.lease_expires_at)}}}'
+    return f'{{"id":"{LeaseName.of(task)}","expires_at":{_at(task.lease_expires_at)}}}'
 
 
 def _errors(errors: tuple[TaskError, ...]) -> str:

@@ -7,11 +7,13 @@ left the reaper finishes.  Doing a part of it twice changes nothing.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.ids import new_request_token
 from headrace.domain.task import Place, State
+from headrace.ops.marked import commit_proposed
 from headrace.store.base import Done, Position, Record, Store
 
 KIND: Final = "chore"
@@ -145,8 +147,10 @@ class Chores:
                 after: Position | None = None
                 while True:
                     page = self.store.entries(place, after=after, limit=_PAGE)
-                    changes = [plan.purge(entry, before=before) for entry in page.entries]
-                    removed += sum(isinstance(done, Done) for done in self.store.commit(changes))
+                    outcomes = commit_proposed(
+                        self.store, page.entries, partial(plan.purge, before=before)
+                    )
+                    removed += sum(isinstance(outcome, Done) for outcome in outcomes)
                     after = page.last
                     if after is None:
                         break

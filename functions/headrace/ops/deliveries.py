@@ -18,6 +18,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Place, State, Task
 from headrace.ops.claims import Claims
+from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Done, Position, Store
@@ -245,7 +246,7 @@ class Deliveries:
             room -= task_bytes(task)
             (fitting if room >= 0 or not fitting else surplus).append(task)
         now = self.now()
-        self.store.commit([settle.give_back(Held.of(task), queue, now=now) for task in surplus])
+        commit(self.store, [settle.give_back(Held.of(task), queue, now=now) for task in surplus])
         self.claims.drop([_waiting(task) for task in surplus])
         return tuple(fitting)
 

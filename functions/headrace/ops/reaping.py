@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from headrace.domain import plan, settle
@@ -17,6 +18,7 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.chores import Chores
+from headrace.ops.marked import commit, commit_proposed
 from headrace.ops.queues import Queues
 from headrace.store.base import Done, Position, Store
 
@@ -101,7 +103,7 @@ class Reaping:
                     self._trust(entry, min(end, now + _TRUST_FOR))
             if reaped is not None:
                 reaped.healthy += len(entries) - len(changes)
-            for outcome in self.store.commit(changes):
+            for outcome in commit(self.store, changes):
                 if isinstance(outcome, Done):
                     yield outcome.task
 
@@ -121,7 +123,8 @@ class Reaping:
     def bury(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; those that are not what the index says are left alone."""
         now = self.now()
-        for outcome in self.store.commit([plan.expire(entry, queue, now=now) for entry in entries]):
+        expire = partial(plan.expire, queue=queue, now=now)
+        for outcome in commit_proposed(self.store, entries, expire):
             if isinstance(outcome, Done):
                 yield outcome.task
 

@@ -13,15 +13,18 @@ from typing import Final
 
 from headrace.domain import settle
 from headrace.domain.change import Change
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.lease import LeaseName
-from headrace.domain.lifecycle import Action, rules
+from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
+from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.store.base import Done, Store
+
+_LOOKS: Final = 5
 
 
 class ReportStatus(StrEnum):
@@ -133,18 +136,20 @@ class Reports:
             tasks = self.store.read([reports[place].task_id for place in unread])
             refused |= {place: tasks.get(reports[place].task_id) for place in unread}
 
-        by_sight: dict[int, Change | Reported] = {}
-        for place, task in refused.items():
-            refusal = _refusal(reports[place], source, task, now)
-            if task is None or refusal is not None:
-                by_sight[place] = refusal or _not_found(reports[place])
-            else:
-                by_sight[place] = self._plan(reports[place], Held.of(task), source, now)
-        seen, lost = self._commit(reports, by_sight)
-        for place, task in lost.items():  # it changed hands between the read and the write
-            stale = Reported(reports[place].task_id, ReportOutcome.STALE_LEASE)
-            seen[place] = _refusal(reports[place], source, task, now) or stale
-        return results | seen
+        for _ in range(_LOOKS):
+            by_sight: dict[int, Change | Reported] = {}
+            for place, task in refused.items():
+                refusal = _refusal(reports[place], source, task, now)
+                if task is None or refusal is not None:
+                    by_sight[place] = refusal or _not_found(reports[place])
+                else:
+                    by_sight[place] = self._plan(reports[place], Held.of(task), source, now)
+            seen, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
+            results |= seen
+            if not refused:
+                return results
+        message = "the task keeps changing; report again"
+        raise Unavailable(message)
 
     def _commit(
         self, reports: Mapping[int, Report], planned: Mapping[int, Change | Reported]
@@ -153,7 +158,7 @@ class Reports:
         changes = {place: plan for place, plan in planned.items() if isinstance(plan, Change)}
         results = {place: plan for place, plan in planned.items() if isinstance(plan, Reported)}
         refused: dict[int, Task | None] = {}
-        outcomes = self.store.commit(list(changes.values()))
+        outcomes = commit(self.store, list(changes.values()))
         for place, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, Done):
                 task_id = reports[place].task_id
@@ -212,7 +217,7 @@ def _refusal(report: Report, queue: Queue, task: Task | None, now: datetime) -> 
     """Name the reason why *report* changes nothing of *task*; None when it should."""
     if task is None or task.queue != queue.name or task.hidden(now):
         return _not_found(report)
-    if not rules(ACTIONS[report.status], task.state):
+    if not rules(ACTIONS[report.status], task.state, actor=Actor.WORKER):
         return Reported(
             report.task_id, ReportOutcome.NOT_INFLIGHT, detail=f"the task is {task.status(now)}"
         )

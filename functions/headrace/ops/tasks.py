@@ -1,4 +1,4 @@
-"""The life of a task: enqueue, dequeue, report, look, delete."""
+"""The life of a task outside its worker: enqueue, look, delete."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,17 @@ from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.change import Change
-from headrace.domain.errors import Inflight, NotFound
+from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
+from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.store.base import Done, Outcome, Refused, Store
 
 _MICROSECOND: Final = timedelta(microseconds=1)
+_LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
 
 class EnqueueOutcome(StrEnum):
@@ -24,6 +26,8 @@ class EnqueueOutcome(StrEnum):
 
     CREATED = "CREATED"
     EXISTING = "EXISTING"
+    DUPLICATE = "DUPLICATE"
+    OVERWRITTEN = "OVERWRITTEN"
     INVALID = "INVALID"
 
 
@@ -35,6 +39,16 @@ class Enqueued:
     id: str | None
     task: Task | None = None
     detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry on its way in."""
+
+    new: NewTask
+    task_id: str
+    due_at: datetime
+    token: str | None
 
 
 @dataclass(slots=True)
@@ -55,27 +69,22 @@ class Tasks:
         target = self.queues.cached(queue)
         now = self.now()
         results: dict[int, Enqueued] = {}
-        changes: dict[int, Change] = {}
+        plain: dict[int, Change] = {}
+        keyed: dict[int, _Entry] = {}
         taken: set[datetime] = set()
-        for place, entry in enumerate(new):
-            due_at = entry.due_at(now)
-            while due_at in taken:
-                due_at += _MICROSECOND  # tasks of one call keep their order
-            taken.add(due_at)
-            if entry.expires_at is not None and entry.expires_at <= due_at:
-                results[place] = self._too_late(entry, target, now)
-                continue
-            changes[place] = plan.enqueue(
-                entry,
-                target,
-                task_id=entry.id or self.new_id(now),
-                due_at=due_at,
-                now=now,
-                token=self.new_token() if entry.id else None,
-            )
-        outcomes = self._insert(list(changes.values()), now)
-        for (place, change), outcome in zip(changes.items(), outcomes, strict=True):
+        for place, given in enumerate(new):
+            entry = self._entry(given, now, taken)
+            if given.expires_at is not None and given.expires_at <= entry.due_at:
+                results[place] = self._too_late(given, target, now)
+            elif given.dedupe_key is not None:
+                keyed[place] = entry
+            else:
+                plain[place] = _planned(entry, target, now)
+        outcomes = self._insert(list(plain.values()), now)
+        for (place, change), outcome in zip(plain.items(), outcomes, strict=True):
             results[place] = _enqueued(change, outcome, target)
+        for place, entry in keyed.items():
+            results[place] = self._enqueue_keyed(entry, target, now)
         return [results[place] for place in range(len(new))]
 
     def get(self, task_id: str) -> Task:
@@ -97,8 +106,16 @@ class Tasks:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
             change = plan.delete(task, unless_changed=if_not_inflight)
-            if isinstance(self.store.commit([change])[0], Done):
+            if isinstance(commit(self.store, [change])[0], Done):
                 return
+
+    def _entry(self, given: NewTask, now: datetime, taken: set[datetime]) -> _Entry:
+        due_at = given.due_at(now)
+        while due_at in taken:
+            due_at += _MICROSECOND  # tasks of one call keep their order
+        taken.add(due_at)
+        token = self.new_token() if given.id else None
+        return _Entry(given, given.id or self.new_id(now), due_at, token)
 
     def _too_late(self, entry: NewTask, queue: Queue, now: datetime) -> Enqueued:
         """An expiry that the clock has passed is invalid, unless the task is there already."""
@@ -114,7 +131,7 @@ class Tasks:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
         outcomes = self.store.commit(changes)
         for place, outcome in enumerate(outcomes):
-            if isinstance(outcome, Done):
+            if isinstance(outcome, Done) or outcome.blocked:
                 continue
             if outcome.task is not None:
                 if not outcome.task.hidden(now):
@@ -122,6 +139,58 @@ class Tasks:
                 self.store.commit([plan.delete(outcome.task, unless_changed=True)])
             outcomes[place] = self.store.commit([changes[place]])[0]
         return outcomes
+
+    def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> Enqueued:
+        """Put in one task with a dedupe key, unless a live task holds the key."""
+        dead_holder: str | None = None
+        for _ in range(_LOOKS):
+            change = _planned(entry, queue, now, replaces=dead_holder)
+            outcome = self._insert([change], now)[0]
+            if isinstance(outcome, Done) or outcome.task is not None:
+                return _enqueued(change, outcome, queue)
+            key = entry.new.dedupe_key or ""
+            mark = plan.holder(queue.name, key, value=None, expects=None)
+            dead_holder = self.store.mark(mark.kind, mark.name)
+            if dead_holder is None:
+                continue
+            held = self.store.read([dead_holder]).get(dead_holder)
+            if held is None or not _holds(held, queue, key, now):
+                continue
+            result = self._duplicate(held, entry.new, queue, now)
+            if result is not None:
+                return result
+        message = "the dedupe key keeps changing hands; try again"
+        raise Unavailable(message)
+
+    def _duplicate(self, held: Task, new: NewTask, queue: Queue, now: datetime) -> Enqueued | None:
+        """Leave the holder alone, or overwrite what was named; None when it has just changed."""
+        if not new.overwrite or held.state is not State.ENQUEUED:
+            return Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
+        try:
+            change = plan.overwrite(held, new, queue, now=now)
+        except InvalidRequest as wrong:
+            return Enqueued(EnqueueOutcome.INVALID, held.id, detail=str(wrong))
+        outcome = self.store.commit([change])[0]
+        if not isinstance(outcome, Done):
+            return None
+        return Enqueued(EnqueueOutcome.OVERWRITTEN, held.id, outcome.task)
+
+
+def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None = None) -> Change:
+    return plan.enqueue(
+        entry.new,
+        queue,
+        task_id=entry.task_id,
+        due_at=entry.due_at,
+        now=now,
+        token=entry.token,
+        replaces=replaces,
+    )
+
+
+def _holds(task: Task, queue: Queue, key: str, now: datetime) -> bool:
+    """Tell whether *task* keeps others of its dedupe key out of *queue*."""
+    return (task.queue, task.dedupe_key) == (queue.name, key) and task.live(now)
 
 
 def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> Enqueued:

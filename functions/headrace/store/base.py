@@ -25,10 +25,12 @@ class Done:
 class Refused:
     """A condition did not hold; ``task`` is what the store holds instead (None: nothing).
 
+    ``blocked`` are the places in ``Change.also`` whose own condition did not hold.
     Losing a race is a normal answer, not an error.
     """
 
     task: Task | None
+    blocked: tuple[int, ...] = ()
 
 
 Outcome = Done | Refused
@@ -99,6 +101,12 @@ class Store(Protocol):
         now: datetime,
     ) -> int:
         """Return how many entries a partition has, without those past retention at *now*."""
+
+    def mark(self, kind: str, name: str) -> str | None:
+        """Return a mark as last written."""
+
+    def marks(self, kind: str) -> dict[str, str]:
+        """Return all marks of a kind by name, as last written."""
 
     def record(self, kind: str, name: str) -> Record | None:
         """Return a control record as last written."""

@@ -126,6 +126,8 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "enqueued_at": ("enqueued_at", MICROS),
     "payload": ("payload", TEXT),
     "tags": ("tags", TAGS),
+    "dedupe_key": ("dedupe_key", TEXT),
+    "schedule": ("schedule", TEXT),
     "expires_at": (keys.EXPIRES_AT, MICROS),
     "keepalive": ("keepalive", NUMBER),
     "retry": ("retry", RETRY),

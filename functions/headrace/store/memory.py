@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Entry, Mark
 from headrace.domain.task import Place, Task
 from headrace.store.base import Done, Outcome, Page, Position, Record, Refused
 
@@ -23,6 +23,7 @@ class MemoryStore:
         self._tasks: dict[str, Task] = {}
         self._index: defaultdict[Place, list[Position]] = defaultdict(list)
         self._records: dict[tuple[str, str], Record] = {}
+        self._marks: dict[tuple[str, str], str] = {}
 
     def commit(self, changes: Sequence[Change]) -> list[Outcome]:
         return [self._commit(change) for change in changes]
@@ -30,16 +31,34 @@ class MemoryStore:
     def _commit(self, change: Change) -> Outcome:
         with self._lock:
             before = self._tasks.get(change.task_id)
+            blocked = tuple(place for place, also in enumerate(change.also) if not self._open(also))
             if not change.allowed(before):
                 if before is not None and change.already_done(before):
                     return Done(before)
-                return Refused(before)
+                return Refused(before, blocked)
+            if blocked:
+                return Refused(before, blocked)
             after = change.apply(before)
             self._put(before, after)
+            for also in change.also:
+                self._write(also)
         last = after or before
-        if last is None:
-            return Refused(None)
-        return Done(last)
+        return Refused(None) if last is None else Done(last)
+
+    def _open(self, also: Mark | Change) -> bool:
+        if isinstance(also, Mark):
+            return self._marks.get((also.kind, also.name)) == also.expects
+        return also.allowed(self._tasks.get(also.task_id)) and all(map(self._open, also.also))
+
+    def _write(self, also: Mark | Change) -> None:
+        if isinstance(also, Change):
+            self._put(None, also.insert)
+            for inner in also.also:
+                self._write(inner)
+        elif also.value is None:
+            self._marks.pop((also.kind, also.name), None)
+        else:
+            self._marks[also.kind, also.name] = also.value
 
     def _put(self, before: Task | None, after: Task | None) -> None:
         if before is not None:
@@ -94,6 +113,14 @@ class MemoryStore:
     ) -> int:
         page = self.entries(place, since=since, until=until, limit=max(1, len(self._tasks)))
         return sum(not entry.hidden(now) for entry in page.entries)
+
+    def mark(self, kind: str, name: str) -> str | None:
+        with self._lock:
+            return self._marks.get((kind, name))
+
+    def marks(self, kind: str) -> dict[str, str]:
+        with self._lock:
+            return {name: value for (of, name), value in self._marks.items() if of == kind}
 
     def record(self, kind: str, name: str) -> Record | None:
         with self._lock:

@@ -17,11 +17,43 @@ class ControlTable:
         self._client = client
         self._control = table
 
+    def mark(self, kind: str, name: str) -> str | None:
+        with vendor_errors():
+            answer = self._client.get_item(
+                TableName=self._control,
+                Key=control_key(kind, name),
+                ConsistentRead=True,
+                ReturnConsumedCapacity="TOTAL",
+            )
+        charge_all(answer, write=False)
+        item = answer.get("Item")
+        return item[keys.MARK]["S"] if item else None
+
+    def marks(self, kind: str) -> dict[str, str]:
+        query: dict[str, Any] = {
+            "TableName": self._control,
+            "KeyConditionExpression": "#pk = :kind",
+            "ExpressionAttributeNames": {"#pk": keys.PK},
+            "ExpressionAttributeValues": {":kind": {"S": kind}},
+            "ConsistentRead": True,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        found: dict[str, str] = {}
+        while True:
+            with vendor_errors():
+                answer = self._client.query(**query)
+            charge_all(answer, write=False)
+            found |= {item[keys.SK]["S"]: item[keys.MARK]["S"] for item in answer["Items"]}
+            last = answer.get("LastEvaluatedKey")
+            if last is None:
+                return found
+            query["ExclusiveStartKey"] = last
+
     def record(self, kind: str, name: str) -> Record | None:
         with vendor_errors():
             answer = self._client.get_item(
                 TableName=self._control,
-                Key=_control_key(kind, name),
+                Key=control_key(kind, name),
                 ConsistentRead=True,
                 ReturnConsumedCapacity="TOTAL",
             )
@@ -48,14 +80,14 @@ class ControlTable:
             "ReturnConsumedCapacity": "TOTAL",
         }
         if after:
-            query["ExclusiveStartKey"] = _control_key(kind, after)
+            query["ExclusiveStartKey"] = control_key(kind, after)
         with vendor_errors():
             answer = self._client.query(**query)
         charge_all(answer, write=False)
         return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
-        item = _control_key(record.kind, record.name) | {
+        item = control_key(record.kind, record.name) | {
             keys.BODY: {"S": json.dumps(record.body, ensure_ascii=False)},
             keys.VERSION: {"N": str(record.version)},
         }
@@ -84,7 +116,7 @@ class ControlTable:
         with vendor_errors():
             answer = self._client.delete_item(
                 TableName=self._control,
-                Key=_control_key(kind, name),
+                Key=control_key(kind, name),
                 ReturnValues="ALL_OLD",
                 ReturnConsumedCapacity="TOTAL",
             )
@@ -92,7 +124,8 @@ class ControlTable:
         return "Attributes" in answer
 
 
-def _control_key(kind: str, name: str) -> Item:
+def control_key(kind: str, name: str) -> Item:
+    """Return the key of a record or mark."""
     return {keys.PK: {"S": kind}, keys.SK: {"S": name}}
 
 

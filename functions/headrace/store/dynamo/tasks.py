@@ -12,6 +12,7 @@ from headrace.domain.task import Place, Task
 from headrace.store import keys
 from headrace.store.base import Done, Outcome, Page, Position, Refused, charge
 from headrace.store.dynamo.control import ControlTable
+from headrace.store.dynamo.transactions import transaction
 from headrace.store.dynamo.vendor import charge_all, vendor_errors
 from headrace.store.items import (
     FIELDS,
@@ -68,6 +69,10 @@ class DynamoStore(ControlTable):
     def commit(self, changes: Sequence[Change]) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         waiting = list(enumerate(changes))
+        if any(change.also for change in changes):
+            if len(changes) == 1:
+                return [self._transact(changes[0])]
+            return [outcome for change in changes for outcome in self.commit([change])]
         while waiting:
             batch, waiting = _next_batch(waiting)
             sent = self._send([change for _, change in batch])
@@ -137,6 +142,47 @@ class DynamoStore(ControlTable):
         charge_all(answer, write=True)
         item = to_item(change.insert) if change.insert else answer.get("Attributes")
         return self._outcome(change, item, None)
+
+    def _transact(self, change: Change) -> Outcome:
+        """Make a change with all that goes with it.
+
+        boto3 marks the request, so that it may be repeated after a lost answer.
+        """
+        items, places = transaction(change, self._tasks, self._control)
+        for attempt in range(_TRIES):
+            if attempt:
+                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+            with vendor_errors():
+                try:
+                    answer = self._client.transact_write_items(
+                        TransactItems=items, ReturnConsumedCapacity="TOTAL"
+                    )
+                except self._client.exceptions.TransactionCanceledException as error:
+                    reasons = error.response["CancellationReasons"]
+                else:
+                    charge_all(answer, write=True)
+                    done = change.insert or change.apply(change.seen) or change.seen
+                    return Done(done) if done else Refused(None)
+            failed = [reason.get("Code") == "ConditionalCheckFailed" for reason in reasons]
+            charge(write=2.0 * len(items))
+            if any(failed):
+                return self._canceled(change, reasons[0].get("Item"), failed, places)
+        message = "the table is throttled; part of the request was not carried out"
+        raise Unavailable(message)
+
+    @staticmethod
+    def _canceled(
+        change: Change, item: Item | None, failed: Sequence[bool], places: Sequence[int]
+    ) -> Outcome:
+        blocked = tuple(
+            dict.fromkeys(place for place, wrong in zip(places, failed[1:], strict=True) if wrong)
+        )
+        if not failed[0]:
+            return Refused(change.seen, blocked)
+        current = from_item(item) if item else None
+        if current is not None and change.already_done(current):
+            return Done(current)
+        return Refused(current, blocked)
 
     @staticmethod
     def _outcome(change: Change, item: Item | None, current: Task | None) -> Outcome:

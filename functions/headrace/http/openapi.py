@@ -1,0 +1,89 @@
+"""The OpenAPI document: made by Powertools from the routes, completed with what all share."""
+
+import json
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver
+from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Server
+from pydantic.json_schema import models_json_schema
+
+from headrace import __version__
+from headrace.http.answers import SHOWN
+from headrace.http.problems import CONTENT_TYPE
+
+Document = dict[str, Any]
+
+_DESCRIPTION: Final = """\
+A durable task queue. Producers enqueue tasks, workers dequeue them under a lease and report what \
+became of them; a lease that lapses, or a failure, brings the task back after a backoff, until its \
+retries are used up and it rests among the dead letters.
+
+Instants are RFC 3339 in UTC with microseconds; durations are numbers of seconds. Every answer \
+carries `X-Request-Id` and `X-Consumed-Units: w=<write units>, r=<read units>`, what the call cost \
+in DynamoDB. Errors are `application/problem+json`.
+"""
+
+_PROBLEMS: Final = {
+    "400": "`invalid_request`: every bad field is named.",
+    "401": "`unauthenticated`: no key, or an unknown one.",
+    "404": "`not_found`.",
+    "409": "`queue_exists`, `version_mismatch` or `inflight`.",
+    "413": "`payload_too_large`.",
+    "500": "`internal_error`: the `request_id` finds the log entry.",
+    "503": "`unavailable`: try again after `Retry-After` seconds.",
+}
+_CONFLICTS: Final = frozenset({"create_queue", "replace_queue", "delete_task"})
+_NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
+_REFERENCE: Final = "#/components/schemas/{model}"
+
+
+@cache
+def document(resolver: APIGatewayRestResolver) -> Document:
+    """Return the document of the routes of *resolver*."""
+    made: Document = json.loads(
+        resolver.get_openapi_json_schema(
+            title="Headrace",
+            version=__version__,
+            description=_DESCRIPTION,
+            servers=[Server(url="/")],
+            security_schemes={"key": HTTPBearer(description="The service's key.")},
+            security=[{"key": []}],
+        )
+    )
+    schemas = made["components"]["schemas"]
+    for name in _NOT_OURS:
+        schemas.pop(name, None)
+    models = [(model, "serialization") for model in SHOWN]
+    _, shown = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
+    made["components"]["schemas"] = dict(sorted({**schemas, **shown["$defs"]}.items()))
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            operation["responses"] |= _problems(path, operation)
+            operation["responses"].pop("422", None)
+    return made
+
+
+def served_at(document: Document, base: str) -> Document:
+    """Return *document* for a service whose paths begin with *base*, API Gateway's stage."""
+    return {**document, "servers": [{"url": base or "/"}]}
+
+
+def _problems(path: str, operation: Document) -> dict[str, Any]:
+    """Return the errors that *operation* may answer with."""
+    codes = {"500", "503"}
+    if "security" not in operation:
+        codes.add("401")
+    if "requestBody" in operation:
+        codes |= {"400", "413"}
+    if "parameters" in operation:
+        codes.add("400")
+    if "{" in path or path == "/v2/notify":
+        codes.add("404")
+    if operation["operationId"] in _CONFLICTS:
+        codes.add("409")
+    schema = {"$ref": _REFERENCE.format(model="Problem")}
+    return {
+        code: {"description": _PROBLEMS[code], "content": {CONTENT_TYPE: {"schema": schema}}}
+        for code in sorted(codes)
+    }

@@ -1,0 +1,63 @@
+"""Where an NGSI context broker sends its notifications, as to QuantumLeap.
+
+The notification is put into a queue exactly as it came and answered at once; workers make sense of
+it later.  What the FIWARE headers say is kept as tags.
+"""
+
+from typing import Annotated, Final
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Header
+
+from headrace.domain.plan import NewTask
+from headrace.http import examples
+from headrace.http.fields import TagValue, payload_text
+from headrace.http.rawjson import object_text
+from headrace.http.routing import JSON, Answered, new_router
+from headrace.runtime.wiring import use_cases
+
+QUEUE: Final = "ngsi.notify"
+router: Final = new_router()
+
+
+@router.post(
+    "/v2/notify",
+    summary="Take an NGSI notification",
+    description=(
+        f"As QuantumLeap does: any JSON object is put into the queue `{QUEUE}` exactly as it came "
+        "and answered at once. FIWARE headers become tags of the same name."
+    ),
+    tags=["NGSI"],
+    operation_id="notify",
+    responses={
+        200: {
+            "description": "It is in the queue.",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    },
+    openapi_extensions={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {"type": "object"}, "examples": examples.NOTIFICATION},
+            },
+        }
+    },
+)
+def notify(
+    service: Annotated[TagValue | None, Header(alias="fiware-service")] = None,
+    servicepath: Annotated[TagValue | None, Header(alias="fiware-servicepath")] = None,
+    correlator: Annotated[TagValue | None, Header(alias="fiware-correlator")] = None,
+    time_index: Annotated[TagValue | None, Header(alias="fiware-timeindex-attribute")] = None,
+) -> Answered:
+    """Put a notification into its queue."""
+    sent = {
+        "fiware-service": service,
+        "fiware-servicepath": servicepath,
+        "fiware-correlator": correlator,
+        "fiware-timeindex-attribute": time_index,
+    }
+    payload = payload_text(object_text(router.current_event.decoded_body or ""))
+    tags = {name: value for name, value in sent.items() if value}
+    use_cases().tasks.enqueue(QUEUE, [NewTask(payload, tags=tags)])
+    return Response(200, "text/plain", "Notification successfully processed")

@@ -1,0 +1,60 @@
+"""The service itself: whether it is well, and what it can do.  No key is needed for this."""
+
+from typing import Any, Final
+
+from aws_lambda_powertools.event_handler import Response
+
+from headrace import __version__
+from headrace.http import docs_page, openapi, views
+from headrace.http.request import stage_path
+from headrace.http.routing import Answered, answers, json_answer, new_router
+from headrace.runtime.wiring import use_cases
+
+router: Final = new_router()
+_TAGS: Final = ["Service"]
+_OPEN: Final[dict[str, Any]] = {"security": []}
+
+
+@router.get(
+    "/v1/health",
+    summary="Tell whether the service and its tables answer",
+    tags=_TAGS,
+    operation_id="health",
+    responses=answers(200, "All is well.", "Health"),
+    openapi_extensions=_OPEN,
+)
+def health() -> Answered:
+    """Answer when the table does."""
+    use = use_cases()
+    use.queues.list(limit=1)
+    now = views.instant(use.now())
+    return json_answer(views.dumps({"status": "ok", "version": __version__, "now": now}))
+
+
+@router.get(
+    "/v1/openapi.json",
+    summary="This API as an OpenAPI document",
+    tags=_TAGS,
+    operation_id="openapi",
+    responses={200: {"description": "The document.", "content": {"application/json": {}}}},
+    openapi_extensions=_OPEN,
+)
+def document() -> Answered:
+    """Show the OpenAPI document."""
+    base = stage_path(router.current_event.raw_event)
+    made = openapi.served_at(openapi.document(router.api_resolver), base)
+    return json_answer(views.dumps(made))
+
+
+@router.get(
+    "/v1/docs",
+    summary="This API as a page to read",
+    tags=_TAGS,
+    operation_id="docs",
+    responses={200: {"description": "The page.", "content": {"text/html": {}}}},
+    openapi_extensions=_OPEN,
+)
+def docs() -> Answered:
+    """Show the OpenAPI document as a page."""
+    page = docs_page.render(openapi.document(router.api_resolver))
+    return Response(200, "text/html; charset=utf-8", page)

@@ -1,0 +1,102 @@
+"""What routes share: parameters, answers, and what they say of themselves in OpenAPI."""
+
+from functools import cache
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import unquote
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.api_gateway import Router
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+
+from headrace.domain.errors import NotFound
+from headrace.domain.limits import LIST_PAGE, NAME_RE, TASK_ID_RE
+from headrace.domain.retry import DEFAULT_RETRY
+from headrace.http.views import MaxRetries
+from headrace.runtime.wiring import use_cases
+
+JSON: Final = "application/json"
+_CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
+
+Responses: TypeAlias = dict[int, Any]
+Answered: TypeAlias = Response[Any]
+
+QueueInPath: TypeAlias = Annotated[str, Path(description="The name of the queue.")]
+TaskInPath: TypeAlias = Annotated[str, Path(description="The id of the task.")]
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=LIST_PAGE, description="The most on one page.")]
+Cursor: TypeAlias = Annotated[
+    str | None, Query(max_length=_CURSOR_LENGTH, description="As the page before gave it.")
+]
+Flag: TypeAlias = Annotated[Literal["true", "false"], Query()]
+StateFilter: TypeAlias = Annotated[
+    str | None,
+    Query(
+        max_length=200,
+        description=(
+            "One or more with commas between: ENQUEUED, INFLIGHT, SUCCEEDED, DEAD, SCHEDULED, "
+            "READY, pending (ENQUEUED and INFLIGHT), failed (DEAD), running (INFLIGHT)."
+        ),
+    ),
+]
+
+
+def new_router() -> Router:
+    """Return a router, for the routes of one noun."""
+    return Router()  # type: ignore[no-untyped-call]  # Powertools leaves it so
+
+
+def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:
+    """Return what a route answers when all goes well; *schema* is a model of ``answers``.
+
+    *more* are further answers of the same shape, as in ``also_202="It goes on."``
+    Errors are the same for all routes and added by ``openapi``.
+    """
+    content: Any = {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}} if schema else {}
+    responses: Responses = {status: {"description": description, "content": content}}
+    for name, text in more.items():
+        responses[int(name.removeprefix("also_"))] = {"description": text, "content": content}
+    return responses
+
+
+def json_answer(body: str, status: int = 200) -> Answered:
+    """Answer with JSON text."""
+    return Response(status, JSON, body)
+
+
+def no_body(status: int) -> Answered:
+    """Answer with a status alone."""
+    return Response(status, None, "")
+
+
+def queue_name(path: str) -> str:
+    """Return the queue named in a path.  Raises NotFound for what can be no queue's name."""
+    name = unquote(path)
+    if not NAME_RE.fullmatch(name):
+        raise NotFound(f"there is no queue {name[:128]}")
+    return name
+
+
+def task_id(path: str) -> str:
+    """Return the task named in a path.  Raises NotFound for what can be no task's id."""
+    name = unquote(path)
+    if not TASK_ID_RE.fullmatch(name):
+        raise NotFound(f"there is no task {name[:128]}")
+    return name
+
+
+def states(given: str | None) -> tuple[str, ...]:
+    """Return the words of a ``state`` filter."""
+    return () if given is None else tuple(given.split(","))
+
+
+def max_retries() -> MaxRetries:
+    """Return a look-up, for one answer, of the retries that queues grant."""
+    queues = use_cases().queues
+
+    @cache
+    def of(queue: str) -> int:
+        try:
+            return queues.cached(queue).settings.retry_strategy.max_retries
+        except NotFound:  # deleted meanwhile, and its tasks with it
+            return DEFAULT_RETRY.max_retries
+
+    return of

@@ -1,0 +1,31 @@
+"""A Lambda handler that answers what it is told, and the routes that lead to it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.local.lambdas import Event, LambdaContext
+from infra.local.tables import Function, Route
+
+API = Function("ApiFunction", "api.handler", timeout_seconds=29, memory_mb=512)
+ROUTES = [
+    Route("ANY", "/v1/{proxy+}", API),
+    Route("GET", "/v2/things/{thing}", API),
+    Route("POST", "/v2/things/{thing}", API),
+    Route("GET", "/v2/things/special", API),
+]
+
+
+@dataclass
+class FakeHandler:
+    """Keeps what it is called with, and answers what it is told."""
+
+    answer: Any = field(default_factory=lambda: {"statusCode": 200, "body": "fine"})
+    events: list[Event] = field(default_factory=list)
+    contexts: list[LambdaContext] = field(default_factory=list)
+
+    def __call__(self, event: Event, context: LambdaContext) -> Any:
+        self.events.append(event)
+        self.contexts.append(context)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer

@@ -1,0 +1,155 @@
+"""The API as a client sees it: events of API Gateway into the Lambda handler, answers back.
+
+The store is in memory and the clock in the test's hand; everything between is the real thing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+import api
+from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.store.memory import MemoryStore
+from infra.local.lambdas import LambdaContext
+from infra.local.tables import Function
+from tests.manual_clock import ManualClock
+
+KEY = "a-key-for-the-tests"
+REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, its header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields that a problem names."""
+        return {error["field"] for error in self.json["errors"]}
+
+
+@dataclass
+class Service:
+    """The API over a memory store; calling it sends a request with the key."""
+
+    clock: ManualClock
+    use: UseCases
+    key: str | None = KEY
+    context: LambdaContext = field(
+        default_factory=lambda: LambdaContext(Function("Api", "api.handler", 29, 512), bool)
+    )
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request; a *body* that is text or bytes goes out as it is, the rest as JSON."""
+        event = proxy_event(method, path, body, {**self._headers(), **(headers or {})}, query)
+        with using(self.use):
+            answer = api.handler(event, self.context)
+        return Answer(
+            answer["statusCode"],
+            {name.lower(): values[0] for name, values in answer["multiValueHeaders"].items()},
+            answer["body"],
+        )
+
+    def keyed(self, admin_key: str | None) -> "Service":
+        """Return the same service with another key, or with none, to let clients in."""
+        settings = replace(self.use.settings, admin_key=admin_key)
+        return replace(self, use=replace(self.use, settings=settings))
+
+    def _headers(self) -> dict[str, str]:
+        sent = {"Content-Type": "application/json"}
+        if self.key is not None:
+            sent["Authorization"] = f"Bearer {self.key}"
+        return sent
+
+    # What most tests begin with.
+
+    def queue(self, name: str = "mail", **settings: Any) -> str:
+        """Create a queue and return the path of its tasks' parent."""
+        assert self("POST", "/v1/queues", {"name": name, **settings}).status == 201
+        return f"/v1/queues/{name}"
+
+    def put(self, queue: str, *payloads: Any, **entry: Any) -> list[str]:
+        """Enqueue tasks and return their ids."""
+        tasks = [{"payload": payload, **entry} for payload in payloads or ({},)]
+        answer = self("POST", f"{queue}/tasks", {"tasks": tasks})
+        assert answer.status == 200, answer.body
+        return [result["id"] for result in answer.json["results"]]
+
+    def take(self, queue: str, count: int = 1, **call: Any) -> list[dict[str, Any]]:
+        """Lease up to *count* tasks once the microseconds between them have passed."""
+        self.clock.forward(0.001)
+        answer = self("POST", f"{queue}/dequeue", {"batch_size": count, "worker": "ada:1", **call})
+        assert answer.status == 200, answer.body
+        tasks: list[dict[str, Any]] = answer.json["tasks"]
+        return tasks
+
+    def say(self, task: Mapping[str, Any], status: str, **fields: Any) -> dict[str, Any]:
+        """Report on a leased task and return the result."""
+        report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": status}
+        path = f"/v1/queues/{task['queue']}/reports"
+        answer = self("POST", path, {"reports": [{**report, **fields}]})
+        assert answer.status == 200, answer.body
+        result: dict[str, Any] = answer.json["results"][0]
+        return result
+
+    def see(self, task_id: str) -> dict[str, Any]:
+        """Return a task as anyone may see it."""
+        shown: dict[str, Any] = self("GET", f"/v1/tasks/{task_id}").json
+        return shown
+
+
+def proxy_event(
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+    query: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the event that API Gateway's REST API would send."""
+    text: str | None = body
+    if isinstance(body, bytes):
+        text = body.decode("latin-1")  # only told to be base64 where it is
+    elif body is not None and not isinstance(body, str):
+        text = json.dumps(body)
+    return {
+        "resource": path,
+        "path": path,
+        "httpMethod": method,
+        "headers": dict(headers or {}),
+        "multiValueHeaders": {name: [value] for name, value in (headers or {}).items()},
+        "queryStringParameters": dict(query) if query else None,
+        "multiValueQueryStringParameters": (
+            {name: [value] for name, value in query.items()} if query else None
+        ),
+        "pathParameters": None,
+        "stageVariables": None,
+        "requestContext": {"requestId": REQUEST_ID, "stage": "local", "path": path},
+        "body": text,
+        "isBase64Encoded": False,
+    }
+
+
+@pytest.fixture
+def call() -> Iterator[Service]:
+    """Give a service of one's own: ``call(method, path, body, headers, query)``."""
+    clock = ManualClock()
+    settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
+    yield Service(clock, build(settings, MemoryStore(), now=clock))

@@ -3,8 +3,9 @@
 The store is in memory and the clock in the test's hand; everything between is the real thing.
 """
 
+import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,7 +48,7 @@ class Service:
     use: UseCases
     key: str | None = KEY
     context: LambdaContext = field(
-        default_factory=lambda: LambdaContext(Function("Api", "api.handler", 29, 512), bool)
+        default_factory=lambda: LambdaContext(Function("Api", "api.handler", 29, 512), lambda: False)
     )
 
     def __call__(
@@ -126,7 +127,7 @@ def proxy_event(
     """Return the event that API Gateway's REST API would send."""
     text: str | None = body
     if isinstance(body, bytes):
-        text = body.decode("latin-1")  # only told to be base64 where it is
+        text = base64.b64encode(body).decode()
     elif body is not None and not isinstance(body, str):
         text = json.dumps(body)
     return {
@@ -143,13 +144,13 @@ def proxy_event(
         "stageVariables": None,
         "requestContext": {"requestId": REQUEST_ID, "stage": "local", "path": path},
         "body": text,
-        "isBase64Encoded": False,
+        "isBase64Encoded": isinstance(body, bytes),
     }
 
 
 @pytest.fixture
-def call() -> Iterator[Service]:
+def call() -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
-    yield Service(clock, build(settings, MemoryStore(), now=clock))
+    return Service(clock, build(settings, MemoryStore(), now=clock))

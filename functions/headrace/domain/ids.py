@@ -1,5 +1,6 @@
 """Identifiers: sortable where order helps, unguessable where they grant something."""
 
+import hashlib
 import secrets
 import zlib
 from datetime import datetime
@@ -20,6 +21,13 @@ def new_task_id(now: datetime) -> str:
     """
     millis = int(now.timestamp() * 1000)
     return "tsk_" + _base32(millis << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS), 26)
+
+
+def derived_task_id(born: datetime, seed: str) -> str:
+    """Return the id that *seed* always gives, in the form of new_task_id() at *born*."""
+    digest = hashlib.blake2b(seed.encode(), digest_size=_RANDOM_BITS // 8).digest()
+    millis = int(born.timestamp() * 1000)
+    return "tsk_" + _base32(millis << _RANDOM_BITS | int.from_bytes(digest), 26)
 
 
 def new_lease_token() -> str:

@@ -138,6 +138,10 @@ class Task:
         """Tell whether the task is past its retention, so that nobody may see it any more."""
         return self.retained_until is not None and self.retained_until <= now
 
+    def holds(self, queue: str, dedupe_key: str, now: datetime) -> bool:
+        """Tell whether the task keeps others of its dedupe key out of *queue*."""
+        return (self.queue, self.dedupe_key) == (queue, dedupe_key) and self.live(now)
+
     def live(self, now: datetime) -> bool:
         """Tell whether the task waits or is worked on; one that waited past its expiry is not."""
         if self.state is State.ENQUEUED:

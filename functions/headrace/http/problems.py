@@ -101,14 +101,14 @@ def _cause(error: Exception, where: str) -> HeadraceError:
         case HeadraceError():
             return error
         case RequestValidationError() | RequestUnsupportedContentType():
-            return _invalid(error.errors())
+            return invalid(error.errors())
         case NotFoundError():
             return NotFound(f"there is nothing at {where}")
         case _:
             return HeadraceError("something went wrong here; the request id leads to the log")
 
 
-def _invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
+def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
     """Return what pydantic found as one error that names every field."""
     found = [FieldError(_path(error["loc"]), _message(error)) for error in errors]
     large = any(error["type"] == TOO_LARGE for error in errors)

@@ -108,13 +108,13 @@ def _object(text: str, start: int, readers: Mapping[str, _Reader]) -> tuple[dict
         else:
             name, at = _name(text, at)
         members[name], at = readers.get(name, _decode_value)(text, at)
+        if len(members) > MEMBERS:
+            raise _too_many_members()
         mark, at = _mark(text, at)
         if mark == "}":
             return members, at
         if mark != ",":
             raise json.JSONDecodeError("Expecting ',' delimiter", text, at - 1)
-        if len(members) > MEMBERS:
-            raise _too_many_members()
 
 
 def _objects(readers: Mapping[str, _Reader]) -> _Reader:

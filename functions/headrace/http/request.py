@@ -20,7 +20,7 @@ def request_id_of(event: Mapping[str, Any], context: object) -> str:
 
 
 def stage_path(event: Mapping[str, Any]) -> str:
-    """Return what stands before our paths where API Gateway serves a stage: ``/dev``, or nothing."""
+    """Return what API Gateway puts before our paths: the stage, as ``/dev``, or nothing."""
     whole = (event.get("requestContext") or {}).get("path")
     return str(whole or "").removesuffix(event["path"])
 

@@ -13,15 +13,18 @@ from typing import Final
 
 from headrace.domain import settle
 from headrace.domain.change import Change
-from headrace.domain.errors import NotFound, Unavailable
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.lease import LeaseName
 from headrace.domain.lifecycle import Action, Actor, rules
+from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
 from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
+from headrace.ops.spawning import Spawning
+from headrace.ops.tasks import Enqueued
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 5
@@ -81,6 +84,7 @@ class Report:
     payload: str | None = None
     tags: Mapping[str, str] | None = None
     keepalive: Seconds | None = None
+    spawn: tuple[tuple[str, NewTask], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class Reported:
     outcome: ReportOutcome
     task: Task | None = None
     detail: str | None = None
+    spawned: tuple[Enqueued, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,6 +105,7 @@ class Reports:
     store: Store
     queues: Queues
     now: Callable[[], datetime]
+    spawning: Spawning
     spread: Callable[[], float] = random.random
 
     def report(self, queue: str, reports: Sequence[Report]) -> list[Reported]:
@@ -122,6 +128,17 @@ class Reports:
         self, source: Queue, reports: dict[int, Report], now: datetime
     ) -> dict[int, Reported]:
         """Carry out reports of different tasks: blind first, and what was refused by sight."""
+        born = {
+            place: self._with_children(report, source, now)
+            for place, report in reports.items()
+            if report.spawn
+        }
+        reports = {place: report for place, report in reports.items() if not report.spawn}
+        return born | self._without_children(reports, source, now)
+
+    def _without_children(
+        self, reports: dict[int, Report], source: Queue, now: datetime
+    ) -> dict[int, Reported]:
         held = {place: _held(report, source) for place, report in reports.items()}
         blind = {
             place: self._plan(reports[place], known, source, now)
@@ -150,6 +167,46 @@ class Reports:
                 return results
         message = "the task keeps changing; report again"
         raise Unavailable(message)
+
+    def _with_children(self, report: Report, source: Queue, now: datetime) -> Reported:
+        """Carry out a report that creates tasks in its own transaction."""
+        for _ in range(_LOOKS):
+            task = self.store.read([report.task_id]).get(report.task_id)
+            result = self._give_birth(report, task, source, now)
+            if result is not None:
+                return result
+        message = "the task keeps changing; report again"
+        raise Unavailable(message)
+
+    def _give_birth(
+        self, report: Report, task: Task | None, source: Queue, now: datetime
+    ) -> Reported | None:
+        """Try it once on *task* as it was read; None when that has just changed."""
+        lease = LeaseName.parse(report.lease_id)
+        refusal = _refusal(report, source, task, now)
+        if task is None or lease is None:
+            return refusal or _not_found(report)
+        done_before = (task.settled_lease_id, task.settled_status) == (
+            lease.secret,
+            ACTIONS[report.status],
+        )
+        if refusal is not None and not done_before:
+            return refusal
+        change = self._plan(report, Held.of(task), source, now)
+        if isinstance(change, Reported):
+            return change
+        whole = change if change.seen else change.together(seen=task)
+        try:
+            children = self.spawning.children(
+                report.spawn, secret=lease.secret, born=task.started_at or now, now=now
+            )
+            repeated = self.spawning.repeated(task, children) if done_before else None
+            done = repeated or self.spawning.commit(whole, children)
+        except InvalidRequest as wrong:
+            return Reported(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
+        if done is None:
+            return None
+        return Reported(report.task_id, ReportOutcome.OK, done.task, spawned=done.children)
 
     def _commit(
         self, reports: Mapping[int, Report], planned: Mapping[int, Change | Reported]

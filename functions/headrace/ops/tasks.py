@@ -154,7 +154,7 @@ class Tasks:
             if dead_holder is None:
                 continue
             held = self.store.read([dead_holder]).get(dead_holder)
-            if held is None or not _holds(held, queue, key, now):
+            if held is None or not held.holds(queue.name, key, now):
                 continue
             result = self._duplicate(held, entry.new, queue, now)
             if result is not None:
@@ -186,11 +186,6 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
         token=entry.token,
         replaces=replaces,
     )
-
-
-def _holds(task: Task, queue: Queue, key: str, now: datetime) -> bool:
-    """Tell whether *task* keeps others of its dedupe key out of *queue*."""
-    return (task.queue, task.dedupe_key) == (queue.name, key) and task.live(now)
 
 
 def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> Enqueued:

@@ -23,6 +23,7 @@ from headrace.ops.inspect import Inspect
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
 from headrace.ops.reports import Reports
+from headrace.ops.spawning import Spawning
 from headrace.ops.tasks import Tasks
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore, Sender
@@ -105,7 +106,7 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
         queues=queues,
         tasks=Tasks(store, queues, now),
         deliveries=Deliveries(store, queues, reaping, now, settings.poll_after_seconds),
-        reports=Reports(store, queues, now),
+        reports=Reports(store, queues, now, Spawning(store, queues, now)),
         inspect=Inspect(store, queues, now, cursors),
         reaping=reaping,
     )

@@ -1,0 +1,142 @@
+"""`python -m tests.bench`: measure, print the tables, write the figures as JSON.
+
+Exit status: 0 measured (with --strict: and every bar kept), 1 a bar was missed, 2 could not run.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from infra.local.engine import PROJECT_ROOT
+from infra.local.errors import LocalServiceError
+from tests.bench import calls, changes, cost, life, machine
+from tests.bench.results import Bar, Outcome, bars_table
+from tests.bench.sizes import FULL, QUICK, Sizes
+
+_WIDTH: Final = 100
+_DEFAULT_JSON: Final = Path("bench-latest.json")
+_DEFAULT_DATA: Final = PROJECT_ROOT / "build"
+
+Part = Callable[[Sizes, Progress], Outcome]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts that are asked for; return the exit status."""
+    options = _parser().parse_args(arguments)
+    sizes = QUICK if options.quick else FULL
+    parts: dict[str, Part] = {
+        "cost": cost.run,
+        "calls": calls.run,
+        "life": partial(life.run, parent=options.data_dir),
+        "changes": changes.run,
+    }
+    wanted = {name: part for name, part in parts.items() if options.only in (None, name)}
+    try:
+        report, bars = _measure(wanted, sizes, _console())
+    except LocalServiceError as error:
+        print(error, file=sys.stderr)
+        return 2
+    report["quick"] = options.quick
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    options.json.write_text(text + "\n", encoding="utf-8")
+    print(f"Written to {options.json}.")
+    return 1 if options.strict and not all(bar.passed for bar in bars) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measure cost, latency and throughput of Headrace.",
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
+    parser.add_argument(
+        "--only", choices=("cost", "calls", "life", "changes"), help="measure one part only"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a bar is missed")
+    parser.add_argument(
+        "--json", type=Path, default=_DEFAULT_JSON, metavar="FILE", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=_DEFAULT_DATA,
+        metavar="FOLDER",
+        help="a folder on a real disk for the data of `life` (default: build)",
+    )
+    return parser
+
+
+def _measure(
+    parts: dict[str, Part], sizes: Sizes, console: Console
+) -> tuple[dict[str, Any], list[Bar]]:
+    """Run the *parts*, print what they say; return the report and its bars."""
+    report: dict[str, Any] = {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine.facts(),
+        "sizes": asdict(sizes),
+        "load_before": machine.load(),
+        "parts": {},
+    }
+    console.print(_conditions(report["machine"], report["load_before"]))
+    bars: list[Bar] = []
+    started = time.monotonic()
+    for name, part in parts.items():
+        with _progress() as progress:
+            outcome = part(sizes, progress)
+        for shown in outcome.tables:
+            console.print(shown)
+        for note in outcome.notes:
+            console.print(note, highlight=False)
+        console.print()
+        report["parts"][name] = outcome.figures | {"notes": outcome.notes}
+        bars += outcome.bars
+    console.print(bars_table(bars))
+    return report | {
+        "bars": [bar.as_json() for bar in bars],
+        "load_after": machine.load(),
+        "seconds": round(time.monotonic() - started, 1),
+    }, bars
+
+
+def _conditions(facts: dict[str, Any], load: float) -> str:
+    return (
+        f"{facts['cores']} cores ({facts['processor']}), {facts['system']}, Python"
+        f" {facts['python']}, engine {facts['engine']}, load {load:.1f} before"
+    )
+
+
+def _console() -> Console:
+    """Print to a terminal as wide as it is; to anything else as wide as the tables need."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

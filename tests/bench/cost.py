@@ -1,0 +1,107 @@
+"""What a task costs: write and read units, beside the floor that design and DynamoDB allow."""
+
+import statistics
+from dataclasses import asdict, dataclass
+
+from rich.progress import Progress
+from rich.table import Table
+
+from tests.bench.engines import world
+from tests.bench.results import Bar, Outcome, table
+from tests.bench.sizes import BATCH, Sizes
+from tests.bench.targets import CallFailed, Held, Target, Units
+
+_TASKS = 100
+_EMPTY_CALLS = 20
+_NOTE = (
+    "Reads per task are the index query of each dequeue, and the queue's settings once a second"
+    " (1 unit). An empty dequeue also looks for lapsed leases."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Units per task, save for the empty dequeue, whose read units are per call."""
+
+    path: str
+    life_write: float
+    life_read: float
+    heartbeat_write: float
+    heartbeat_read: float
+    empty_dequeue_read: float
+    empty_dequeue_read_mean: float
+
+
+def run(_sizes: Sizes, progress: Progress) -> Outcome:
+    """Measure the life of 100 small tasks in batches of 25, a heartbeat, and an empty dequeue."""
+    bar = progress.add_task("cost per task", total=2)
+    costs = []
+    with world("cost") as one:
+        for target in one.targets:
+            costs.append(_measure(target))
+            progress.advance(bar)
+    return Outcome(
+        figures={"tasks": _TASKS, "batch": BATCH, "paths": [asdict(cost) for cost in costs]},
+        tables=[_table(costs)],
+        notes=[_NOTE],
+        bars=[bar for cost in costs for bar in _bars(cost)],
+    )
+
+
+def _measure(target: Target) -> Cost:
+    life: list[Units] = []
+    beats: list[Units] = []
+    held: list[Held] = []
+    for _ in range(_TASKS // BATCH):
+        life.append(target.enqueue(BATCH))
+        found, units = target.dequeue(BATCH)
+        life.append(units)
+        beats.append(target.heartbeat(found))
+        life.append(target.succeed(found))
+        held += found
+    if len(held) != _TASKS:
+        raise CallFailed(f"{len(held)} of {_TASKS} tasks were delivered")
+    empty = [target.dequeue(BATCH)[1].read for _ in range(_EMPTY_CALLS)]
+    return Cost(
+        path=target.name,
+        life_write=sum(units.write for units in life) / _TASKS,
+        life_read=sum(units.read for units in life) / _TASKS,
+        heartbeat_write=sum(units.write for units in beats) / _TASKS,
+        heartbeat_read=sum(units.read for units in beats) / _TASKS,
+        empty_dequeue_read=statistics.median(empty),
+        empty_dequeue_read_mean=statistics.mean(empty),
+    )
+
+
+def _bars(cost: Cost) -> list[Bar]:
+    return [
+        Bar(f"Write units of a life, {cost.path}", cost.life_write, 8.1, at_most=True),
+        Bar(f"Read units of a life, {cost.path}", cost.life_read, 0.2, at_most=True),
+        Bar(f"Write units of a heartbeat, {cost.path}", cost.heartbeat_write, 1.05, at_most=True),
+        Bar(
+            f"Read units of an empty dequeue, {cost.path}",
+            cost.empty_dequeue_read,
+            1.0,
+            at_most=True,
+        ),
+    ]
+
+
+def _table(costs: list[Cost]) -> Table:
+    made = table(
+        f"Units per task: life of {_TASKS} small tasks in batches of {BATCH}",
+        "Figure",
+        "Floor",
+        *(cost.path for cost in costs),
+    )
+    rows = (
+        ("life, write", "8", "life_write"),
+        ("life, read", f"{0.5 / BATCH:g}", "life_read"),
+        ("heartbeat, write", "1", "heartbeat_write"),
+        ("heartbeat, read", "0", "heartbeat_read"),
+        ("empty dequeue, read (a call, median)", "1", "empty_dequeue_read"),
+        ("empty dequeue, read (a call, mean)", "1", "empty_dequeue_read_mean"),
+    )
+    for label, floor, name in rows:
+        made.add_row(label, floor, *(f"{getattr(cost, name):.3g}" for cost in costs))
+    return made

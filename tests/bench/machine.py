@@ -1,0 +1,75 @@
+"""The machine that measures: what it is, how busy, and what its processes have used."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from infra.local.engine import find_binary
+
+_PROC: Final = Path("/proc")
+_IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
+
+
+def facts() -> dict[str, Any]:
+    """Return what the figures depend on besides our code."""
+    return {
+        "cores": cores(),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "engine": _engine_version(),
+    }
+
+
+def cores() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load() -> float:
+    """Return the load average of the last minute: processes that run or want to."""
+    return os.getloadavg()[0]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds that a process has used, without its children's; NaN off Linux."""
+    try:
+        # Behind the name, which may hold spaces: state is field 3, utime and stime 14 and 15.
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def filesystem(folder: Path) -> str:
+    """Return the kind of file system that *folder* is on, as in ``ext4``."""
+    try:
+        lines = (_PROC / "mounts").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    mounts = {Path(fields[1]): fields[2] for fields in (line.split() for line in lines)}
+    real = folder.resolve()
+    return next((mounts[path] for path in (real, *real.parents) if path in mounts), "unknown")
+
+
+def is_disk(folder: Path) -> bool:
+    """Tell whether what is written to *folder* outlives the power."""
+    return filesystem(folder) not in _IN_MEMORY
+
+
+def _processor() -> str:
+    try:
+        lines = (_PROC / "cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _engine_version() -> str:
+    command = [str(find_binary()), "--version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,183 @@
+"""What every store promises about fan-out: children exist exactly when their report took effect."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.plan import NewTask
+from headrace.domain.task import State, Task
+from headrace.ops.reports import Reported, ReportOutcome
+from headrace.ops.tasks import EnqueueOutcome
+from headrace.store.base import metered
+from tests.contract.conftest import World
+
+CREATED, EXISTING = EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING
+
+
+def parent(world: World, **fields: Any) -> Task:
+    """Deliver one task of a queue that has two others beside it."""
+    for name in ("source", "left", "right"):
+        world.queue(name)
+    world.put("source", **fields)
+    return world.one("source")
+
+
+def outcomes(result: Reported) -> list[EnqueueOutcome]:
+    return [child.outcome for child in result.spawned]
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
+def test_children_are_created_with_the_report_and_only_once(world: World, status: str) -> None:
+    task = parent(world)
+    spawn = (
+        ("left", NewTask("1")),
+        ("right", NewTask("2", tags={"a": "b"})),
+        ("left", NewTask("3")),
+    )
+    fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
+
+    first = world.say(task, status, spawn=spawn, **fields)
+    again = world.say(task, status, spawn=spawn, queue="source", **fields)
+
+    assert (first.outcome, outcomes(first)) == (ReportOutcome.OK, [CREATED] * 3)
+    assert (again.outcome, outcomes(again)) == (ReportOutcome.OK, [EXISTING] * 3)
+    assert [child.id for child in first.spawned] == [child.id for child in again.spawned]
+    moved = 1 if status == "MOVED" else 0
+    assert world.use.inspect.count("left").count == 2 + moved
+    right = world.one("right")
+    assert (right.payload, right.tags) == ("2", {"a": "b"})
+    assert [task.payload for task in world.take("left", 9)][:2] != ["3", "1"]
+
+
+def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
+    task = parent(world)
+    spawn = (("left", NewTask("1")),)
+
+    stale = world.say(task, "SUCCEEDED", lease="lse_x.1.YWRhOjE", spawn=spawn)
+    world.say(task, "SUCCEEDED")
+    late = world.say(task, "MOVED", to_queue="right", spawn=spawn)
+
+    assert stale.outcome is ReportOutcome.STALE_LEASE
+    assert late.outcome is ReportOutcome.NOT_INFLIGHT
+    assert world.use.inspect.count("left").count == 0
+
+
+@pytest.mark.parametrize(
+    ("spawn", "wrong"),
+    [
+        ((("left", NewTask("1")), ("nowhere", NewTask("2"))), "spawn[1].queue"),
+        ((("left", NewTask("1", delay_in_seconds=9, id="late")),), "spawn[0].expires_at"),
+        ((("right", NewTask("1", id="taken")), ("left", NewTask("2"))), "spawn[0].id"),
+    ],
+)
+def test_all_or_nothing(world: World, spawn: Any, wrong: str) -> None:
+    task = parent(world)
+    world.put("left", id="taken")
+    soon = world.clock() + timedelta(seconds=5)
+    spawn = tuple(
+        (
+            queue,
+            NewTask(new.payload, new.id, expires_at=soon, delay_in_seconds=new.delay_in_seconds),
+        )
+        if new.id == "late"
+        else (queue, new)
+        for queue, new in spawn
+    )
+
+    result = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert result.outcome is ReportOutcome.INVALID
+    assert wrong in str(result.detail)
+    assert world.see(task.id).state is State.INFLIGHT
+    assert world.use.inspect.count("left").count == 1
+    assert world.use.inspect.count("right").count == 0
+
+
+def test_what_exists_or_is_held_counts_as_done(world: World) -> None:
+    task = parent(world)
+    world.put("left", '"there"', id="there")
+    (holder,) = world.put("left", dedupe_key="k")
+
+    result = world.say(
+        task,
+        "SUCCEEDED",
+        spawn=(
+            ("left", NewTask("1", id="there")),
+            ("left", NewTask("2", dedupe_key="k")),
+            ("left", NewTask("3", id="new", dedupe_key="fresh")),
+            ("left", NewTask("4", id="new")),
+            ("left", NewTask("5", dedupe_key="fresh")),
+        ),
+    )
+
+    assert result.outcome is ReportOutcome.OK
+    duplicate = EnqueueOutcome.DUPLICATE
+    assert outcomes(result) == [EXISTING, duplicate, CREATED, EXISTING, duplicate]
+    assert [child.id for child in result.spawned][1:] == [holder, "new", "new", "new"]
+    assert world.see("there").payload == '"there"'
+    assert world.see(task.id).state is State.SUCCEEDED
+
+
+def test_a_key_whose_holder_has_expired_is_free_for_a_child(world: World) -> None:
+    task = parent(world)
+    world.put("left", dedupe_key="k", expires_at=world.clock() + timedelta(seconds=1))
+    world.clock.forward(2)
+
+    result = world.say(task, "SUCCEEDED", spawn=(("left", NewTask("1", dedupe_key="k")),))
+
+    assert outcomes(result) == [CREATED]
+
+
+def test_a_parent_hands_its_own_key_on_to_its_child(world: World) -> None:
+    task = parent(world, dedupe_key="k")
+
+    result = world.say(task, "SUCCEEDED", spawn=(("source", NewTask("1", dedupe_key="k")),))
+
+    assert outcomes(result) == [CREATED]
+    assert world.store.marks("dedupe:source") == {"k": result.spawned[0].id}
+
+
+def test_twenty_four_children_with_keys_fit_one_report(world: World) -> None:
+    task = parent(world, dedupe_key="mine")
+    spawn = tuple(("left", NewTask(str(n), dedupe_key=f"k{n}")) for n in range(24))
+
+    assert outcomes(world.say(task, "SUCCEEDED", spawn=spawn)) == [CREATED] * 24
+    assert [task.payload for task in world.take("left", 25)] == [str(n) for n in range(24)]
+
+
+def test_without_history_a_repeat_is_not_found_and_creates_nothing(world: World) -> None:
+    world.queue("source", history_retention_in_seconds=0)
+    world.queue("left")
+    world.put("source")
+    task = world.one("source")
+    spawn = (("left", NewTask("1")),)
+
+    first = world.say(task, "SUCCEEDED", spawn=spawn)
+    again = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert (first.outcome, again.outcome) == (ReportOutcome.OK, ReportOutcome.NOT_FOUND)
+    assert world.use.inspect.count("left").count == 1
+
+
+def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
+    task = parent(world)
+    for hop in range(3):
+        world.say(task, "MOVED", to_queue="left", spawn=(("right", NewTask(str(hop))),))
+        task = world.one("left")
+        world.say(task, "MOVED", to_queue="source")
+        task = world.one("source")
+    world.say(task, "SUCCEEDED")
+
+    assert [hop.queue for hop in world.see(task.id).trail] == ["source", "left"] * 3
+    assert [child.payload for child in world.take("right", 9)] == ["0", "1", "2"]
+
+
+def test_a_life_without_children_pays_nothing_for_them(world: World) -> None:
+    task = parent(world)
+
+    with metered() as meter:
+        world.say(task, "SUCCEEDED")
+
+    assert meter.write <= 3
+    assert meter.read == 0

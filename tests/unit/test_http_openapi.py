@@ -1,0 +1,166 @@
+"""The OpenAPI document and its page say what the service does."""
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from headrace.http import examples
+from headrace.http.app import RESOLVER
+from headrace.http.bodies import DequeueBody, EnqueueBody, ReportsBody
+from headrace.http.docs_page import render
+from headrace.http.openapi import document, served_at
+from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
+from headrace.http.rawjson import decode
+
+DOCUMENT = document(RESOLVER)
+OPERATIONS = [
+    (path, method, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+]
+NAMES = [operation["operationId"] for _, _, operation in OPERATIONS]
+
+
+def nodes(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        for inner in node.values():
+            yield from nodes(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from nodes(inner)
+
+
+def test_every_route_of_the_contract_is_there() -> None:
+    assert {f"{method.upper()} {path}" for path, method, _ in OPERATIONS} == {
+        "POST /v1/queues",
+        "GET /v1/queues",
+        "GET /v1/queues/{queue}",
+        "PUT /v1/queues/{queue}",
+        "DELETE /v1/queues/{queue}",
+        "POST /v1/queues/{queue}/pause",
+        "POST /v1/queues/{queue}/resume",
+        "POST /v1/queues/{queue}/purge",
+        "POST /v1/queues/{queue}/tasks",
+        "GET /v1/queues/{queue}/tasks",
+        "GET /v1/queues/{queue}/count",
+        "POST /v1/queues/{queue}/dequeue",
+        "POST /v1/queues/{queue}/reports",
+        "GET /v1/tasks/{id}",
+        "DELETE /v1/tasks/{id}",
+        "GET /v1/health",
+        "GET /v1/openapi.json",
+        "GET /v1/docs",
+        "POST /v2/notify",
+    }
+
+
+def test_every_reference_leads_somewhere() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    references = {node["$ref"] for node in nodes(DOCUMENT) if "$ref" in node}
+
+    assert references
+    assert references <= {f"#/components/schemas/{name}" for name in schemas}
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS, ids=NAMES)
+def test_errors_are_documented_as_problems(
+    path: str, method: str, operation: dict[str, Any]
+) -> None:
+    answers = operation["responses"]
+
+    assert "422" not in answers
+    assert {"500", "503"} <= set(answers)
+    assert ("401" in answers) == (operation.get("security") != [])
+    assert ("404" in answers) == ("{" in path or path == "/v2/notify")
+    for code, answer in answers.items():
+        if int(code) >= 400:
+            (content_type,) = answer["content"]
+            assert content_type == "application/problem+json"
+
+
+def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
+    assert DOCUMENT["security"] == [{"key": []}]
+    assert DOCUMENT["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert {path for path, _, operation in OPERATIONS if operation.get("security") == []} == {
+        "/v1/health",
+        "/v1/openapi.json",
+        "/v1/docs",
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (CreateQueueBody, examples.CREATE_QUEUE),
+        (ReplaceQueueBody, examples.REPLACE_QUEUE),
+        (PauseBody, examples.PAUSE),
+        (PurgeBody, examples.PURGE),
+        (EnqueueBody, examples.ENQUEUE),
+        (DequeueBody, examples.DEQUEUE),
+        (ReportsBody, examples.REPORT),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_examples_are_accepted(model: Any, given: examples.Examples) -> None:
+    for example in given.values():
+        model.model_validate(decode(json.dumps(example["value"])))
+
+
+def test_every_body_has_an_example() -> None:
+    for _, _, operation in OPERATIONS:
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            if operation["operationId"] != "resume_queue":  # nothing to say there
+                assert content["examples"], operation["operationId"]
+
+
+def test_the_document_is_for_where_it_is_served() -> None:
+    assert served_at(DOCUMENT, "/dev")["servers"] == [{"url": "/dev"}]
+    assert served_at(DOCUMENT, "")["servers"] == [{"url": "/"}]
+
+
+class _Page(HTMLParser):
+    """Collects tags that are left open, ids, and links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        values = dict(attrs)
+        self.ids.add(values.get("id") or "")
+        self.links.add(values.get("href") or values.get("src") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nobody_else() -> None:
+    text = render(DOCUMENT)
+    page = _Page()
+    page.feed(text)
+
+    assert page.open == []
+    assert page.links - {"", "openapi.json"} <= {f"#{name}" for name in page.ids}
+    assert not page.tags & {"script", "img", "iframe", "link"}
+    assert not re.search(r"https?://|url\(|@import", text)
+    assert all(f'id="{name}"' in text for name in NAMES)
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    made = {**DOCUMENT, "info": {"title": "<b>", "version": "1", "description": "`<i>` & more"}}
+
+    text = render(made)
+
+    assert "<b>" not in text
+    assert "<code>&lt;i&gt;</code> &amp; more" in text

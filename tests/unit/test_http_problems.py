@@ -1,0 +1,129 @@
+"""Every error has one shape, its own status, and nothing in it that helps an attacker."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+
+from headrace.domain import errors
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, Unavailable
+from headrace.http.fields import TOO_LARGE
+from headrace.http.problems import Problem, is_ours, problem
+
+
+def answer(error: Exception) -> Problem:
+    return problem(error, request_id="req-1", where="GET /v1/nowhere")
+
+
+def body(error: Exception) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(answer(error).body)
+    return loaded
+
+
+def wrong(location: tuple[str | int, ...], kind: str = "missing", **context: Any) -> dict[str, Any]:
+    return {"loc": ("body", *location), "type": kind, "msg": "Bad", "ctx": context}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.InvalidRequest("x"), 400, "invalid_request"),
+        (errors.PayloadTooLarge("x"), 413, "payload_too_large"),
+        (errors.Unauthenticated("x"), 401, "unauthenticated"),
+        (errors.Forbidden("x"), 403, "forbidden"),
+        (errors.NotFound("x"), 404, "not_found"),
+        (errors.QueueExists("x"), 409, "queue_exists"),
+        (errors.VersionMismatch("x"), 409, "version_mismatch"),
+        (errors.Inflight("x"), 409, "inflight"),
+        (errors.LeaseLost("x"), 409, "lease_lost"),
+        (errors.RateLimited("x"), 429, "rate_limited"),
+        (errors.Unavailable("x"), 503, "unavailable"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_each_error_of_ours_has_its_status_and_code(
+    error: HeadraceError, status: int, code: str
+) -> None:
+    shown = body(error)
+
+    assert answer(error).status == shown["status"] == status
+    assert shown["code"] == code
+    assert shown["detail"] == "x"
+    assert set(shown) - {"request_id"} == {"type", "title", "status", "code", "detail", "errors"}
+    assert is_ours(error)
+
+
+def test_fields_are_named() -> None:
+    error = InvalidRequest("x", errors=[FieldError("tasks[0].id", "is taken")])
+
+    assert body(error)["errors"] == [{"field": "tasks[0].id", "message": "is taken"}]
+
+
+def test_what_nobody_foresaw_tells_nothing_but_the_request_id() -> None:
+    error = ZeroDivisionError("secret in a traceback")
+
+    shown = body(error)
+
+    assert (shown["status"], shown["code"]) == (500, "internal_error")
+    assert shown["request_id"] == "req-1"
+    assert "secret" not in answer(error).body
+    assert not is_ours(error)
+
+
+def test_unavailable_says_when_to_come_back() -> None:
+    error = Unavailable("the table is throttled", retry_after_seconds=7)
+
+    assert answer(error).headers == {"Retry-After": "7"}
+    assert body(error)["request_id"] == "req-1"
+
+
+def test_who_is_unknown_is_told_what_to_send() -> None:
+    assert answer(errors.Unauthenticated("x")).headers == {"WWW-Authenticate": "Bearer"}
+
+
+def test_a_path_that_is_not_served() -> None:
+    shown = body(NotFoundError())
+
+    assert (shown["status"], shown["code"]) == (404, "not_found")
+    assert "GET /v1/nowhere" in shown["detail"]
+
+
+def test_validation_errors_become_paths_and_plain_words() -> None:
+    shown = body(
+        RequestValidationError(
+            [
+                wrong(("tasks", 3, "delay_in_seconds"), "greater_than_equal", ge=0.0),
+                wrong(("tasks", 3, "tags", "a")),
+                wrong(()),
+            ]
+        )
+    )
+
+    assert shown["status"] == 400
+    assert shown["detail"] == "tasks[3].delay_in_seconds must be at least 0, and 2 more"
+    assert shown["errors"] == [
+        {"field": "tasks[3].delay_in_seconds", "message": "must be at least 0"},
+        {"field": "tasks[3].tags.a", "message": "is required"},
+        {"field": "body", "message": "is required"},
+    ]
+
+
+def test_one_thing_too_large_makes_it_a_413() -> None:
+    error = RequestValidationError([wrong(("a",)), wrong(("b",), TOO_LARGE)])
+
+    assert (body(error)["status"], body(error)["code"]) == (413, "payload_too_large")
+
+
+def test_an_answer_is_bounded_whatever_was_sent() -> None:
+    error = RequestValidationError([wrong(("x" * 100_000,))] * 1000)
+
+    assert len(answer(error).body) < 100_000
+    assert len(body(error)["errors"]) == 100
+
+
+def test_names_with_half_a_surrogate_pair_can_be_answered() -> None:
+    error = RequestValidationError([wrong(("\ud800",))])
+
+    assert answer(error).body.encode()

@@ -1,0 +1,167 @@
+"""A client's own values keep their text; everything that is not strictly JSON is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.domain.errors import InvalidRequest
+from headrace.http.rawjson import MEMBERS, JsonText, decode, object_text
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=20,
+)
+spaces = st.text(alphabet=" \t\r\n", max_size=3)
+
+
+@given(value=values, ascii_only=st.booleans(), space=spaces, indent=st.none() | st.just(1))
+@example(value="\ud83d\ude00", ascii_only=True, space="", indent=None)
+@example(value={'"': "\\"}, ascii_only=False, space=" ", indent=None)
+def test_any_json_value_survives_byte_for_byte(
+    value: Any, ascii_only: bool, space: str, indent: int | None
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    body = f'{{"tasks":{space}[{space}{{"payload"{space}:{space}{text}{space}}}{space}]{space}}}'
+
+    (task,) = decode(body)["tasks"]
+
+    assert task["payload"] == text
+    assert isinstance(task["payload"], JsonText)
+
+
+@given(value=values)
+def test_every_kind_of_body_is_read_as_the_standard_library_reads_it(value: Any) -> None:
+    reports = [{"task_id": "a", "tags": value, "result": value}, value]
+    body = json.dumps({"other": value, "reports": reports, "tasks": value})
+
+    found = decode(body)
+
+    assert json.dumps(found["other"]) == json.dumps(value)
+    assert json.dumps(found["reports"][0]["tags"]) == json.dumps(value)
+    assert json.loads(found["reports"][0]["result"]) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.10",
+        "1E5",
+        "-0",
+        "-0.0",
+        "1e999",
+        "12345678901234567890123",
+        "9" * 6000,
+        '"\\u00e9\\/\\ud83d\\ude00"',
+        '"\\ud800"',
+        '{"a":1,"a":2}',
+        "[ ]",
+        "null",
+    ],
+)
+def test_the_way_a_value_is_written_is_kept(text: str) -> None:
+    assert decode(f'{{"tasks":[{{"payload": {text} }}]}}')["tasks"][0]["payload"] == text
+
+
+def test_the_last_of_two_members_with_one_name_counts() -> None:
+    assert decode('{"a":1,"a":2}') == {"a": 2}
+    assert decode('{"tasks":[{"payload":1,"payload":2}]}')["tasks"] == [{"payload": "2"}]
+
+
+def test_names_may_be_written_with_escapes() -> None:
+    assert decode('{"t\\u0061sks":[{"p\\u0061yload":1.0}]}') == {"tasks": [{"payload": "1.0"}]}
+
+
+def test_only_the_places_of_clients_values_are_kept_as_text() -> None:
+    body = '{"payload":1.0,"tasks":[[{"payload":1.0}],1.0],"reports":{"result":1.0}}'
+
+    assert decode(body) == {
+        "payload": 1.0,
+        "tasks": [[{"payload": 1.0}], 1.0],
+        "reports": {"result": 1.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("", "not JSON"),
+        (" ", "not JSON"),
+        ("{", "not JSON"),
+        ('{"a":1', "not JSON"),
+        ('{"a":1,}', "not JSON"),
+        ("{,}", "not JSON"),
+        ('{"a" 1}', "':'"),
+        ("{'a':1}", "double quotes"),
+        ('{"a":1}}', "extra data"),
+        ('{"a":1} {"a":1}', "extra data"),
+        ('{"a":1}\0', "extra data"),
+        ("\ufeff{}", "not JSON"),
+        ('{"a":\u00a01}', "not JSON"),
+        ('{"a":"\n"}', "control character"),
+        ('{"a\n":1}', "control character"),
+        ('{"a":"\\x"}', "escape"),
+        ('{"a":01}', "not JSON"),
+        ('{"a":1.}', "not JSON"),
+        ('{"a":+1}', "not JSON"),
+        ('{"a":undefined}', "not JSON"),
+        ('{"a":NaN}', "NaN"),
+        ('{"a":[Infinity]}', "Infinity"),
+        ('{"tasks":[{"payload":NaN}]}', "NaN"),
+        ('{"tasks":[{"payload":[{"x":-Infinity}]}]}', "-Infinity"),
+        ('{"tasks":[{"payload":1.}]}', "not JSON"),
+        ('{"tasks":[{"payload":}]}', "not JSON"),
+        ('{"tasks":[{"payload":1]}', "','"),
+        ('{"tasks":[{"payload":1} {"payload":1}]}', "','"),
+        ('{"tasks":[{"payload":1},]}', "not JSON"),
+        ('{"tasks":[{"payload":1}}', "','"),
+        ('{"tasks":[', "not JSON"),
+        ('{"tasks":[{"payload":' + "[" * 200_000, "nested too deeply"),
+        ('{"a":' + '{"a":' * 200_000, "nested too deeply"),
+        ('{"a":' + "1" * 5000 + "}", "too many digits"),
+        ("[]", "must be a JSON object"),
+        ('"{}"', "must be a JSON object"),
+        ("1", "must be a JSON object"),
+        ("null", "must be a JSON object"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_not_one_strict_json_object_is_refused(body: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as refused:
+        decode(body)
+    assert [error.field for error in refused.value.errors] == ["body"]
+
+
+def _members(count: int) -> str:
+    return json.dumps({f"m{number}": number for number in range(count)})
+
+
+@pytest.mark.parametrize(
+    "frame", ["%s", '{"a":%s}', '{"tasks":[%s]}', '{"tasks":[{"tags":%s}]}'], ids=str
+)
+def test_objects_of_ours_are_bounded(frame: str) -> None:
+    decode(frame % _members(MEMBERS))
+
+    with pytest.raises(InvalidRequest, match=f"more than {MEMBERS} members"):
+        decode(frame % _members(MEMBERS + 1))
+
+
+def test_payloads_may_have_any_number_of_members() -> None:
+    assert decode(f'{{"tasks":[{{"payload":{_members(2000)}}}]}}')
+
+
+def test_a_whole_body_can_be_kept_as_text() -> None:
+    assert object_text(' {"data": [1.10]}\r\n') == '{"data": [1.10]}'
+
+
+@pytest.mark.parametrize("body", ["", "[]", "1", '{"a":NaN}', "{} x", '{"a":' + "[" * 200_000])
+def test_a_whole_body_must_be_one_strict_json_object_too(body: str) -> None:
+    with pytest.raises(InvalidRequest):
+        object_text(body)

@@ -1,0 +1,277 @@
+"""Answers have the contract's fields, in its forms, and payloads exactly as they came in."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.lease import LeaseName
+from headrace.domain.queue import DequeuingSettings, Queue, QueueSettings, RateLimiting
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
+from headrace.http import answers, views
+from headrace.http.queue_bodies import ReplaceQueueBody
+from headrace.ops.deliveries import Dequeued
+from headrace.ops.inspect import Counted, TaskPage
+from headrace.ops.queues import QueuePage
+from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
+from headrace.ops.tasks import Enqueued, EnqueueOutcome
+
+NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
+PAYLOAD = '{"n": 1.10, "big": 12345678901234567890, "u": "\\u00e9"}'
+WAITING = Task(
+    id="tsk_1",
+    place=Place("mail", State.ENQUEUED, 0),
+    scheduled_at=NOW,
+    due_at=NOW,
+    created_at=NOW,
+    enqueued_at=NOW,
+    payload=PAYLOAD,
+)
+LEASED = replace(
+    WAITING,
+    place=Place("mail", State.INFLIGHT, 0),
+    attempts=1,
+    lease_id="lse_1",
+    lease_expires_at=NOW + timedelta(seconds=30),
+    worker='ada "1"\n',
+    progress="0.50",
+    started_at=NOW,
+)
+ENDED = replace(
+    LEASED,
+    place=Place("mail", State.DEAD, 0),
+    lease_id=None,
+    lease_expires_at=None,
+    tags={"a": 'b"'},
+    expires_at=NOW,
+    keepalive=2.5,
+    retry=RetryStrategy(max_retries=9),
+    finished_at=NOW,
+    result="[1.0]",
+    dead_reason=DeadReason.EXHAUSTED,
+    errors=(TaskError(1, NOW, None, ErrorKind.FAILED, "T", "é", '"'),),
+    trail=(Hop("before", NOW),),
+    retained_until=NOW,
+)
+HELD = Report("tsk_1", "lse_1.1.", ReportStatus.SUCCEEDED)
+
+
+def five(queue: str) -> int:
+    return 5
+
+
+def task_text(task: Task, **how: Any) -> str:
+    how = {"payload": True, **how}
+    return views.task_json(task, now=NOW, max_retries=five, **how)
+
+
+def shown(task: Task, **how: Any) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(task_text(task, **how))
+    return loaded
+
+
+@pytest.mark.parametrize("task", [WAITING, LEASED, ENDED], ids=lambda task: task.state)
+def test_a_task_has_the_fields_of_the_contract_in_its_order(task: Task) -> None:
+    contract = (
+        "id queue state status payload tags dedupe_key created_at scheduled_at expires_at attempts "
+        "max_retries keepalive_timeout_in_seconds lease_expires_at worker progress started_at "
+        "finished_at result dead_reason errors trail retained_until schedule"
+    )
+
+    assert list(shown(task)) == contract.split()
+    answers.Task.model_validate(shown(task))
+    answers.TaskWithoutPayload.model_validate(shown(task, payload=False))
+
+
+def test_a_finished_task() -> None:
+    assert shown(ENDED) == {
+        "id": "tsk_1",
+        "queue": "mail",
+        "state": "DEAD",
+        "status": "DEAD",
+        "payload": json.loads(PAYLOAD),
+        "tags": {"a": 'b"'},
+        "dedupe_key": None,
+        "created_at": "2026-11-21T08:00:00.000000Z",
+        "scheduled_at": "2026-11-21T08:00:00.000000Z",
+        "expires_at": "2026-11-21T08:00:00.000000Z",
+        "attempts": 1,
+        "max_retries": 9,
+        "keepalive_timeout_in_seconds": 2.5,
+        "lease_expires_at": None,
+        "worker": 'ada "1"\n',
+        "progress": 0.5,
+        "started_at": "2026-11-21T08:00:00.000000Z",
+        "finished_at": "2026-11-21T08:00:00.000000Z",
+        "result": [1.0],
+        "dead_reason": "exhausted",
+        "errors": [
+            {
+                "attempt": 1,
+                "at": "2026-11-21T08:00:00.000000Z",
+                "worker": None,
+                "kind": "failed",
+                "type": "T",
+                "message": "é",
+                "detail": '"',
+            }
+        ],
+        "trail": [{"queue": "before", "at": "2026-11-21T08:00:00.000000Z"}],
+        "retained_until": "2026-11-21T08:00:00.000000Z",
+        "schedule": None,
+    }
+
+
+def test_payload_result_and_progress_stand_as_they_came_in() -> None:
+    assert f'"payload":{PAYLOAD},' in task_text(ENDED)
+    assert '"progress":0.50,' in task_text(ENDED)
+    assert '"result":[1.0],' in task_text(ENDED)
+
+
+def test_scheduled_at_is_the_due_time_and_not_the_key_of_the_index() -> None:
+    task = replace(LEASED, scheduled_at=NOW + timedelta(hours=1))
+
+    assert shown(task)["scheduled_at"] == "2026-11-21T08:00:00.000000Z"
+
+
+def test_a_waiting_task_is_ready_or_scheduled() -> None:
+    later = replace(WAITING, due_at=NOW + timedelta(microseconds=1))
+
+    assert [shown(task)["status"] for task in (WAITING, later)] == ["READY", "SCHEDULED"]
+
+
+def test_only_the_worker_sees_the_lease() -> None:
+    assert "lse_1" not in task_text(LEASED)
+    assert shown(LEASED, lease=True)["lease"] == {
+        "id": str(LeaseName.of(LEASED)),
+        "expires_at": "2026-11-21T08:00:30.000000Z",
+    }
+
+
+def test_a_page_of_tasks() -> None:
+    page = TaskPage((WAITING, ENDED), "next")
+
+    text = views.tasks_json(page, now=NOW, max_retries=five, payload=True)
+
+    answers.Tasks.model_validate_json(text)
+    assert [task["id"] for task in json.loads(text)["tasks"]] == ["tsk_1", "tsk_1"]
+    assert json.loads(views.tasks_json(TaskPage((), None), now=NOW, max_retries=five, payload=True))
+
+
+def test_results_of_an_enqueue() -> None:
+    results = [
+        Enqueued(EnqueueOutcome.CREATED, "tsk_1", WAITING),
+        Enqueued(EnqueueOutcome.INVALID, None, detail='said "no"'),
+    ]
+
+    text = views.enqueued_json(results, now=NOW, max_retries=five)
+
+    answers.EnqueueResults.model_validate_json(text)
+    first, second = json.loads(text)["results"]
+    assert "payload" not in first["task"]
+    assert second == {"outcome": "INVALID", "id": None, "task": None, "detail": 'said "no"'}
+
+
+def test_what_a_dequeue_hands_out() -> None:
+    text = views.dequeued_json(Dequeued((LEASED,), 0.02, NOW), max_retries=five)
+
+    answers.Dequeued.model_validate_json(text)
+    assert json.loads(text)["now"] == "2026-11-21T08:00:00.000000Z"
+    assert json.loads(text)["poll_after_seconds"] == 0.02
+
+
+def test_results_of_reports() -> None:
+    beat = replace(HELD, status=ReportStatus.INFLIGHT)
+    results = [
+        Reported("tsk_1", ReportOutcome.OK, ENDED),
+        Reported("tsk_1", ReportOutcome.OK, LEASED),
+        Reported("tsk_1", ReportOutcome.STALE_LEASE, detail="x"),
+    ]
+
+    text = views.reported_json([HELD, beat, HELD], results, NOW)
+
+    answers.ReportResults.model_validate_json(text)
+    ended, alive, stale = json.loads(text)["results"]
+    assert (ended["state"], ended["lease"]) == ("DEAD", None)
+    assert alive["lease"]["expires_at"] == "2026-11-21T08:00:30.000000Z"
+    assert stale == {
+        "task_id": "tsk_1",
+        "outcome": "STALE_LEASE",
+        "state": None,
+        "scheduled_at": None,
+        "lease": None,
+        "spawned": [],
+        "detail": "x",
+    }
+
+
+def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
+    text = views.reported_json([HELD], [Reported("tsk_1", ReportOutcome.OK, LEASED)], NOW)
+
+    (result,) = json.loads(text)["results"]
+    assert (result["outcome"], result["state"], result["lease"]) == ("OK", None, None)
+
+
+def test_a_count_names_every_stored_state() -> None:
+    text = views.counted_json(Counted(3, {State.DEAD: 3}, NOW))
+
+    answers.Count.model_validate_json(text)
+    assert json.loads(text)["by_state"] == {"ENQUEUED": 0, "INFLIGHT": 0, "SUCCEEDED": 0, "DEAD": 3}
+
+
+def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back() -> None:
+    queue = Queue("mail", QueueSettings(), NOW, NOW)
+
+    text = views.queue_json(queue)
+
+    answers.Queue.model_validate_json(text)
+    assert json.loads(text) == {
+        "name": "mail",
+        "description": "",
+        "keepalive_timeout_in_seconds": 30,
+        "expires_in_seconds": 1209600,
+        "retry_strategy": {
+            "kind": "exponential",
+            "max_retries": 5,
+            "base_seconds": 20,
+            "max_delay_seconds": 3600,
+            "jitter": 0.1,
+            "intervals": [],
+        },
+        "dequeuing_settings": {
+            "max_inflight_tasks": 0,
+            "rate_limiting": None,
+            "dequeuing_paused": False,
+        },
+        "dead_letter_queue_config": {
+            "enable": True,
+            "retention_period_in_seconds": 1209600,
+            "max_size": 0,
+        },
+        "history_retention_in_seconds": 86400,
+        "shards": 1,
+        "created_at": "2026-11-21T08:00:00.000000Z",
+        "updated_at": "2026-11-21T08:00:00.000000Z",
+        "version": 1,
+    }
+    assert ReplaceQueueBody.model_validate_json(text, strict=False).settings() == QueueSettings()
+
+
+def test_a_queue_with_every_setting_survives_being_sent_back() -> None:
+    settings = QueueSettings(
+        description="é",
+        keepalive_timeout_in_seconds=2.5,
+        expires_in_seconds=0,
+        retry_strategy=RetryStrategy(Backoff.INTERVALS, max_retries=2, intervals=(1, 2.5)),
+        dequeuing_settings=DequeuingSettings(7, RateLimiting(1000, 1), dequeuing_paused=True),
+        shards=4,
+    )
+    text = views.queues_json(QueuePage((Queue("mail", settings, NOW, NOW, 3),), "next"))
+
+    answers.Queues.model_validate_json(text)
+    body = ReplaceQueueBody.model_validate(json.loads(text)["queues"][0])
+    assert body.settings() == settings
+    assert body.version == 3

@@ -24,7 +24,7 @@ Returned = TypeVar("Returned")
 
 QUEUE: Final = "calls"
 CALLS: Final = ("enqueue", "dequeue", "heartbeat", "succeed")
-FINISHING: Final = "dequeue + succeed"
+FINISHING: Final = ("dequeue", "succeed")
 FLOOR_WRITE: Final = {"enqueue": 2.0, "dequeue": 3.0, "heartbeat": 1.0, "succeed": 3.0}
 """Units per task, of design 2."""
 FLOOR_READ: Final = {"enqueue": 0.0, "dequeue": 0.5, "heartbeat": 0.0, "succeed": 0.0}
@@ -158,34 +158,30 @@ def _bars(figures: Sequence[Figure], sizes: Sizes) -> list[Bar]:
 
 
 def _speed_table(figures: Sequence[Figure], path: str) -> Table:
-    made = table(
-        f"Calls {path}: one caller",
-        "Call",
-        "Tasks a call",
-        "Waiting",
-        "Tasks/s",
-        "p50 ms",
-        "p99 ms",
-    )
+    """Show one path: a row for each kind of call, a column for each depth in each group."""
     ours = {(f.call, f.tasks_per_call, f.waiting): f for f in figures if f.path == path}
-    depths = dict.fromkeys(waiting for _, _, waiting in ours)
+    depths = list(dict.fromkeys(waiting for _, _, waiting in ours))
+    made = table(
+        f"Calls {path}, by the number of tasks waiting",
+        "Call",
+        "Tasks",
+        *(f"{group}\n{depth:,}" for group in ("tasks/s", "p50 ms", "p99 ms") for depth in depths),
+    )
     for count in (BATCH, 1):
         for call in CALLS:
-            for depth in depths:
-                figure = ours[call, count, depth]
-                made.add_row(
-                    call,
-                    f"{count}",
-                    f"{depth:,}",
-                    f"{figure.tasks_per_second:,.0f}",
-                    f"{figure.p50_ms:.2f}",
-                    f"{figure.p99_ms:.2f}",
-                )
-            made.add_section()
-        for depth in depths:
-            rates = [ours[call, count, depth].tasks_per_second for call in ("dequeue", "succeed")]
-            both = 1 / sum(1 / rate for rate in rates)
-            made.add_row(FINISHING, f"{count}", f"{depth:,}", f"{both:,.0f}", "", "")
+            kinds = [ours[call, count, depth] for depth in depths]
+            made.add_row(
+                call,
+                f"{count}",
+                *(f"{one.tasks_per_second:,.0f}" for one in kinds),
+                *(f"{one.p50_ms:.2f}" for one in kinds),
+                *(f"{one.p99_ms:.2f}" for one in kinds),
+            )
+        both = [
+            1 / sum(1 / ours[call, count, depth].tasks_per_second for call in FINISHING)
+            for depth in depths
+        ]
+        made.add_row("+".join(FINISHING), f"{count}", *(f"{rate:,.0f}" for rate in both))
         made.add_section()
     return made
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 
@@ -60,9 +61,10 @@ def median(values: Sequence[float]) -> float:
 
 def table(title: str, *columns: str) -> Table:
     """Return an empty table; the first column is text, the others are numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim")
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    made.padding = (0, 1, 0, 0)
     for place, column in enumerate(columns):
-        made.add_column(column, justify="right" if place else "left")
+        made.add_column(column, justify="right" if place else "left", no_wrap=True)
     return made
 
 

@@ -277,3 +277,15 @@ def test_an_idle_look_at_a_queue_of_long_tasks_reads_each_only_once(world: World
         world.take(queue)
 
     assert meter.read <= 1.0
+
+
+def test_a_worker_without_a_name_has_none(world: World) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    world.say(world.one(queue, worker="first"), "FAILED")
+
+    task = world.one(queue, worker="")
+
+    assert (task.worker, world.see(task.id).worker) == (None, None)
+    assert world.say(task, "FAILED").outcome is ReportOutcome.OK
+    assert [error.worker for error in world.see(task.id).errors] == ["first", None]

@@ -47,8 +47,10 @@ class Service:
     clock: ManualClock
     use: UseCases
     key: str | None = KEY
-    context: LambdaContext = field(
-        default_factory=lambda: LambdaContext(Function("Api", "api.handler", 29, 512), lambda: False)
+    context: Any = field(
+        default_factory=lambda: LambdaContext(
+            Function("Api", "api.handler", 29, 512), lambda: False
+        )
     )
 
     def __call__(

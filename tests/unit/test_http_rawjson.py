@@ -26,7 +26,7 @@ spaces = st.text(alphabet=" \t\r\n", max_size=3)
 @example(value="\ud83d\ude00", ascii_only=True, space="", indent=None)
 @example(value={'"': "\\"}, ascii_only=False, space=" ", indent=None)
 def test_any_json_value_survives_byte_for_byte(
-    value: Any, ascii_only: bool, space: str, indent: int | None
+    *, value: Any, ascii_only: bool, space: str, indent: int | None
 ) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     body = f'{{"tasks":{space}[{space}{{"payload"{space}:{space}{text}{space}}}{space}]{space}}}'

@@ -186,10 +186,10 @@ def dequeue(
             "lease_id": lease_id,
             "lease_expires_at": now + length,
             "lease_length": length,
-            "worker": worker or None,
             "started_at": now,
+            **({"worker": worker} if worker else {}),
         },
-        clear=("progress",),
+        clear=("progress",) if worker else ("progress", "worker"),
         add={"attempts": 1},
         done_when=(Equals("lease_id", lease_id),),
     )

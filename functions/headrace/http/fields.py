@@ -216,10 +216,9 @@ def _not_served(value: object) -> None:
 Instant: TypeAlias = Annotated[
     datetime, PlainValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
-payload_text: Final = _json_within(limits.PAYLOAD_BYTES)
 Payload: TypeAlias = Annotated[
     JsonText,
-    PlainValidator(payload_text),
+    PlainValidator(_json_within(limits.PAYLOAD_BYTES)),
     _any_json(limits.PAYLOAD_BYTES, "it is stored and handed out exactly as written"),
 ]
 Result: TypeAlias = Annotated[

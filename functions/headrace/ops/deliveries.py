@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import plan, settle
-from headrace.domain.change import Entry
+from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.ids import new_lease_token
 from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
@@ -18,13 +18,15 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Place, State, Task
 from headrace.ops.claims import Claims
+from headrace.ops.limiting import Limiting, Slot, limited
 from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
-from headrace.store.base import Done, Position, Store
+from headrace.store.base import Done, Page, Position, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _PAUSED_POLL_SECONDS: Final = 5.0
+_LIMITED_POLL_SECONDS: Final = 1.0
 _MORE_PAGES: Final = 20  # looked at behind a page of nothing but expired tasks
 _POLL_GROWTH: Final = 1.5
 _POLL_CEILING: Final = 5
@@ -41,11 +43,14 @@ class Dequeued:
 
 
 @dataclass(slots=True)
-class _Window:
-    """What the index shows of the waiting tasks of a queue."""
+class _Call:
+    """One dequeue call: what it asks for, and what it learns on the way."""
 
-    ready: list[Entry] = field(default_factory=list)
-    next_due: datetime | None = None
+    count: int
+    worker: str
+    keepalive: Seconds | None
+    next_due: datetime | None = None  # when the next task falls due, as far as seen
+    limited_for: float | None = None  # seconds until a limit may let something through
 
 
 @dataclass(slots=True)
@@ -61,6 +66,10 @@ class Deliveries:
     chance: random.Random = field(default_factory=random.Random)
     new_lease: Callable[[], str] = new_lease_token
     claims: Claims = field(default_factory=Claims)
+    limiting: Limiting = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.limiting = Limiting(self.store, self.now, self.sleep, self.chance)
 
     def dequeue(
         self,
@@ -70,10 +79,12 @@ class Deliveries:
         wait_seconds: float = 0,
         worker: str = "",
         keepalive: Seconds | None = None,
+        go_on: Callable[[], bool] = lambda: True,
     ) -> Dequeued:
         """Lease up to *batch_size* due tasks of *queue* to *worker*, in order of their due time.
 
-        Waits up to *wait_seconds* for the first one.  Raises NotFound when there is no such queue.
+        Waits up to *wait_seconds* for the first one, as long as *go_on* says so.
+        Raises NotFound when there is no such queue.
         """
         until = self.now() + timedelta(seconds=wait_seconds)
         pause = self.poll_after_seconds
@@ -84,46 +95,44 @@ class Deliveries:
             helps = helped_at is None or now - helped_at >= _HELP_EVERY
             if helps:
                 helped_at = now
-            tasks, next_due = self._take(source, batch_size, worker, keepalive, helps=helps)
+            call = _Call(batch_size, worker, keepalive)
+            tasks = self._take(source, call, helps=helps)
             now = self.now()
-            if tasks or now >= until:
-                return Dequeued(tasks, self._poll_after(source, next_due, now), now)
+            if tasks or now >= until or not go_on():
+                return Dequeued(tasks, self._poll_after(source, call, now), now)
             nap = min(pause, (until - now).total_seconds())
-            if next_due is not None:
-                nap = min(nap, max(0.001, (next_due - now).total_seconds()))
+            if call.next_due is not None:
+                nap = min(nap, max(0.001, (call.next_due - now).total_seconds()))
             self.sleep(nap)
             pause = min(pause * _POLL_GROWTH, self.poll_after_seconds * _POLL_CEILING)
 
-    def _poll_after(self, queue: Queue, next_due: datetime | None, now: datetime) -> float:
+    def _poll_after(self, queue: Queue, call: _Call, now: datetime) -> float:
         if queue.paused(now):
             longer = max(_PAUSED_POLL_SECONDS, self.poll_after_seconds)
             if queue.resume_at is None:
                 return longer
             return min(longer, (queue.resume_at - now).total_seconds())
-        if next_due is None:
+        if call.limited_for is not None:
+            return max(self.poll_after_seconds, min(call.limited_for, _LIMITED_POLL_SECONDS))
+        if call.next_due is None:
             return self.poll_after_seconds
-        return max(0.0, min(self.poll_after_seconds, (next_due - now).total_seconds()))
+        return max(0.0, min(self.poll_after_seconds, (call.next_due - now).total_seconds()))
 
-    def _take(
-        self, queue: Queue, count: int, worker: str, keepalive: Seconds | None, *, helps: bool
-    ) -> tuple[tuple[Task, ...], datetime | None]:
+    def _take(self, queue: Queue, call: _Call, *, helps: bool) -> tuple[Task, ...]:
         """Lease what is ready; finding too little, reclaim lapsed leases too."""
         if queue.paused(self.now()):
-            return (), None
+            return ()
         taken: list[Task] = []
-        next_due: datetime | None = None
         for shard in self._shards(queue):
-            window = self._window(queue, shard, count - len(taken))
-            taken += self._lease(queue, window.ready, count - len(taken), worker, keepalive)
-            if window.next_due is not None:
-                next_due = min(next_due or window.next_due, window.next_due)
-            if len(taken) == count:
+            ready = self._ready(queue, shard, call.count - len(taken), call)
+            taken += self._lease(queue, ready, call.count - len(taken), call)
+            if len(taken) == call.count:
                 break
-        if len(taken) < count and helps:
+        if len(taken) < call.count and helps:
             ready = self._reclaimed(queue)
-            taken += self._lease(queue, ready, count - len(taken), worker, keepalive)
+            taken += self._lease(queue, ready, call.count - len(taken), call)
         taken.sort(key=lambda task: (task.due_at, task.id))
-        return self._fitting(queue, taken), next_due
+        return self._fitting(queue, taken)
 
     def _shards(self, queue: Queue) -> list[int]:
         """Shards being retired first, so that nothing is stranded; the others in random order."""
@@ -131,40 +140,63 @@ class Deliveries:
         self.chance.shuffle(current)
         return [*range(queue.settings.shards, queue.shards_in_use), *current]
 
-    def _window(self, queue: Queue, shard: int, count: int) -> _Window:
+    def _ready(self, queue: Queue, shard: int, count: int, call: _Call) -> list[Entry]:
         """Read a little more than is wanted, so that a lost race finds something else.
 
         Not bounded by the clock: the first task that is not due yet tells when to ask again.
         """
-        window = _Window()
+        ready: list[Entry] = []
         place = Place(queue.name, State.ENQUEUED, shard)
-        limit = 2 * count + 16
         after: Position | None = None
         for _ in range(_MORE_PAGES):
-            page = self.store.entries(place, after=after, limit=limit)
+            page = self.store.entries(place, after=after, limit=2 * count + 16)
             now = self.now()
             over = []
             for entry in page.entries:
                 if entry.scheduled_at > now:
-                    window.next_due = entry.scheduled_at
+                    call.next_due = min(call.next_due or entry.scheduled_at, entry.scheduled_at)
+                    page = Page(page.entries, None)
                     break
                 if entry.expires_at is not None and entry.expires_at <= now:
                     over.append(entry)
                 else:
-                    window.ready.append(entry)
+                    ready.append(entry)
             list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
             after = page.last
-            if window.ready or window.next_due is not None or after is None:
-                return window
-        return window
+            if ready or after is None:
+                break
+        return ready
 
-    def _lease(
+    def _lease(self, queue: Queue, ready: Sequence[Entry], count: int, call: _Call) -> list[Task]:
+        """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
+        wanted = min(count, len(ready))
+        if wanted == 0 or not limited(queue):
+            return self._race(queue, ready, wanted, call, None)
+        slots = None
+        if queue.settings.dequeuing_settings.max_inflight_tasks:
+            slots = self.limiting.slots(queue, wanted)
+            wanted = len(slots)
+        if wanted == 0:
+            call.limited_for = _LIMITED_POLL_SECONDS
+            return []
+        granted, wait = self.limiting.tokens(queue, wanted)
+        if granted == 0:
+            call.limited_for = wait
+            return []
+        taken: list[Task] = []
+        try:
+            taken = self._race(queue, ready, granted, call, slots)
+        finally:
+            self.limiting.give_back(queue, granted - len(taken))
+        return taken
+
+    def _race(
         self,
         queue: Queue,
         ready: Sequence[Entry],
         count: int,
-        worker: str,
-        keepalive: Seconds | None,
+        call: _Call,
+        slots: list[Slot] | None,
     ) -> list[Task]:
         """Take up to *count* of the *ready* entries; who loses a race picks at random."""
         taken: list[Task] = []
@@ -172,10 +204,13 @@ class Deliveries:
         crowded = self.claims.crowded(queue.name, self.now())
         for _ in range(_ROUNDS):
             now = self.now()
-            picked = self.claims.pick(window, count - len(taken), now=now, crowded=crowded)
+            wanted = count - len(taken)
+            if slots is not None:
+                wanted = min(wanted, len(slots))
+            picked = self.claims.pick(window, wanted, now=now, crowded=crowded)
             if not picked:
                 break
-            won = self._commit(queue, picked, worker, keepalive, now)
+            won = self._commit(queue, picked, call, now, slots)
             taken += won
             if len(won) < len(picked):
                 crowded = True
@@ -188,37 +223,22 @@ class Deliveries:
         self,
         queue: Queue,
         picked: Sequence[Entry],
-        worker: str,
-        keepalive: Seconds | None,
+        call: _Call,
         now: datetime,
+        slots: list[Slot] | None,
     ) -> list[Task]:
-        changes = [
-            plan.dequeue(
-                entry,
-                queue,
-                lease_id=self.new_lease(),
-                now=now,
-                worker=worker,
-                keepalive=keepalive,
-            )
-            for entry in picked
-        ]
         try:
-            outcomes = self.store.commit(changes)
+            if slots is not None:
+                return self._commit_slotted(queue, picked, call, now, slots)
+            outcomes = self.store.commit(
+                [self._delivery(entry, queue, call, now) for entry in picked]
+            )
         except HeadraceError:
             self.claims.drop(picked)
             raise
         won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
         again = [
-            plan.dequeue(
-                entry,
-                queue,
-                lease_id=self.new_lease(),
-                now=now,
-                worker=worker,
-                keepalive=keepalive,
-                task=outcome.task,
-            )
+            self._delivery(entry, queue, call, now, task=outcome.task)
             for entry, outcome in zip(picked, outcomes, strict=True)
             if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
         ]
@@ -227,6 +247,50 @@ class Deliveries:
                 outcome.task for outcome in self.store.commit(again) if isinstance(outcome, Done)
             ]
         return won
+
+    def _commit_slotted(
+        self,
+        queue: Queue,
+        picked: Sequence[Entry],
+        call: _Call,
+        now: datetime,
+        slots: list[Slot],
+    ) -> list[Task]:
+        """Lease each task together with a slot; a slot that is lost is not tried again."""
+        tasks = self.store.read(entry.task_id for entry in picked)
+        changes = []
+        for entry in picked:
+            task, slot = tasks.get(entry.task_id), slots.pop()
+            if task is None or task.place != entry.place:
+                continue
+            change = self._delivery(entry, queue, call, now, task=task)
+            lease_id = str(change.put["lease_id"])
+            changes.append(change.together(slot.mark(queue.name, task.id, lease_id), seen=task))
+        outcomes = self.store.commit(changes)
+        lost = [place for place, outcome in enumerate(outcomes) if not isinstance(outcome, Done)]
+        if lost:  # the task may still be free, and only the slot have gone
+            names = {changes[place].task_id for place in lost}
+            self.claims.drop([entry for entry in picked if entry.task_id in names])
+        return [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
+
+    def _delivery(
+        self,
+        entry: Entry,
+        queue: Queue,
+        call: _Call,
+        now: datetime,
+        *,
+        task: Task | None = None,
+    ) -> Change:
+        return plan.dequeue(
+            entry,
+            queue,
+            lease_id=self.new_lease(),
+            now=now,
+            worker=call.worker,
+            keepalive=call.keepalive,
+            task=task,
+        )
 
     def _reclaimed(self, queue: Queue) -> list[Entry]:
         """Reclaim lapsed leases; those without a backoff are ready at once."""

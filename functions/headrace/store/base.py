@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Entry, Mark
 from headrace.domain.task import Place, Task
 
 
@@ -107,6 +107,9 @@ class Store(Protocol):
 
     def marks(self, kind: str) -> dict[str, str]:
         """Return all marks of a kind by name, as last written."""
+
+    def set_mark(self, mark: Mark) -> bool:
+        """Write or remove one mark by itself, if it is what it expects; tell whether it was."""
 
     def record(self, kind: str, name: str) -> Record | None:
         """Return a control record as last written."""

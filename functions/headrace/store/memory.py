@@ -122,6 +122,13 @@ class MemoryStore:
         with self._lock:
             return {name: value for (of, name), value in self._marks.items() if of == kind}
 
+    def set_mark(self, mark: Mark) -> bool:
+        with self._lock:
+            if not self._open(mark):
+                return False
+            self._write(mark)
+            return True
+
     def record(self, kind: str, name: str) -> Record | None:
         with self._lock:
             return self._records.get((kind, name))

@@ -9,10 +9,12 @@ from typing import Annotated, Final
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header
 
+from headrace.domain.errors import FieldError, PayloadTooLarge
+from headrace.domain.limits import PAYLOAD_BYTES, utf8_bytes
 from headrace.domain.plan import NewTask
 from headrace.http import examples
-from headrace.http.fields import TagValue, payload_text
-from headrace.http.rawjson import object_text
+from headrace.http.fields import TagValue
+from headrace.http.rawjson import JsonText, object_text
 from headrace.http.routing import JSON, Answered, new_router
 from headrace.runtime.wiring import use_cases
 
@@ -57,7 +59,15 @@ def notify(
         "fiware-correlator": correlator,
         "fiware-timeindex-attribute": time_index,
     }
-    payload = payload_text(object_text(router.current_event.decoded_body or ""))
+    payload = _within_limit(object_text(router.current_event.decoded_body or ""))
     tags = {name: value for name, value in sent.items() if value}
     use_cases().tasks.enqueue(QUEUE, [NewTask(payload, tags=tags)])
     return Response(200, "text/plain", "Notification successfully processed")
+
+
+def _within_limit(payload: JsonText) -> JsonText:
+    size = utf8_bytes(payload)
+    if size > PAYLOAD_BYTES:
+        message = f"a notification must be at most {PAYLOAD_BYTES} bytes; it is {size}"
+        raise PayloadTooLarge(message, errors=[FieldError("body", message)])
+    return payload

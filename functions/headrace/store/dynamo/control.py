@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.domain.change import Mark
 from headrace.store import keys
 from headrace.store.base import Record, charge
 from headrace.store.dynamo.vendor import charge_all, vendor_errors
@@ -48,6 +49,18 @@ class ControlTable:
             if last is None:
                 return found
             query["ExclusiveStartKey"] = last
+
+    def set_mark(self, mark: Mark) -> bool:
+        ((operation, arguments),) = mark_write(mark, self._control).items()
+        write = self._client.put_item if operation == "Put" else self._client.delete_item
+        with vendor_errors():
+            try:
+                answer = write(**arguments, ReturnConsumedCapacity="TOTAL")
+            except self._client.exceptions.ConditionalCheckFailedException:
+                charge(write=1.0)
+                return False
+        charge_all(answer, write=True)
+        return True
 
     def record(self, kind: str, name: str) -> Record | None:
         with vendor_errors():
@@ -122,6 +135,24 @@ class ControlTable:
             )
         charge_all(answer, write=True)
         return "Attributes" in answer
+
+
+def mark_write(mark: Mark, table: str) -> dict[str, dict[str, Any]]:
+    """Return the write of a mark, under the name of its operation in a transaction."""
+    key = control_key(mark.kind, mark.name)
+    condition: dict[str, Any] = {
+        "TableName": table,
+        "ConditionExpression": "attribute_not_exists(#mark)",
+        "ExpressionAttributeNames": {"#mark": keys.MARK},
+    }
+    if mark.expects is not None:
+        condition |= {
+            "ConditionExpression": "#mark = :expected",
+            "ExpressionAttributeValues": {":expected": {"S": mark.expects}},
+        }
+    if mark.value is None:
+        return {"Delete": {**condition, "Key": key}}
+    return {"Put": {**condition, "Item": {**key, keys.MARK: {"S": mark.value}}}}
 
 
 def control_key(kind: str, name: str) -> Item:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from headrace.domain.change import Change, Mark
-from headrace.store import keys
-from headrace.store.dynamo.control import control_key
+from headrace.store.dynamo.control import mark_write
 from headrace.store.statements import single_write
 
 _OPERATIONS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
@@ -28,7 +27,7 @@ def transaction(change: Change, tasks: str, control: str) -> tuple[list[dict[str
     for place, also in enumerate(change.also):
         for part in _flat(also):
             write = (
-                _mark_write(part, control) if isinstance(part, Mark) else _task_write(part, tasks)
+                mark_write(part, control) if isinstance(part, Mark) else _task_write(part, tasks)
             )
             items.append(write)
             places.append(place)
@@ -45,20 +44,3 @@ def _task_write(change: Change, table: str) -> dict[str, Any]:
     write = single_write(change, table)
     arguments = {name: write.arguments[name] for name in _ARGUMENTS & write.arguments.keys()}
     return {_OPERATIONS[write.operation]: arguments}
-
-
-def _mark_write(mark: Mark, table: str) -> dict[str, Any]:
-    key = control_key(mark.kind, mark.name)
-    condition: dict[str, Any] = {
-        "TableName": table,
-        "ConditionExpression": "attribute_not_exists(#mark)",
-        "ExpressionAttributeNames": {"#mark": keys.MARK},
-    }
-    if mark.expects is not None:
-        condition |= {
-            "ConditionExpression": "#mark = :expected",
-            "ExpressionAttributeValues": {":expected": {"S": mark.expects}},
-        }
-    if mark.value is None:
-        return {"Delete": {**condition, "Key": key}}
-    return {"Put": {**condition, "Item": {**key, keys.MARK: {"S": mark.value}}}}

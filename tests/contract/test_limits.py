@@ -1,0 +1,196 @@
+"""What every store promises about limits: never exceeded, and nothing leaks."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings, RateLimiting
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.ops.reports import ReportOutcome
+from headrace.runtime.wiring import Settings, build
+from headrace.store.base import Store, metered
+from tests.contract.conftest import World, lease_name
+
+AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=100)
+
+
+def at_most(inflight: int = 0, rate: RateLimiting | None = None) -> DequeuingSettings:
+    return DequeuingSettings(max_inflight_tasks=inflight, rate_limiting=rate)
+
+
+def filled(world: World, count: int, **settings: Any) -> str:
+    queue = world.queue(**settings)
+    for start in range(0, count, 25):
+        world.put(queue, *["1"] * min(25, count - start))
+    return queue
+
+
+def test_no_more_tasks_are_in_flight_than_the_queue_allows(world: World) -> None:
+    queue = filled(world, 10, dequeuing_settings=at_most(3))
+
+    first = world.take(queue, 5)
+
+    assert len(first) == 3
+    assert world.take(queue, 5) == ()
+    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 1
+    world.say(first[0], "SUCCEEDED")
+    assert len(world.take(queue, 5)) == 1
+
+
+@pytest.mark.parametrize(
+    "end", ["SUCCEEDED", "FAILED", "RELEASED", "MOVED", "delete", "purge", "die"]
+)
+def test_a_slot_is_free_again_however_a_delivery_ends(world: World, end: str) -> None:
+    queue = filled(world, 2, dequeuing_settings=at_most(1), retry_strategy=AT_ONCE)
+    world.queue("other")
+    for _ in range(3):
+        task = world.one(queue)
+        assert world.take(queue) == ()
+        if end == "delete":
+            world.use.tasks.delete(task.id)
+        elif end == "purge":
+            world.use.queues.purge(queue, (State.INFLIGHT,))
+        elif end == "die":
+            world.clock.forward(60)
+        else:
+            world.say(task, end, **({"to_queue": "other"} if end == "MOVED" else {}))
+        world.put(queue)
+
+    assert len(world.take(queue)) == 1
+
+
+def test_a_lowered_limit_holds_as_tasks_end_and_a_raised_one_at_once(world: World) -> None:
+    queue = filled(world, 20, dequeuing_settings=at_most(6))
+    taken = list(world.take(queue, 6))
+    world.use.queues.replace(queue, QueueSettings(dequeuing_settings=at_most(2)))
+
+    for _ in range(4):
+        assert world.take(queue, 5) == ()
+        world.say(taken.pop(0), "SUCCEEDED")
+    assert world.take(queue, 5) == ()
+    world.say(taken.pop(), "SUCCEEDED")
+    assert len(world.take(queue, 5)) == 1
+
+    world.use.queues.replace(queue, QueueSettings(dequeuing_settings=at_most(5)))
+    assert len(world.take(queue, 5)) == 3
+
+
+def test_a_limit_counts_what_was_in_flight_before_it(world: World) -> None:
+    queue = filled(world, 10)
+    world.take(queue, 3)
+    world.use.queues.replace(queue, QueueSettings(dequeuing_settings=at_most(4)))
+
+    assert len(world.take(queue, 5)) == 1
+
+
+def test_tokens_allow_a_burst_and_then_the_rate(world: World) -> None:
+    rate = RateLimiting(10, 5)
+    queue = filled(world, 30, dequeuing_settings=at_most(rate=rate))
+
+    assert len(world.take(queue, 25)) == 10
+    answer = world.use.deliveries.dequeue(queue, batch_size=25)
+    assert (answer.tasks, round(answer.poll_after_seconds, 3)) == ((), 0.5)
+    world.clock.forward(0.5)
+    assert len(world.take(queue, 25)) == 1
+    world.clock.forward(2)
+    assert len(world.take(queue, 25)) == 4
+    world.clock.forward(3600)
+    assert len(world.take(queue, 25)) == 10
+
+
+def test_tokens_per_minute_and_hour(world: World) -> None:
+    for unit, seconds in ((IntervalUnit.MINUTES, 60), (IntervalUnit.HOURS, 3600)):
+        name = filled(
+            world, 2, name=unit.lower(), dequeuing_settings=at_most(rate=RateLimiting(1, 2, unit))
+        )
+        assert len(world.take(name, 5)) == 1
+        world.clock.forward(2 * seconds - 1)
+        assert world.take(name, 5) == ()
+        world.clock.forward(1)
+        assert len(world.take(name, 5)) == 1
+
+
+def test_only_delivered_tasks_cost_tokens(world: World) -> None:
+    queue = filled(world, 2, dequeuing_settings=at_most(rate=RateLimiting(5, 3600)))
+    assert len(world.take(queue, 25)) == 2
+    for _ in range(5):
+        assert world.take(queue, 25) == ()
+    world.put(queue, *["1"] * 5)
+
+    assert len(world.take(queue, 25)) == 3
+
+
+def test_a_queue_without_limits_pays_nothing_for_them(world: World) -> None:
+    queue = filled(world, 25)
+
+    with metered() as meter:
+        world.take(queue, 25)
+
+    assert meter.read <= 1.5
+    assert meter.write <= 75
+
+
+def test_sixteen_workers_never_have_more_than_five_in_flight(store: Store) -> None:
+    use = build(Settings(), store)
+    use.queues.create("q", QueueSettings(dequeuing_settings=at_most(5), retry_strategy=AT_ONCE))
+    world = World(store, None, use)  # type: ignore[arg-type]  # real time passes here
+    for _ in range(6):
+        world.put("q", *["1"] * 25)
+    lock, flying, most, done = threading.Lock(), set[str](), [0], [0]
+    until = time.monotonic() + 20
+
+    def work(number: int) -> None:
+        while time.monotonic() < until and done[0] < 150:
+            for task in use.deliveries.dequeue("q", batch_size=1 + number % 3).tasks:
+                with lock:
+                    assert task.id not in flying
+                    flying.add(task.id)
+                    most[0] = max(most[0], len(flying))
+                finish(world, task, number, flying, lock, done)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
+
+    assert done[0] == 150
+    assert most[0] <= 5
+    assert len(use.deliveries.limiting.slots(use.queues.get("q"), 5)) == 5  # none in use
+
+
+def finish(
+    world: World, task: Task, number: int, flying: set[str], lock: threading.Lock, done: list[int]
+) -> None:
+    with lock:  # before the report: it may be handed out again at once
+        flying.discard(task.id)
+    status = "FAILED" if number % 4 == 0 and task.attempts < 3 else "SUCCEEDED"
+    assert world.say(task, status, lease=str(lease_name(task))).outcome is ReportOutcome.OK
+    if status == "SUCCEEDED":
+        with lock:
+            done[0] += 1
+
+
+def test_sixteen_callers_share_one_rate(store: Store) -> None:
+    use = build(Settings(), store)
+    rate = RateLimiting(20, 1)
+    use.queues.create("q", QueueSettings(dequeuing_settings=at_most(rate=rate)))
+    world = World(store, None, use)  # type: ignore[arg-type]  # real time passes here
+    for _ in range(8):
+        world.put("q", *["1"] * 25)
+    started = datetime.now(UTC)
+    until = time.monotonic() + 2
+
+    def work(_: int) -> int:
+        taken = 0
+        while time.monotonic() < until:
+            taken += len(use.deliveries.dequeue("q", batch_size=3).tasks)
+        return taken
+
+    with ThreadPoolExecutor(16) as pool:
+        taken = sum(pool.map(work, range(16)))
+
+    seconds = (datetime.now(UTC) - started).total_seconds()
+    assert 20 <= taken <= 20 + 20 * seconds

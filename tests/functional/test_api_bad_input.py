@@ -1,0 +1,273 @@
+"""Bad input: the right code, a message that names the field, never a 5xx, nothing half done."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Service
+
+GOOD_TASK = {"payload": {"good": True}}
+FORGED = "bm90IG9uZSBvZiBvdXJz"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request that must be refused, and how."""
+
+    method: str
+    path: str
+    body: Any = None
+    field: str = "body"
+    status: int = 400
+    query: dict[str, str] | None = None
+    headers: dict[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.field} {str(self.body or self.query)[:40]}"
+
+
+def tasks(
+    body: Any, field: str = "body", status: int = 400, content_type: str = "application/json"
+) -> Case:
+    headers = {"Content-Type": content_type}
+    return Case("POST", "/v1/queues/mail/tasks", body, field, status, headers=headers)
+
+
+def task(field: str, **entry: Any) -> Case:
+    """Return an enqueue whose second entry is bad; the first is good and must not be done."""
+    return tasks({"tasks": [GOOD_TASK, entry]}, f"tasks[1].{field}")
+
+
+def report(field: str, said: str | None = "SUCCEEDED", /, **entry: Any) -> Case:
+    """Return two reports of which the second is bad; LEASE stands for the true lease."""
+    held = {"task_id": "held", "lease_id": "LEASE"}
+    body = {"reports": [{**held, "status": "SUCCEEDED"}, {**held, "status": said, **entry}]}
+    return Case("POST", "/v1/queues/mail/reports", body, f"reports[1].{field}")
+
+
+def listing(field: str, value: str, path: str = "/v1/queues/mail/tasks") -> Case:
+    return Case("GET", path, None, field, query={field: value})
+
+
+CASES = [
+    # what is not JSON, or not ours
+    tasks(""),
+    tasks("{"),
+    tasks("tasks"),
+    tasks("[]"),
+    tasks("null"),
+    tasks('"tasks"'),
+    tasks('{"tasks":[{"payload":1}]} x'),
+    tasks('{"tasks":[{"payload":NaN}]}'),
+    tasks('{"tasks":[{"payload":1,"delay_in_seconds":Infinity}]}'),
+    tasks('{"tasks":[{"payload":' + "[" * 100_000 + "]" * 100_000 + "}]}"),
+    tasks('{"tasks":[{"payload":1,"tags":' + "[" * 100_000 + "]" * 100_000 + "}]}"),
+    tasks('{"tasks":[{"payload":1,"delay_in_seconds":' + "9" * 10_000 + "}]}"),
+    tasks("\ufeff" + json.dumps({"tasks": [GOOD_TASK]})),
+    tasks(b'{"tasks":[{"payload":"\xff"}]}'),
+    tasks('{"tasks":[{"payload":"\ud800"}]}'),
+    tasks({"tasks": [GOOD_TASK]}, "Content-Type", content_type="text/plain"),
+    tasks("tasks=1", "Content-Type", content_type="application/x-www-form-urlencoded"),
+    tasks({"tasks": [GOOD_TASK]}, "Content-Type", content_type="multipart/form-data"),
+    tasks({"tasks": [GOOD_TASK]}, "body", content_type="application/ld+json"),
+    # wrong types, unknown fields, contradictions
+    tasks({}, "tasks"),
+    tasks({"tasks": []}, "tasks"),
+    tasks({"tasks": GOOD_TASK}, "tasks"),
+    tasks({"tasks": [GOOD_TASK] * 26}, "tasks"),
+    tasks({"tasks": [GOOD_TASK, None]}, "tasks[1]"),
+    tasks({"tasks": [GOOD_TASK], "jobs": []}, "jobs"),
+    tasks({"tasks": [GOOD_TASK], "x" * 100_000: []}, "x" * 200 + "…"),
+    tasks('{"tasks":[{"\\ud800":1}]}', "tasks[0]"),
+    task("delay", payload=1, delay=5),
+    task("id", id="no spaces"),
+    task("id", id=1),
+    task("delay_in_seconds", delay_in_seconds="5"),
+    task("delay_in_seconds", delay_in_seconds=-1),
+    task("delay_in_seconds", delay_in_seconds=1e300),
+    task("scheduled_at", scheduled_at="2026-11-21T08:00:00"),
+    task("scheduled_at", scheduled_at=1_795_248_000),
+    task("scheduled_at", scheduled_at="99999-01-01T00:00:00Z"),
+    task("delay_in_seconds", delay_in_seconds=1, scheduled_at="2026-11-21T09:00:00Z"),
+    task("expires_at", expires_at="2026-11-21T09:00:00Z", scheduled_at="2026-11-21T09:00:00Z"),
+    task("keepalive_timeout_in_seconds", keepalive_timeout_in_seconds=0),
+    task("tags", tags=["a"]),
+    task("tags", tags={str(number): "v" for number in range(11)}),
+    task("tags.a", tags={"a": None}),
+    task("tags.a", tags={"a": "x" * 257}),
+    task("dedupe_key", dedupe_key="k"),
+    task("retry_strategy.kind", retry_strategy={"kind": "never"}),
+    task("retry_strategy.max_retries", retry_strategy={"max_retries": 101}),
+    # sizes
+    Case(
+        "POST",
+        "/v1/queues/mail/tasks",
+        {"tasks": [GOOD_TASK, {"payload": "x" * 1_000_000}]},
+        "tasks[1].payload",
+        413,
+    ),
+    tasks('{"tasks":[{"payload":"' + "x" * 4_194_304 + '"}]}', "body", 413),
+    tasks(b'{"tasks":[{"payload":"' + b"x" * 4_194_304 + b'"}]}', "body", 413),
+    tasks(json.dumps({"tasks": [GOOD_TASK]}) + " " * 4_194_304, "body", 413),
+    tasks('{"tasks":[{"payload":"' + "é" * 2_200_000 + '"}]}', "body", 413),
+    replace(report("result", result="x" * 32_768), status=413),
+    replace(report("progress", "INFLIGHT", progress="x" * 4_096), status=413),
+    # reports
+    report("status", "DONE"),
+    report("status", None),
+    report("to_queue", "MOVED"),
+    report("to_queue", "MOVED", to_queue="no spaces"),
+    report("retryable", "FAILED", retryable="no"),
+    report("error", "FAILED", error=[]),
+    report("result", "FAILED", result=1),
+    report("lease_id", lease_id=5),
+    report("lease_id", lease_id="x" * 513),
+    report("task_id", task_id=""),
+    report("spawn", spawn=[{"queue": "mail", "payload": 1}]),
+    # dequeue
+    Case("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),
+    Case("POST", "/v1/queues/mail/dequeue", {"batch_size": "1"}, "batch_size"),
+    Case("POST", "/v1/queues/mail/dequeue", {"wait_seconds": 21}, "wait_seconds"),
+    Case("POST", "/v1/queues/mail/dequeue", {"worker": "x" * 257}, "worker"),
+    Case("POST", "/v1/queues/mail/dequeue", {"lease_id": "x"}, "lease_id"),
+    # queues
+    Case("POST", "/v1/queues", {}, "name"),
+    Case("POST", "/v1/queues", {"name": "no spaces"}, "name"),
+    Case("POST", "/v1/queues", {"name": "new", "shards": 65}, "shards"),
+    Case("POST", "/v1/queues", {"name": "new", "created_at": "x"}, "created_at"),
+    Case("POST", "/v1/queues", {"name": "new", "description": "x" * 1025}, "description"),
+    Case("PUT", "/v1/queues/mail", {"shards": 2, "version": "1"}, "version"),
+    Case("PUT", "/v1/queues/mail", {"shards": 2, "name": "other"}, "name"),
+    Case("PUT", "/v1/queues/mail", None, "body"),
+    Case("POST", "/v1/queues/mail/pause", {"resume_in_seconds": 0}, "resume_in_seconds"),
+    Case("POST", "/v1/queues/mail/pause", {"resume_in_seconds": "60"}, "resume_in_seconds"),
+    Case("POST", "/v1/queues/mail/resume", {"now": True}, "now"),
+    Case("POST", "/v1/queues/mail/purge", {}, "states"),
+    Case("POST", "/v1/queues/mail/purge", {"states": []}, "states"),
+    Case("POST", "/v1/queues/mail/purge", {"states": ["DEAD", "READY"]}, "states[1]"),
+    # parameters
+    listing("limit", "0"),
+    listing("limit", "251"),
+    listing("limit", "ten"),
+    listing("limit", ""),
+    listing("order", "up"),
+    listing("payload", "yes"),
+    listing("state", "DONE"),
+    listing("state", "DEAD,"),
+    listing("state", "x" * 201),
+    listing("cursor", FORGED),
+    listing("cursor", "é"),
+    listing("cursor", "x" * 10_000),
+    listing("worker", "ada"),
+    listing("tag.service", "a"),
+    listing("cursor", FORGED, "/v1/queues"),
+    listing("limit", "251", "/v1/queues"),
+    listing("prefix", "x" * 129, "/v1/queues"),
+    listing("state", "DONE", "/v1/queues/mail/count"),
+    listing("limit", "5", "/v1/queues/mail/count"),
+    listing("payload", "1", "/v1/tasks/held"),
+    listing("verbose", "1", "/v1/queues/mail"),
+    Case("DELETE", "/v1/tasks/held", None, "if_not_inflight", query={"if_not_inflight": "maybe"}),
+    Case("DELETE", "/v1/queues/mail", None, "force", query={"force": "true"}),
+    Case("GET", "/v1/health", None, "verbose", query={"verbose": "1"}),
+    # notifications
+    Case("POST", "/v2/notify", "[]"),
+    Case("POST", "/v2/notify", None),
+    Case("POST", "/v2/notify", '{"data":[NaN]}'),
+    Case("POST", "/v2/notify", {"data": ["x" * 262_144]}, "body", 413),
+    Case(
+        "POST",
+        "/v2/notify",
+        {"data": []},
+        "fiware-service",
+        headers={"Fiware-Service": "x" * 257},
+    ),
+    # what is not there
+    Case("GET", "/v1/queues/nobody", None, "", 404),
+    Case("POST", "/v1/queues/nobody/tasks", {"tasks": [GOOD_TASK]}, "", 404),
+    Case("POST", "/v1/queues/nobody/dequeue", {}, "", 404),
+    Case("GET", "/v1/queues/nobody/tasks", None, "", 404),
+    Case("GET", "/v1/queues/nobody/count", None, "", 404),
+    Case("POST", "/v1/queues/nobody/pause", None, "", 404),
+    Case("POST", "/v1/queues/nobody/purge", {"states": ["DEAD"]}, "", 404),
+    Case("PUT", "/v1/queues/nobody", {}, "", 404),
+    Case("GET", "/v1/nothing", None, "", 404),
+    Case("GET", "/v1/nothing", None, "", 404, query={"a": "b"}),
+    Case("POST", "/v1/nothing", "not json", "", 404),
+    Case("PATCH", "/v1/queues/mail", {"shards": 2}, "", 404),
+    Case("GET", "/v1/queues/mail/dequeue", None, "", 404),
+    Case("GET", "/", None, "", 404),
+]
+
+
+@pytest.fixture
+def lease(call: Service) -> str:
+    """Fill the service with queues, a waiting task and one that is held; give its lease."""
+    path = call.queue("mail")
+    call.queue("ngsi.notify")
+    call.put(path, {}, id="held")
+    (held,) = call.take(path)
+    call.put(path, {}, id="waiting")
+    return str(held["lease"]["id"])
+
+
+def state_of(service: Service) -> tuple[str, ...]:
+    """Return all that can be seen of the service."""
+    return (
+        service("GET", "/v1/queues").body,
+        service("GET", "/v1/queues/mail/tasks", query={"payload": "true"}).body,
+        service("GET", "/v1/queues/ngsi.notify/tasks").body,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bad_input_is_refused_by_name_and_changes_nothing(
+    case: Case, call: Service, lease: str
+) -> None:
+    before = state_of(call)
+    body = case.body
+    if case.path.endswith("/reports"):
+        body = json.loads(json.dumps(body).replace("LEASE", lease))
+
+    answer = call(case.method, case.path, body, case.headers, case.query)
+
+    assert answer.status == case.status, answer.body
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json
+    assert set(problem) == {"type", "title", "status", "code", "detail", "errors"}
+    codes = {400: "invalid_request", 404: "not_found", 413: "payload_too_large"}
+    assert (problem["status"], problem["code"]) == (case.status, codes[case.status])
+    assert problem["detail"]
+    if case.field:
+        assert case.field in answer.fields, problem
+    assert all(error["message"] for error in problem["errors"])
+    assert len(answer.body) < 100_000
+    assert state_of(call) == before
+
+
+def test_the_largest_payload_and_body_are_taken(call: Service) -> None:
+    path = call.queue()
+    payload = "x" * (262_144 - 2)
+
+    assert len(call.put(path, *[payload] * 15)) == 15
+    body = '{"tasks":[{"payload":1}]}'
+    assert call("POST", f"{path}/tasks", body + " " * (4_194_304 - len(body))).status == 200
+    assert call("POST", f"{path}/tasks", body.encode()).status == 200
+
+
+def test_a_body_may_come_without_a_content_type_or_with_a_charset(call: Service) -> None:
+    path = call.queue()
+
+    for content_type in ("", "application/json; charset=utf-8"):
+        answer = call("POST", f"{path}/tasks", {"tasks": [{}]}, {"Content-Type": content_type})
+        assert answer.status == 200
+
+
+def test_every_bad_field_is_named_at_once(call: Service) -> None:
+    body = {"tasks": [{"id": "a b", "x": 1}, {"delay_in_seconds": "1"}], "y": 2}
+
+    answer = call("POST", f"{call.queue()}/tasks", body)
+
+    assert answer.fields == {"tasks[0].id", "tasks[0].x", "tasks[1].delay_in_seconds", "y"}

@@ -1,0 +1,182 @@
+"""Queues over HTTP."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Service
+
+FULL = {
+    "name": "ngsi.notify",
+    "description": "notifications",
+    "keepalive_timeout_in_seconds": 60,
+    "expires_in_seconds": 0,
+    "retry_strategy": {"kind": "intervals", "intervals": [1, 2.5, 60], "jitter": 0},
+    "dequeuing_settings": {
+        "max_inflight_tasks": 10,
+        "rate_limiting": {"max_tokens": 1000, "interval": 1, "interval_unit": "MINUTES"},
+        "dequeuing_paused": True,
+    },
+    "dead_letter_queue_config": {
+        "enable": False,
+        "retention_period_in_seconds": 60,
+        "max_size": 5,
+    },
+    "history_retention_in_seconds": 0,
+    "shards": 4,
+}
+
+
+def test_a_queue_is_created_with_defaults_and_shown(call: Service) -> None:
+    created = call("POST", "/v1/queues", {"name": "mail"})
+
+    assert created.status == 201
+    assert created.json["version"] == 1
+    assert created.json["retry_strategy"]["max_retries"] == 5
+    assert created.json["created_at"] == "2026-11-21T08:00:00.000000Z"
+    assert call("GET", "/v1/queues/mail").json == created.json
+
+
+def test_every_setting_is_kept(call: Service) -> None:
+    call("POST", "/v1/queues", FULL)
+
+    shown = call("GET", "/v1/queues/ngsi.notify").json
+
+    assert shown.pop("retry_strategy").items() >= {"kind": "intervals", "max_retries": 3}.items()
+    assert shown.items() >= {k: v for k, v in FULL.items() if k != "retry_strategy"}.items()
+
+
+def test_a_name_is_taken_once(call: Service) -> None:
+    call.queue("mail")
+
+    again = call("POST", "/v1/queues", {"name": "mail", "shards": 9})
+
+    assert (again.status, again.json["code"]) == (409, "queue_exists")
+    assert call("GET", "/v1/queues/mail").json["shards"] == 1
+
+
+def test_what_is_shown_can_be_sent_back(call: Service) -> None:
+    shown = call("POST", "/v1/queues", FULL).json
+
+    answer = call("PUT", "/v1/queues/ngsi.notify", {**shown, "stats": {"a": 1}, "schedules": []})
+
+    assert answer.status == 200
+    assert answer.json == {**shown, "version": 2}
+
+
+def test_replacing_settings_takes_defaults_for_what_is_left_out(call: Service) -> None:
+    call("POST", "/v1/queues", FULL)
+
+    call("PUT", "/v1/queues/ngsi.notify", {"shards": 2})
+
+    shown = call("GET", "/v1/queues/ngsi.notify").json
+    assert (shown["shards"], shown["description"]) == (2, "")
+    assert shown["dequeuing_settings"]["rate_limiting"] is None
+
+
+def test_an_old_version_replaces_nothing(call: Service) -> None:
+    path = call.queue("mail")
+    call("PUT", path, {"description": "first", "version": 1})
+
+    late = call("PUT", path, {"description": "second", "version": 1})
+
+    assert (late.status, late.json["code"]) == (409, "version_mismatch")
+    assert call("GET", path).json["description"] == "first"
+
+
+def test_settings_of_another_queue_are_refused(call: Service) -> None:
+    answer = call("PUT", call.queue("mail"), {"name": "other"})
+
+    assert (answer.status, answer.fields) == (400, {"name"})
+
+
+def test_queues_are_listed_by_name_page_by_page(call: Service) -> None:
+    for name in ("b", "a.2", "a.1", "c"):
+        call.queue(name)
+
+    first = call("GET", "/v1/queues", query={"limit": "3"}).json
+    second = call("GET", "/v1/queues", query={"limit": "3", "cursor": first["cursor"]}).json
+
+    assert [queue["name"] for queue in first["queues"]] == ["a.1", "a.2", "b"]
+    assert [queue["name"] for queue in second["queues"]] == ["c"]
+    assert second["cursor"] is None
+    some = call("GET", "/v1/queues", query={"prefix": "a."}).json["queues"]
+    assert [queue["name"] for queue in some] == ["a.1", "a.2"]
+
+
+@pytest.mark.parametrize("body", [None, {}, {"resume_in_seconds": None}])
+def test_a_pause_lasts_until_it_is_ended(call: Service, body: Any) -> None:
+    path = call.queue("mail")
+    call.put(path)
+
+    paused = call("POST", f"{path}/pause", body)
+    call.clock.forward(86_400)
+
+    assert (paused.status, paused.json["dequeuing_settings"]["dequeuing_paused"]) == (200, True)
+    assert call.take(path) == []
+    resumed = call("POST", f"{path}/resume", body if body is None else {})
+    assert resumed.json["dequeuing_settings"]["dequeuing_paused"] is False
+    assert len(call.take(path)) == 1
+
+
+def test_a_pause_may_end_by_itself(call: Service) -> None:
+    path = call.queue("mail")
+    call.put(path)
+
+    call("POST", f"{path}/pause", {"resume_in_seconds": 60})
+
+    assert call.take(path) == []
+    call.clock.forward(61)
+    assert len(call.take(path)) == 1
+    assert call("GET", path).json["dequeuing_settings"]["dequeuing_paused"] is False
+
+
+def test_a_purge_removes_the_tasks_of_the_states_named(call: Service) -> None:
+    path = call.queue("mail")
+    call.put(path, 1, 2, 3)
+    call.take(path)
+
+    purged = call("POST", f"{path}/purge", {"states": ["ENQUEUED"]})
+
+    assert (purged.status, purged.json) == (200, {"deleted": 2})
+    count = call("GET", f"{path}/count").json
+    assert (count["count"], count["by_state"]["INFLIGHT"]) == (1, 1)
+    assert call("GET", path).status == 200
+
+
+def test_a_deleted_queue_is_gone_with_its_tasks(call: Service) -> None:
+    path = call.queue("mail")
+    (task,) = call.put(path)
+
+    gone = call("DELETE", path)
+
+    assert (gone.status, gone.body) == (204, "")
+    assert call("GET", path).status == 404
+    assert call("GET", f"/v1/tasks/{task}").status == 404
+    assert call("DELETE", path).status == 404
+
+
+def test_names_in_paths_may_be_percent_encoded(call: Service) -> None:
+    call.queue("ngsi.notify")
+
+    assert call("GET", "/v1/queues/ngsi%2Enotify").status == 200
+
+
+@pytest.mark.parametrize("name", ["-a", "a b", "a%00", "a%2Fb", "a" * 129, "é", "a#ENQUEUED#0"])
+def test_what_can_be_no_name_is_not_found(call: Service, name: str) -> None:
+    for method, rest, body in (
+        ("GET", "", None),
+        ("PUT", "", {}),
+        ("DELETE", "", None),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+        ("POST", "/purge", {"states": ["DEAD"]}),
+        ("POST", "/tasks", {"tasks": [{}]}),
+        ("POST", "/dequeue", {}),
+        ("POST", "/reports", {"reports": [{"task_id": "a", "lease_id": "b", "status": "FAILED"}]}),
+        ("GET", "/tasks", None),
+        ("GET", "/count", None),
+    ):
+        answer = call(method, f"/v1/queues/{name}{rest}", body)
+        assert (answer.status, json.loads(answer.body)["code"]) == (404, "not_found")

@@ -1,0 +1,183 @@
+"""What holds for every request: the key, the headers, errors, health, documents, threads."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace import __version__
+from headrace.domain.errors import Unavailable
+from headrace.http.resolver import Resolver
+from tests.functional.conftest import KEY, REQUEST_ID, Service
+
+OPEN = ["/v1/health", "/v1/openapi.json", "/v1/docs"]
+
+
+class _Failing:
+    """Use cases that fail as told."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
+def failing(service: Service, error: Exception) -> Service:
+    use: Any = _Failing(error)
+    return replace(service, use=replace(service.use, queues=use, tasks=use))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/queues", {"name": "mail"}, 201),
+        ("GET", "/v1/queues", None, 200),
+        ("GET", "/v1/queues/nobody", None, 404),
+        ("POST", "/v1/queues", {}, 400),
+        ("POST", "/v1/queues", "x" * 4_194_305, 413),
+        ("GET", "/nowhere", None, 404),
+        ("GET", "/v1/health", None, 200),
+    ],
+)
+def test_every_answer_names_its_request_and_its_cost(
+    call: Service, method: str, path: str, body: Any, status: int
+) -> None:
+    answer = call(method, path, body)
+
+    assert answer.status == status
+    assert answer.headers["x-request-id"] == REQUEST_ID
+    assert answer.headers["x-consumed-units"] == "w=0, r=0"  # nothing costs in memory
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", f"Basic {KEY}", KEY, f"Bearer {KEY}x", "Bearer é\ud800"],
+)
+def test_without_the_key_nobody_gets_in(call: Service, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    stranger = replace(call, key=None)
+
+    for method, path in (("GET", "/v1/queues"), ("POST", "/v2/notify"), ("GET", "/nowhere")):
+        answer = stranger(method, path, headers=headers)
+        assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.headers["x-request-id"] == REQUEST_ID
+
+
+def test_the_scheme_and_the_header_may_be_written_in_any_case(call: Service) -> None:
+    stranger = replace(call, key=None)
+
+    assert stranger("GET", "/v1/queues", headers={"authorization": f"bearer {KEY}"}).status == 200
+
+
+def test_a_service_without_a_key_lets_nobody_in(call: Service) -> None:
+    closed = call.keyed(None)
+
+    for key in (KEY, "None", ""):
+        answer = replace(closed, key=key)("GET", "/v1/queues")
+        assert answer.status == 401
+    assert "no admin key" in closed("GET", "/v1/queues").json["detail"]
+    assert closed("GET", "/v1/health").status == 200
+
+
+def test_a_bad_body_of_a_stranger_is_not_looked_at(call: Service) -> None:
+    stranger = replace(call, key=None)
+
+    assert stranger("POST", "/v1/queues", "x" * 5_000_000).status == 401
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_the_door_needs_no_key(call: Service, path: str) -> None:
+    stranger = replace(call, key=None)
+
+    assert stranger("GET", path).status == 200
+    assert stranger("GET", f"{path}/").status == 200
+
+
+def test_health(call: Service) -> None:
+    assert call("GET", "/v1/health").json == {
+        "status": "ok",
+        "version": __version__,
+        "now": "2026-11-21T08:00:00.000000Z",
+    }
+
+
+def test_a_table_that_is_away_is_a_503(call: Service) -> None:
+    away = failing(call, Unavailable("the table does not answer", retry_after_seconds=3))
+
+    for method, path in (("GET", "/v1/health"), ("GET", "/v1/tasks/a")):
+        answer = away(method, path)
+        assert (answer.status, answer.json["code"]) == (503, "unavailable")
+        assert answer.headers["retry-after"] == "3"
+        assert answer.json["request_id"] == REQUEST_ID
+
+
+def test_what_nobody_foresaw_is_logged_with_its_traceback_and_shown_without(
+    call: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = failing(call, ZeroDivisionError("a secret of ours"))
+
+    answer = broken("GET", "/v1/tasks/a")
+
+    assert (answer.status, answer.json["code"]) == (500, "internal_error")
+    assert answer.json["request_id"] == answer.headers["x-request-id"] == REQUEST_ID
+    assert "secret" not in answer.body
+    assert "Traceback" not in answer.body
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+    assert record.__dict__["request_id"] == REQUEST_ID
+
+
+def test_the_openapi_document_is_served(call: Service) -> None:
+    answer = call("GET", "/v1/openapi.json")
+
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json["openapi"].startswith("3.1")
+    assert "/v1/queues/{queue}/tasks" in answer.json["paths"]
+
+
+def test_the_docs_page_is_served(call: Service) -> None:
+    answer = call("GET", "/v1/docs")
+
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "Lease tasks that are due" in answer.body
+
+
+def test_many_threads_at_once_keep_their_requests_apart(call: Service) -> None:
+    for number in range(16):
+        call.queue(f"q{number}")
+
+    def work(number: int) -> None:
+        for turn in range(40):
+            (task_id,) = call.put(f"/v1/queues/q{number}", {"n": number}, id=f"t{number}-{turn}")
+            assert task_id == f"t{number}-{turn}"
+            assert call.see(task_id)["payload"] == {"n": number}
+            assert call("GET", f"/v1/queues/nobody{number}").json["detail"].endswith(str(number))
+            assert replace(call, key="wrong")("GET", f"/v1/queues/q{number}").status == 401
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(work, range(16)))
+
+
+def test_routes_are_ready_before_the_first_request() -> None:
+    from headrace.http.app import RESOLVER  # noqa: PLC0415  as the handler has it
+
+    assert isinstance(RESOLVER, Resolver)
+    routes = [*RESOLVER._static_routes, *RESOLVER._dynamic_routes]  # noqa: SLF001  what threads race for
+    assert len(routes) == 19
+    assert all(route._middleware_stack_built for route in routes)  # noqa: SLF001
+
+
+def test_an_event_that_is_no_request_is_answered_too(call: Service) -> None:
+    import api  # noqa: PLC0415
+    from headrace.runtime.wiring import using  # noqa: PLC0415
+
+    with using(call.use):
+        answer = api.handler({}, call.context)
+
+    assert answer["statusCode"] == 500
+    assert json.loads(answer["body"])["code"] == "internal_error"

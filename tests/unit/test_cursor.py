@@ -1,0 +1,87 @@
+"""A cursor goes on where its own list was; whatever else it is, it is refused by name."""
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from headrace.domain.errors import InvalidRequest
+from headrace.ops.cursor import Cursors
+
+OURS = Cursors(b"a secret of the deployment")
+SCOPE = "tasks mail ENQUEUED False"
+STATE = ["2026-11-21T08:00:00+00:00", 1, {"0": ["2026-11-21T08:00:00+00:00", "order-1"]}]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def refused(scope: str, cursor: str, cursors: Cursors = OURS) -> list[str]:
+    """Return the fields that are named when *cursor* is refused."""
+    with pytest.raises(InvalidRequest) as refusal:
+        cursors.read(scope, cursor)
+    return [error.field for error in refusal.value.errors]
+
+
+@given(st.text(), json_values)
+def test_a_cursor_gives_back_what_was_put_in(scope: str, state: Any) -> None:
+    cursor = OURS.write(scope, state)
+
+    assert OURS.read(scope, cursor) == state
+    assert cursor.replace("-", "").replace("_", "").isalnum()  # needs no quoting in a URL
+
+
+@given(st.text())
+def test_a_forged_cursor_is_refused_by_name(cursor: str) -> None:
+    assert refused(SCOPE, cursor) == ["cursor"]
+
+
+@given(st.binary())
+def test_a_cursor_forged_in_the_right_alphabet_is_refused_by_name(blob: bytes) -> None:
+    cursor = base64.urlsafe_b64encode(blob).decode().rstrip("=")
+
+    assert refused(SCOPE, cursor) == ["cursor"]
+
+
+@given(st.data())
+def test_a_cursor_with_any_byte_altered_is_refused(data: st.DataObject) -> None:
+    cursor = OURS.write(SCOPE, STATE)
+    blob = bytearray(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    blob[data.draw(st.integers(0, len(blob) - 1))] ^= data.draw(st.integers(1, 255))
+
+    altered = base64.urlsafe_b64encode(blob).decode().rstrip("=")
+
+    assert refused(SCOPE, altered) == ["cursor"]
+
+
+@given(st.data())
+def test_a_cursor_cut_short_or_made_longer_is_refused(data: st.DataObject) -> None:
+    cursor = OURS.write(SCOPE, STATE)
+    cut = cursor[: data.draw(st.integers(0, len(cursor) - 1))]
+    longer = cursor + data.draw(st.text("ABCDabcd0123-_", min_size=1, max_size=8))
+
+    assert refused(SCOPE, cut) == ["cursor"]
+    assert refused(SCOPE, longer) == ["cursor"]
+
+
+@given(st.text())
+def test_a_cursor_of_another_list_or_filter_is_refused(scope: str) -> None:
+    assume(scope != SCOPE)
+
+    assert refused(scope, OURS.write(SCOPE, STATE)) == ["cursor"]
+
+
+@pytest.mark.parametrize("cursor", ["", "=", "====", "AAAA", "ÄÖÜ", "\x00", "a" * 100_000, "\ud800"])
+def test_awkward_texts_are_refused_too(cursor: str) -> None:
+    assert refused(SCOPE, cursor) == ["cursor"]
+
+
+def test_a_cursor_of_another_deployment_is_refused() -> None:
+    theirs = Cursors(b"another secret")
+
+    assert refused(SCOPE, OURS.write(SCOPE, STATE), theirs) == ["cursor"]

@@ -1,0 +1,473 @@
+"""Every state and every action against the lifecycle table, both ways.
+
+What the table allows happens, ends where a row says and puts the clock where the row says; what
+it does not allow changes nothing.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.domain import plan, settle
+from headrace.domain.change import Change, Entry
+from headrace.domain.errors import NotFound
+from headrace.domain.lifecycle import (
+    LIFECYCLE,
+    Action,
+    Actor,
+    Clock,
+    Lease,
+    Rule,
+    diagram,
+    rule,
+    rules,
+    table,
+)
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DeadLetterConfig, Queue, QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.settle import Held
+from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
+from headrace.ops.reports import Report, ReportStatus
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, lease_name, new_world
+from tests.manual_clock import ManualClock
+
+ROOT = Path(__file__).parents[2]
+ENQUEUED, INFLIGHT, SUCCEEDED, DEAD = State
+ANYWHERE = [None, *State]
+BACKOFF, LEASE, EXPIRY = timedelta(seconds=7), timedelta(seconds=100), timedelta(seconds=1000)
+DELAY = timedelta(seconds=3)
+
+# The moves of design 1, section 2, written down a second time.
+PROMISED: dict[Action, set[tuple[State | None, State | None]]] = {
+    Action.ENQUEUE: {(None, ENQUEUED)},
+    Action.OVERWRITE: {(ENQUEUED, ENQUEUED)},
+    Action.DEQUEUE: {(ENQUEUED, INFLIGHT)},
+    Action.HEARTBEAT: {(INFLIGHT, INFLIGHT)},
+    Action.SUCCEED: {(INFLIGHT, SUCCEEDED)},
+    Action.FAIL: {(INFLIGHT, ENQUEUED), (INFLIGHT, DEAD)},
+    Action.RELEASE: {(INFLIGHT, ENQUEUED), (INFLIGHT, DEAD)},
+    Action.MOVE: {(INFLIGHT, ENQUEUED), (ENQUEUED, ENQUEUED), (DEAD, ENQUEUED)},
+    Action.RECLAIM: {(INFLIGHT, ENQUEUED), (INFLIGHT, DEAD)},
+    Action.EXPIRE: {(ENQUEUED, DEAD)},
+    Action.RUN: {(ENQUEUED, ENQUEUED)},
+    Action.RESTART: {(DEAD, ENQUEUED), (SUCCEEDED, ENQUEUED)},
+    Action.DELETE: {(state, None) for state in State},
+    Action.PURGE: {(state, None) for state in State},
+}
+
+
+def test_the_table_holds_the_moves_of_the_contract_and_no_others() -> None:
+    stated: dict[Action, set[tuple[State | None, State | None]]] = {}
+    for row in LIFECYCLE:
+        stated.setdefault(row.action, set()).add((row.source, row.target))
+
+    assert stated == PROMISED
+    assert len({(row.action, row.source, row.target) for row in LIFECYCLE}) == len(LIFECYCLE)
+
+
+@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize("source", ANYWHERE, ids=str)
+def test_the_table_names_its_rows_and_refuses_the_rest(
+    action: Action, source: State | None
+) -> None:
+    targets = {to for come_from, to in PROMISED[action] if come_from == source}
+
+    assert {row.target for row in rules(action, source)} == targets
+    for target in ANYWHERE:
+        if target in targets:
+            assert rule(action, source, target) in LIFECYCLE
+        else:
+            with pytest.raises(LookupError, match=str(action)):
+                rule(action, source, target)
+
+
+def test_only_workers_move_what_is_in_flight_and_only_under_their_lease() -> None:
+    for row in LIFECYCLE:
+        if row.source is INFLIGHT and row.actor is Actor.WORKER:
+            assert row.lease is Lease.HELD
+        elif row.source is INFLIGHT and row.actor is Actor.SERVICE:
+            assert row.lease is Lease.LAPSED
+        else:
+            assert row.lease is (Lease.TAKEN if row.action is Action.DEQUEUE else Lease.NONE)
+
+
+def test_each_row_puts_the_clock_where_its_target_needs_attention_next() -> None:
+    meaning = {
+        ENQUEUED: {Clock.DUE, Clock.BACKOFF, Clock.NOW},
+        INFLIGHT: {Clock.LEASE_END, Clock.KEPT},
+        SUCCEEDED: {Clock.NOW},
+        DEAD: {Clock.NOW},
+        None: {Clock.NONE},
+    }
+    assert all(row.clock in meaning[row.target] for row in LIFECYCLE)
+
+
+def test_every_end_of_a_life_has_the_setting_that_keeps_it() -> None:
+    kept = {SUCCEEDED: "history_retention_in_seconds", DEAD: "dead_letter_queue_config"}
+
+    for row in LIFECYCLE:
+        assert row.kept_by == (kept.get(row.target) if row.target else None)
+
+
+# -- the use cases ------------------------------------------------------------------------------
+
+
+@dataclass
+class Case:
+    """A task in some state, and what the last worker that had it knows."""
+
+    world: World
+    task_id: str
+    lease: str = "lse_nobody.1."
+
+    @property
+    def stored(self) -> Task | None:
+        return self.world.store.read([self.task_id]).get(self.task_id)
+
+    def report(self, status: ReportStatus, **fields: Any) -> None:
+        self.world.use.reports.report("mail", [Report(self.task_id, self.lease, status, **fields)])
+
+
+def case_in(state: State | None, *, keyed: bool, kept: bool = True) -> Case:
+    """Bring a task into *state* in the ways that leave no report of its own to repeat."""
+    world = new_world(MemoryStore(), ManualClock())
+    settings = QueueSettings(
+        keepalive_timeout_in_seconds=LEASE.total_seconds(),
+        expires_in_seconds=int(EXPIRY.total_seconds()),
+        retry_strategy=RetryStrategy(Backoff.FIXED, 1, BACKOFF.total_seconds(), jitter=0),
+        dead_letter_queue_config=DeadLetterConfig(enable=kept),
+        history_retention_in_seconds=86_400 if kept else 0,
+    )
+    world.use.queues.create("mail", settings)
+    world.use.queues.create("other", settings)
+    case = Case(world, "task-1")
+    if state is None:
+        return case
+    world.put("mail", id="task-1", dedupe_key="key" if keyed else None)
+    world.clock.forward(1)
+    if state is ENQUEUED:
+        return case
+    task = world.one("mail")
+    case.lease = str(lease_name(task))
+    world.clock.forward(1)
+    if state is SUCCEEDED:
+        world.say(task, "SUCCEEDED")
+    elif state is DEAD:
+        world.say(task, "FAILED", retryable=False)
+    world.clock.forward(1)
+    return case
+
+
+def enqueue(case: Case) -> datetime:
+    entry = NewTask("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
+    case.world.use.tasks.enqueue("mail", [entry])
+    return case.world.clock() + DELAY
+
+
+def overwrite(case: Case) -> datetime:
+    due = case.world.clock() + DELAY
+    entry = NewTask("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
+    case.world.use.tasks.enqueue("mail", [entry])
+    return due
+
+
+def dequeue(case: Case) -> datetime:
+    case.world.take("mail", 5)
+    return case.world.clock() + LEASE
+
+
+def reported(status: ReportStatus, after: timedelta, **fields: Any) -> Callable[[Case], datetime]:
+    """Return an act that reports, and says when the task then needs attention next."""
+
+    def act(case: Case) -> datetime:
+        case.report(status, **fields)
+        return case.world.clock() + after
+
+    return act
+
+
+def heartbeat(case: Case) -> datetime:
+    before = case.stored
+    case.report(ReportStatus.INFLIGHT)
+    return before.scheduled_at if before else case.world.clock()
+
+
+def use_up_retries(case: Case) -> None:
+    """Let the only retry of the task pass, so that the next failure is the last."""
+    if (task := case.stored) is None or task.state is not INFLIGHT:
+        return
+    case.report(ReportStatus.FAILED)
+    case.world.clock.forward(BACKOFF.total_seconds())
+    case.lease = str(lease_name(case.world.one("mail")))
+
+
+def fail_for_good(case: Case) -> datetime:
+    use_up_retries(case)
+    case.report(ReportStatus.FAILED)
+    return case.world.clock()
+
+
+def reclaim(case: Case) -> datetime:
+    case.world.clock.forward(LEASE.total_seconds())
+    case.world.use.reaping.run()
+    return case.world.clock() + BACKOFF
+
+
+def reclaim_for_good(case: Case) -> datetime:
+    use_up_retries(case)
+    case.world.clock.forward(LEASE.total_seconds())
+    case.world.use.reaping.run()
+    return case.world.clock()
+
+
+def expire(case: Case) -> datetime:
+    if (task := case.stored) and task.state is INFLIGHT:  # its lease lives longer than its wait
+        case.report(ReportStatus.INFLIGHT, keepalive=2 * EXPIRY.total_seconds())
+    case.world.clock.forward(EXPIRY.total_seconds())
+    case.world.use.reaping.run()
+    return case.world.clock()
+
+
+def delete(case: Case) -> datetime:
+    try:
+        case.world.use.tasks.delete(case.task_id)
+    except NotFound:
+        assert case.stored is None
+    return case.world.clock()
+
+
+def purge(case: Case) -> datetime:
+    case.world.use.queues.purge("mail", tuple(State))
+    return case.world.clock()
+
+
+NOW = timedelta(0)
+TOO_LONG = EXPIRY.total_seconds()
+
+# Each act makes one move if it may: (action, where it leads if the table allows it at all, act).
+ACTS: list[tuple[Action, State | None, Callable[[Case], datetime]]] = [
+    (Action.ENQUEUE, ENQUEUED, enqueue),
+    (Action.OVERWRITE, ENQUEUED, overwrite),
+    (Action.DEQUEUE, INFLIGHT, dequeue),
+    (Action.HEARTBEAT, INFLIGHT, heartbeat),
+    (Action.SUCCEED, SUCCEEDED, reported(ReportStatus.SUCCEEDED, NOW, result="1")),
+    (Action.FAIL, ENQUEUED, reported(ReportStatus.FAILED, BACKOFF)),
+    (Action.FAIL, ENQUEUED, reported(ReportStatus.FAILED, DELAY, delay_in_seconds=3)),
+    (Action.FAIL, DEAD, reported(ReportStatus.FAILED, NOW, retryable=False)),
+    (Action.FAIL, DEAD, reported(ReportStatus.FAILED, NOW, delay_in_seconds=TOO_LONG)),
+    (Action.FAIL, DEAD, fail_for_good),
+    (Action.RELEASE, ENQUEUED, reported(ReportStatus.RELEASED, DELAY, delay_in_seconds=3)),
+    (Action.RELEASE, DEAD, reported(ReportStatus.RELEASED, NOW, delay_in_seconds=TOO_LONG)),
+    (Action.MOVE, ENQUEUED, reported(ReportStatus.MOVED, DELAY, to_queue="other",
+                                     delay_in_seconds=3)),
+    (Action.RECLAIM, ENQUEUED, reclaim),
+    (Action.RECLAIM, DEAD, reclaim_for_good),
+    (Action.EXPIRE, DEAD, expire),
+    (Action.DELETE, None, delete),
+    (Action.PURGE, None, purge),
+]  # fmt: skip
+
+
+def _name(value: object) -> str:
+    return getattr(value, "__name__", str(value))
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize("source", ANYWHERE, ids=str)
+@pytest.mark.parametrize(("action", "target", "act"), ACTS, ids=_name)
+def test_what_the_table_allows_happens_and_nothing_else(
+    source: State | None,
+    action: Action,
+    target: State | None,
+    act: Callable[[Case], datetime],
+    *,
+    keyed: bool,
+) -> None:
+    keyed = keyed or action is Action.OVERWRITE
+    case = case_in(source, keyed=keyed)
+    before = case.stored
+
+    at = act(case)
+
+    after = case.stored
+    rows = [row for row in _rows_by_use_case() if (row.action, row.source) == (action, source)]
+    if not rows:
+        assert _left_alone(action, before, after)
+        return
+    assert target in {row.target for row in rows}
+    if after is None:
+        assert target is None
+        return
+    assert (after.state, after.last_move) == (target, action)
+    assert after.scheduled_at == at
+    assert (after.lease_id is not None) == (after.state is INFLIGHT)
+
+
+def _left_alone(action: Action, before: Task | None, after: Task | None) -> bool:
+    """Tell whether *action* changed nothing; time that passed in the test may have, by a row."""
+    if before == after:
+        return True
+    passing = {Action.RECLAIM: Action.EXPIRE, Action.EXPIRE: Action.HEARTBEAT}
+    return after is not None and passing.get(action) == after.last_move
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize(("action", "target", "act"), ACTS, ids=_name)
+def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
+    action: Action, target: State | None, act: Callable[[Case], datetime], *, keyed: bool
+) -> None:
+    if target not in (SUCCEEDED, DEAD):
+        return
+    ((source, _),) = {(row.source, row.target) for row in LIFECYCLE if row.action is action
+                      and row.target is target}  # fmt: skip
+    case = case_in(source, keyed=keyed, kept=False)
+
+    act(case)
+
+    assert case.stored is None
+
+
+def test_every_row_that_has_a_use_case_was_tried() -> None:
+    tried = {(action, target) for action, target, _ in ACTS}
+
+    assert {(row.action, row.target) for row in _rows_by_use_case()} == tried
+
+
+def _rows_by_use_case() -> list[Rule]:
+    """Return the rows without those that only bulk actions make: run, restart, operators' moves."""
+    bulk = (Action.RUN, Action.RESTART)
+    operators_move = (Action.MOVE, Actor.OPERATOR)
+    return [
+        row
+        for row in LIFECYCLE
+        if row.action not in bulk and (row.action, row.actor) != operators_move
+    ]
+
+
+# -- the planners -------------------------------------------------------------------------------
+
+
+def _planned() -> list[Change]:
+    """Return a change of every kind that a planner makes, each from the state it is made for."""
+    queue = Queue("mail", QueueSettings(), _T0, _T0)
+    waiting, held = _task(ENQUEUED), _task(INFLIGHT)
+    entry = Entry(waiting.id, waiting.place, waiting.scheduled_at)
+    error = TaskError(1, _T0, "ada", ErrorKind.FAILED)
+    changes = [
+        plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None),
+        plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, task=waiting),
+        plan.expire(entry, queue, now=_T0),
+        plan.expire(waiting, queue, now=_T0),
+        plan.overwrite(
+            waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0
+        ),
+        settle.reclaim(held, queue, now=_T0, spread=0),
+        *(plan.purge(_task(state), before=_T0) for state in State),
+    ]
+    for known in (Held.of(held), replace(Held.of(held), task=None)):
+        changes += [
+            settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
+            settle.succeed(known, queue, now=_T0, result=None),
+            settle.release(known, queue, now=_T0, delay=None),
+            settle.give_back(known, queue, now=_T0),
+            settle.move(known, queue, now=_T0, delay=None, payload=None, tags=None),
+        ]
+        changes += [
+            settle.fail(
+                known, queue, now=_T0, error=error, retryable=retryable, delay=None, spread=0
+            )
+            for retryable in (True, False)
+        ]
+    return changes
+
+
+_T0 = ManualClock()()
+
+
+def _task(state: State) -> Task:
+    lease: dict[str, Any] = {}
+    if state is INFLIGHT:
+        lease = {
+            "lease_id": "lse_1",
+            "lease_expires_at": _T0,
+            "lease_length": LEASE,
+            "worker": "ada",
+            "attempts": 1,
+        }
+    return Task(
+        "t-1", Place("mail", state, 0), *(_T0,) * 4, expires_at=_T0 + timedelta(days=1), **lease
+    )
+
+
+def _planned_id(change: Change) -> str:
+    return f"{change.rule.action}-{change.rule.source}-{change.rule.target}"
+
+
+@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+def test_a_planned_change_follows_a_row_and_is_refused_in_every_other_state(
+    change: Change,
+) -> None:
+    assert change.rule in LIFECYCLE
+    source = _task(change.rule.source or ENQUEUED)
+    if change.rule.action is Action.EXPIRE:
+        source = replace(source, expires_at=_T0)
+
+    assert change.allowed(source)
+    for state in State:
+        elsewhere = replace(source, place=replace(source.place, state=state))
+        assert change.allowed(elsewhere) == (state is source.state)
+    assert not change.allowed(None)
+
+
+@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+def test_a_planned_change_is_refused_in_another_queue(change: Change) -> None:
+    source = _task(change.rule.source or ENQUEUED)
+
+    assert not change.allowed(replace(source, place=replace(source.place, queue="mai")))
+
+
+@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+def test_a_planned_change_leads_where_its_row_says_and_counts_one_version(change: Change) -> None:
+    before = _task(change.rule.source or ENQUEUED)
+
+    after = change.apply(before)
+
+    if after is None:
+        assert change.rule.target is None
+        return
+    assert (after.state, after.last_move) == (change.rule.target, change.rule.action)
+    assert after.version == before.version + 1
+    lease = (after.lease_id, after.lease_expires_at, after.lease_length)
+    assert (None in lease, any(lease)) == ((False, True) if after.state is INFLIGHT
+                                           else (True, False))  # fmt: skip
+
+
+# -- what is printed ----------------------------------------------------------------------------
+
+
+def test_the_documentation_shows_the_diagram_and_the_table() -> None:
+    page = (ROOT / "docs" / "lifecycle.md").read_text(encoding="utf-8")
+
+    assert f"\n```mermaid\n{diagram()}\n```\n" in page
+    assert f"\n\n{table()}\n\n" in page
+
+
+def test_the_module_prints_what_the_documentation_shows() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "headrace.domain.lifecycle"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "functions")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert printed.stdout == f"{diagram()}\n\n{table()}\n"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, VersionMismatch
+from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
@@ -205,15 +206,15 @@ def test_lists_go_state_by_state_in_order(world: World, shards: int, limit: int)
     expected[()] = ids["READY"] + ids["SCHEDULED"] + expected["SUCCEEDED", "DEAD", "INFLIGHT"]
 
     for states, tasks in expected.items():
-        listed = everything(world, queue, states=states, limit=limit)
+        listed = everything(world, queue, where=TaskFilter(states), limit=limit)
         # Equal times (one report call, one instant) come in the order of their ids.
         assert sorted(listed) == sorted(tasks)
-        assert world.use.inspect.count(queue, states=states).count == len(tasks)
+        assert world.use.inspect.count(queue, TaskFilter(states)).count == len(tasks)
         if shards == 1 or states in (("READY",), ("SCHEDULED",), ("ENQUEUED",)):
             waiting = [task for task in listed if task in ids["READY"] + ids["SCHEDULED"]]
             assert waiting == [task for task in tasks if task in waiting]
     assert (
-        everything(world, queue, states=("ENQUEUED",), limit=limit, descending=True)
+        everything(world, queue, where=TaskFilter(("ENQUEUED",)), limit=limit, descending=True)
         == expected["ENQUEUED",][::-1]
     )
     assert world.use.inspect.count(queue).by_state == {
@@ -241,7 +242,7 @@ def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
     for call in (
         {"queue": other, "cursor": cursor},
         {"queue": queue, "cursor": cursor, "descending": True},
-        {"queue": queue, "cursor": cursor, "states": ("DEAD",)},
+        {"queue": queue, "cursor": cursor, "where": TaskFilter(("DEAD",))},
         {"queue": queue, "cursor": cursor[:-2] + "AA"},
         {"queue": queue, "cursor": "é"},
     ):
@@ -251,7 +252,7 @@ def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
 
 def test_an_unknown_state_is_named(world: World) -> None:
     with pytest.raises(InvalidRequest, match="state must be"):
-        world.use.inspect.list(world.queue(), states=("LOST",))
+        world.use.inspect.list(world.queue(), TaskFilter(("LOST",)))
 
 
 def test_a_purge_removes_the_states_it_names_and_nothing_later(world: World) -> None:
@@ -293,7 +294,7 @@ def test_what_a_purge_leaves_undone_the_reaper_finishes(world: World) -> None:
     kept = world.queue("kept")
     world.put(kept)
     world.use.queues.chores = world.use.reaping.chores.__class__(
-        world.store, world.clock, patience=0
+        world.store, world.clock, world.use.deliveries.limiting, patience=0
     )
 
     assert not world.use.queues.delete(queue)

@@ -76,7 +76,9 @@ def test_a_cursor_of_another_list_or_filter_is_refused(scope: str) -> None:
     assert refused(scope, OURS.write(SCOPE, STATE)) == ["cursor"]
 
 
-@pytest.mark.parametrize("cursor", ["", "=", "====", "AAAA", "ÄÖÜ", "\x00", "a" * 100_000, "\ud800"])
+@pytest.mark.parametrize(
+    "cursor", ["", "=", "====", "AAAA", "ÄÖÜ", "\x00", "a" * 100_000, "\ud800"]
+)
 def test_awkward_texts_are_refused_too(cursor: str) -> None:
     assert refused(SCOPE, cursor) == ["cursor"]
 

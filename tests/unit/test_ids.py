@@ -84,7 +84,6 @@ def test_a_lease_name_says_what_it_was_made_of(
     assert re.fullmatch(r"[A-Za-z0-9_.-]+", str(name))
 
 
-@pytest.mark.xfail(reason="defect: parse() reads names that str() would never write", strict=True)
 @pytest.mark.parametrize("name", ["lse_x.01.YWRh", "lse_x.1.YWRi=", "lse_x.1.YWS", "lse_x.1.YWT"])
 def test_a_lease_has_one_name_only(name: str) -> None:
     parsed = LeaseName.parse(name)

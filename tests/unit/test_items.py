@@ -27,7 +27,14 @@ seconds = st.integers(0, 31_536_000) | st.floats(0, 31_536_000)
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 texts = st.text(min_size=1)
 payloads = st.sampled_from(
-    ["null", "[]", '""', '{"n": 123456789012345678901234567890}', "1e400", '{"ü": "\\ud83d\\ude00"}']
+    [
+        "null",
+        "[]",
+        '""',
+        '{"n": 123456789012345678901234567890}',
+        "1e400",
+        '{"ü": "\\ud83d\\ude00"}',
+    ]
 ) | st.text(min_size=1)
 retries = st.builds(
     RetryStrategy,
@@ -165,9 +172,7 @@ def life() -> Iterator[Task]:
     entities = Queue("ngsi.entities", QueueSettings(), NOW, NOW)
     payload = '{"id": "urn:ngsi:Device:1", "temperature": 21.5, "at": "2026-11-21T08:00:00Z"}'
     new = NewTask(payload, tags={"service": "smartcity", "path": "/madrid/centro"})
-    change = plan.enqueue(
-        new, notify, task_id=new_task_id(NOW), due_at=NOW, now=NOW, token=None
-    )
+    change = plan.enqueue(new, notify, task_id=new_task_id(NOW), due_at=NOW, now=NOW, token=None)
     task = _after(change.apply(None))
     yield task
     for act in ("fail", "reclaim", "move", "succeed"):

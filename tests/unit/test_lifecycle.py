@@ -167,38 +167,29 @@ def case_in(state: State | None, *, keyed: bool, kept: bool = True) -> Case:
     return case
 
 
-def enqueue(case: Case) -> datetime:
+def enqueue(case: Case) -> None:
     entry = NewTask("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
     case.world.use.tasks.enqueue("mail", [entry])
-    return case.world.clock() + DELAY
 
 
-def overwrite(case: Case) -> datetime:
+def overwrite(case: Case) -> None:
     due = case.world.clock() + DELAY
     entry = NewTask("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
     case.world.use.tasks.enqueue("mail", [entry])
-    return due
 
 
-def dequeue(case: Case) -> datetime:
+def dequeue(case: Case) -> None:
     case.world.take("mail", 5)
-    return case.world.clock() + LEASE
 
 
-def reported(status: ReportStatus, after: timedelta, **fields: Any) -> Callable[[Case], datetime]:
-    """Return an act that reports, and says when the task then needs attention next."""
+def reported(status: str, **fields: Any) -> Callable[[Case], None]:
+    """Return an act that reports under the last lease the task had."""
 
-    def act(case: Case) -> datetime:
-        case.report(status, **fields)
-        return case.world.clock() + after
+    def act(case: Case) -> None:
+        case.report(ReportStatus(status), **fields)
 
+    act.__name__ = "-".join((status, *fields))
     return act
-
-
-def heartbeat(case: Case) -> datetime:
-    before = case.stored
-    case.report(ReportStatus.INFLIGHT)
-    return before.scheduled_at if before else case.world.clock()
 
 
 def use_up_retries(case: Case) -> None:
@@ -210,71 +201,62 @@ def use_up_retries(case: Case) -> None:
     case.lease = str(lease_name(case.world.one("mail")))
 
 
-def fail_for_good(case: Case) -> datetime:
+def fail_for_good(case: Case) -> None:
     use_up_retries(case)
     case.report(ReportStatus.FAILED)
-    return case.world.clock()
 
 
-def reclaim(case: Case) -> datetime:
+def reclaim(case: Case) -> None:
     case.world.clock.forward(LEASE.total_seconds())
     case.world.use.reaping.run()
-    return case.world.clock() + BACKOFF
 
 
-def reclaim_for_good(case: Case) -> datetime:
+def reclaim_for_good(case: Case) -> None:
     use_up_retries(case)
-    case.world.clock.forward(LEASE.total_seconds())
-    case.world.use.reaping.run()
-    return case.world.clock()
+    reclaim(case)
 
 
-def expire(case: Case) -> datetime:
-    if (task := case.stored) and task.state is INFLIGHT:  # its lease lives longer than its wait
+def expire(case: Case) -> None:
+    """Let the wait pass, and in its stead the keep of a task whose lease would end sooner."""
+    if (task := case.stored) and task.state is INFLIGHT:
         case.report(ReportStatus.INFLIGHT, keepalive=2 * EXPIRY.total_seconds())
     case.world.clock.forward(EXPIRY.total_seconds())
     case.world.use.reaping.run()
-    return case.world.clock()
 
 
-def delete(case: Case) -> datetime:
+def delete(case: Case) -> None:
     try:
         case.world.use.tasks.delete(case.task_id)
     except NotFound:
         assert case.stored is None
-    return case.world.clock()
 
 
-def purge(case: Case) -> datetime:
+def purge(case: Case) -> None:
     case.world.use.queues.purge("mail", tuple(State))
-    return case.world.clock()
 
 
-NOW = timedelta(0)
-TOO_LONG = EXPIRY.total_seconds()
+LATER, TOO_LATE = DELAY.total_seconds(), EXPIRY.total_seconds()
 
-# Each act makes one move if it may: (action, where it leads if the table allows it at all, act).
-ACTS: list[tuple[Action, State | None, Callable[[Case], datetime]]] = [
+# Each act makes one move if it may; where it leads, if the table allows it at all.
+ACTS: list[tuple[Action, State | None, Callable[[Case], None]]] = [
     (Action.ENQUEUE, ENQUEUED, enqueue),
     (Action.OVERWRITE, ENQUEUED, overwrite),
     (Action.DEQUEUE, INFLIGHT, dequeue),
-    (Action.HEARTBEAT, INFLIGHT, heartbeat),
-    (Action.SUCCEED, SUCCEEDED, reported(ReportStatus.SUCCEEDED, NOW, result="1")),
-    (Action.FAIL, ENQUEUED, reported(ReportStatus.FAILED, BACKOFF)),
-    (Action.FAIL, ENQUEUED, reported(ReportStatus.FAILED, DELAY, delay_in_seconds=3)),
-    (Action.FAIL, DEAD, reported(ReportStatus.FAILED, NOW, retryable=False)),
-    (Action.FAIL, DEAD, reported(ReportStatus.FAILED, NOW, delay_in_seconds=TOO_LONG)),
+    (Action.HEARTBEAT, INFLIGHT, reported("INFLIGHT")),
+    (Action.SUCCEED, SUCCEEDED, reported("SUCCEEDED", result="1")),
+    (Action.FAIL, ENQUEUED, reported("FAILED")),
+    (Action.FAIL, DEAD, reported("FAILED", retryable=False)),
+    (Action.FAIL, DEAD, reported("FAILED", delay_in_seconds=TOO_LATE)),
     (Action.FAIL, DEAD, fail_for_good),
-    (Action.RELEASE, ENQUEUED, reported(ReportStatus.RELEASED, DELAY, delay_in_seconds=3)),
-    (Action.RELEASE, DEAD, reported(ReportStatus.RELEASED, NOW, delay_in_seconds=TOO_LONG)),
-    (Action.MOVE, ENQUEUED, reported(ReportStatus.MOVED, DELAY, to_queue="other",
-                                     delay_in_seconds=3)),
+    (Action.RELEASE, ENQUEUED, reported("RELEASED", delay_in_seconds=LATER)),
+    (Action.RELEASE, DEAD, reported("RELEASED", delay_in_seconds=TOO_LATE)),
+    (Action.MOVE, ENQUEUED, reported("MOVED", to_queue="other", delay_in_seconds=LATER)),
     (Action.RECLAIM, ENQUEUED, reclaim),
     (Action.RECLAIM, DEAD, reclaim_for_good),
     (Action.EXPIRE, DEAD, expire),
     (Action.DELETE, None, delete),
     (Action.PURGE, None, purge),
-]  # fmt: skip
+]
 
 
 def _name(value: object) -> str:
@@ -288,48 +270,76 @@ def test_what_the_table_allows_happens_and_nothing_else(
     source: State | None,
     action: Action,
     target: State | None,
-    act: Callable[[Case], datetime],
+    act: Callable[[Case], None],
     *,
     keyed: bool,
 ) -> None:
-    keyed = keyed or action is Action.OVERWRITE
-    case = case_in(source, keyed=keyed)
+    case = case_in(source, keyed=keyed or action is Action.OVERWRITE)
     before = case.stored
 
-    at = act(case)
+    act(case)
 
     after = case.stored
-    rows = [row for row in _rows_by_use_case() if (row.action, row.source) == (action, source)]
-    if not rows:
-        assert _left_alone(action, before, after)
-        return
-    assert target in {row.target for row in rows}
-    if after is None:
+    row = _row_of_use_case(action, source, target)
+    if row is None:
+        extended = action is Action.EXPIRE and source is INFLIGHT
+        assert after == before or (extended and after and after.last_move == "heartbeat")
+    elif after is None:
         assert target is None
-        return
-    assert (after.state, after.last_move) == (target, action)
-    assert after.scheduled_at == at
-    assert (after.lease_id is not None) == (after.state is INFLIGHT)
+    else:
+        assert (after.state, after.last_move) == (target, action)
+        assert after.scheduled_at == _time_by(row, before, case.world.clock())
+        assert _index_times(case.world, after.place) == [after.scheduled_at]
+        assert (after.lease_id is not None) == (after.state is INFLIGHT)
 
 
-def _left_alone(action: Action, before: Task | None, after: Task | None) -> bool:
-    """Tell whether *action* changed nothing; time that passed in the test may have, by a row."""
-    if before == after:
-        return True
-    passing = {Action.RECLAIM: Action.EXPIRE, Action.EXPIRE: Action.HEARTBEAT}
-    return after is not None and passing.get(action) == after.last_move
+def _row_of_use_case(action: Action, source: State | None, target: State | None) -> Rule | None:
+    found = [row for row in _rows_with_use_case() if (row.action, row.source) == (action, source)]
+    if not found:
+        return None
+    (row,) = (row for row in found if row.target is target)
+    return row
+
+
+def _time_by(row: Rule, before: Task | None, now: datetime) -> datetime | None:
+    """Return what ``scheduled_at`` becomes by the clock of *row*."""
+    match row.clock:
+        case Clock.DUE:
+            return now + DELAY
+        case Clock.LEASE_END:
+            return now + LEASE
+        case Clock.KEPT:
+            return before.scheduled_at if before else None
+        case Clock.BACKOFF:
+            return now + BACKOFF
+        case Clock.NOW:
+            return now
+        case Clock.NONE:
+            return None
+
+
+def _index_times(world: World, place: Place) -> list[datetime]:
+    return [entry.scheduled_at for entry in world.store.entries(place, limit=9).entries]
+
+
+def test_a_worker_that_fails_may_ask_for_another_wait_than_the_backoff() -> None:
+    case = case_in(INFLIGHT, keyed=False)
+
+    case.report(ReportStatus.FAILED, delay_in_seconds=LATER)
+
+    assert case.stored is not None
+    assert case.stored.scheduled_at == case.world.clock() + DELAY
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize(("action", "target", "act"), ACTS, ids=_name)
 def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
-    action: Action, target: State | None, act: Callable[[Case], datetime], *, keyed: bool
+    action: Action, target: State | None, act: Callable[[Case], None], *, keyed: bool
 ) -> None:
-    if target not in (SUCCEEDED, DEAD):
+    rows = [row for row in _rows_with_use_case() if (row.action, row.target) == (action, target)]
+    if not rows[0].kept_by:
         return
-    ((source, _),) = {(row.source, row.target) for row in LIFECYCLE if row.action is action
-                      and row.target is target}  # fmt: skip
-    case = case_in(source, keyed=keyed, kept=False)
+    case = case_in(rows[0].source, keyed=keyed, kept=False)
 
     act(case)
 
@@ -339,10 +349,10 @@ def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
 def test_every_row_that_has_a_use_case_was_tried() -> None:
     tried = {(action, target) for action, target, _ in ACTS}
 
-    assert {(row.action, row.target) for row in _rows_by_use_case()} == tried
+    assert {(row.action, row.target) for row in _rows_with_use_case()} == tried
 
 
-def _rows_by_use_case() -> list[Rule]:
+def _rows_with_use_case() -> list[Rule]:
     """Return the rows without those that only bulk actions make: run, restart, operators' moves."""
     bulk = (Action.RUN, Action.RESTART)
     operators_move = (Action.MOVE, Actor.OPERATOR)
@@ -367,9 +377,7 @@ def _planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, task=waiting),
         plan.expire(entry, queue, now=_T0),
         plan.expire(waiting, queue, now=_T0),
-        plan.overwrite(
-            waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0
-        ),
+        plan.overwrite(waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         settle.reclaim(held, queue, now=_T0, spread=0),
         *(plan.purge(_task(state), before=_T0) for state in State),
     ]

@@ -41,9 +41,9 @@ class LeaseName:
         if len(attempt) > _ATTEMPT_DIGITS:
             return None
         try:
-            text = base64.b64decode(
-                worker + "=" * (-len(worker) % 4), altchars=b"-_", validate=True
-            )
-            return cls(secret, int(attempt), text.decode() or None)
+            padded = worker + "=" * (-len(worker) % 4)
+            text = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
         except (ValueError, binascii.Error):
             return None
+        parsed = cls(secret, int(attempt), text or None)
+        return parsed if str(parsed) == name else None  # one lease has one name

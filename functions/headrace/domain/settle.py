@@ -96,12 +96,8 @@ def fail(
     if held.task is not None:
         effects = Effects(put={"errors": (*held.task.errors, error)[-limits.ERRORS_KEPT :]})
     else:
-        assumed = (
-            Equals("attempts", held.attempts),
-            Equals("worker", held.worker) if held.worker else Unset("worker"),
-            Shorter("errors", limits.ERRORS_KEPT),
-        )
-        effects = Effects(when=assumed, append={"errors": error})
+        room = Shorter("errors", limits.ERRORS_KEPT)
+        effects = Effects(when=(room,), append={"errors": error})
     if not retryable:
         return _bury(action, held, queue, DeadReason.REJECTED, effects, now=now)
 
@@ -201,7 +197,11 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
     if row.lease is Lease.LAPSED:
         lapsed = held.task.lease_expires_at if held.task else None
         return (where, Equals("lease_id", held.lease_id), Equals("lease_expires_at", lapsed))
-    return (where, Equals("lease_id", held.lease_id))
+    lease: tuple[Condition, ...] = (where, Equals("lease_id", held.lease_id))
+    if held.task is None:  # what the name of the lease says besides must be true
+        worker = Equals("worker", held.worker) if held.worker else Unset("worker")
+        lease = (*lease, Equals("attempts", held.attempts), worker)
+    return lease
 
 
 def _report(row: Rule, held: Held, effects: Effects) -> Effects:

@@ -68,14 +68,14 @@ class TaskEntry(Body):
     def new_task(self) -> NewTask:
         """Return the entry as the use case takes it."""
         return NewTask(
-            self.payload or NULL,
-            self.id,
-            self.scheduled_at,
-            self.delay_in_seconds,
-            self.expires_at,
-            self.keepalive_timeout_in_seconds,
-            self.retry_strategy.strategy() if self.retry_strategy else None,
-            self.tags or {},
+            payload=self.payload or NULL,
+            id=self.id,
+            scheduled_at=self.scheduled_at,
+            delay_in_seconds=self.delay_in_seconds,
+            expires_at=self.expires_at,
+            keepalive=self.keepalive_timeout_in_seconds,
+            retry=self.retry_strategy.strategy() if self.retry_strategy else None,
+            tags=self.tags or {},
         )
 
 

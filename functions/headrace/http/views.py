@@ -75,7 +75,8 @@ def task_json(
     return (
         f'{{"id":"{task.id}","queue":"{queue}",'
         f'"state":"{task.place.state.value}","status":"{task.status(now).value}",{shown}'
-        f'"tags":{dumps(dict(task.tags)) if task.tags else "{}"},"dedupe_key":null,'
+        f'"tags":{dumps(dict(task.tags)) if task.tags else "{}"},'
+        f'"dedupe_key":{_text(task.dedupe_key)},'
         f'"created_at":{_at(task.created_at)},"scheduled_at":{_at(task.due_at)},'
         f'"expires_at":{_at(task.expires_at)},"attempts":{task.attempts},'
         f'"max_retries":{retries},'
@@ -85,7 +86,7 @@ def task_json(
         f'"finished_at":{_at(task.finished_at)},"result":{task.result or "null"},'
         f'"dead_reason":{_text(task.dead_reason)},"errors":{_errors(task.errors)},'
         f'"trail":{_trail(task)},"retained_until":{_at(task.retained_until)},'
-        f'"schedule":null{held}}}'
+        f'"schedule":{_text(task.schedule)}{held}}}'
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.ids import new_request_token
 from headrace.domain.task import Place, State
+from headrace.ops.limiting import Limiting
 from headrace.ops.marked import commit_proposed
 from headrace.store.base import Done, Position, Record, Store
 
@@ -82,6 +83,7 @@ class Chores:
 
     store: Store
     now: Callable[[], datetime]
+    limiting: Limiting
     patience: float = 20.0
 
     def begin(self, chore: Chore) -> Progress:
@@ -160,6 +162,8 @@ class Chores:
 
     def _tick_off(self, chore: Chore) -> None:
         self.store.drop_record(KIND, chore.key)
+        if chore.deletes_queue:
+            self.limiting.forget(chore.queue)
         if chore.deletes_queue and not chore.swept:
             swept = Chore(
                 chore.queue,

@@ -60,16 +60,13 @@ class Deliveries:
     store: Store
     queues: Queues
     reaping: Reaping
+    limiting: Limiting
     now: Callable[[], datetime]
     poll_after_seconds: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     chance: random.Random = field(default_factory=random.Random)
     new_lease: Callable[[], str] = new_lease_token
     claims: Claims = field(default_factory=Claims)
-    limiting: Limiting = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.limiting = Limiting(self.store, self.now, self.sleep, self.chance)
 
     def dequeue(
         self,

@@ -2,12 +2,12 @@
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain.change import Entry
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.filters import EVERY_TASK, Span, TaskFilter
 from headrace.domain.limits import ANSWER_BYTES
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
@@ -16,9 +16,8 @@ from headrace.ops.deliveries import task_bytes
 from headrace.ops.queues import Queues
 from headrace.store.base import Position, Store
 
-_MICROSECOND: Final = timedelta(microseconds=1)
-_ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
 _READ: Final = 50  # tasks read at once
+_LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,73 +30,32 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many tasks there are, in all and by stored state, and when that was so."""
+    """How many tasks there are, in all and by stored state, and when that was so.
+
+    Not ``exact`` when there were too many to look at in one call: then there are at least so many.
+    """
 
     count: int
     by_state: Mapping[State, int]
     as_of: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A stretch of one state's time."""
-
-    state: State
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def holds(self, task: Task) -> bool:
-        """Tell whether *task*, as read, is what the index said."""
-        return (
-            task.state is self.state
-            and (self.since is None or task.scheduled_at >= self.since)
-            and (self.until is None or task.scheduled_at <= self.until)
-        )
-
-
-def _spans(words: Sequence[str], now: datetime) -> tuple[_Span, ...]:
-    """Return what the words of a ``state`` filter mean at *now*, in the order of lists.
-
-    Raises InvalidRequest naming the field for a word that is none.
-    """
-    waiting = _Span(State.ENQUEUED)
-    ready = _Span(State.ENQUEUED, until=now)
-    scheduled = _Span(State.ENQUEUED, since=now + _MICROSECOND)
-    meanings: dict[str, set[_Span]] = {
-        **{str(state): {_Span(state)} for state in State},
-        "SCHEDULED": {scheduled},
-        "READY": {ready},
-        "pending": {waiting, _Span(State.INFLIGHT)},
-        "failed": {_Span(State.DEAD)},
-        "running": {_Span(State.INFLIGHT)},
-    }
-    found: set[_Span] = set()
-    for word in words:
-        if word not in meanings:
-            detail = f"state must be one or more of {', '.join(meanings)}, with commas between"
-            raise InvalidRequest(detail, errors=(FieldError("state", detail),))
-        found |= meanings[word]
-    if not words:
-        found = {_Span(state) for state in State}
-    if waiting in found or {ready, scheduled} <= found:
-        found = (found - {ready, scheduled}) | {waiting}
-    return tuple(sorted(found, key=lambda span: _ORDER.index(span.state)))
+    exact: bool = True
 
 
 @dataclass(slots=True)
 class Inspect:
-    """The use case, with what it needs from outside."""
+    """The use case, with what it needs from outside; *patience* is seconds a count may take."""
 
     store: Store
     queues: Queues
     now: Callable[[], datetime]
     cursors: Cursors
+    patience: float = 20.0
 
     def list(
         self,
         queue: str,
+        where: TaskFilter = EVERY_TASK,
         *,
-        states: Sequence[str] = (),
         descending: bool = False,
         limit: int = 50,
         cursor: str | None = None,
@@ -105,55 +63,94 @@ class Inspect:
     ) -> TaskPage:
         """Return a page of tasks: state after state, by time within each, shards merged.
 
-        A page may be short and still have a cursor.
+        A page may be short or empty and still have a cursor.
         Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
         source = self.queues.cached(queue)
-        scope = f"tasks {queue} {','.join(states)} {descending}"
-        walk = _Walk.begin(self.now())
+        scope = f"tasks {queue} {where} {descending}"
+        walk = Walk(self.now())
         if cursor is not None:
-            walk = _Walk.read(self.cursors.read(scope, cursor))
-        spans = _spans(states, walk.as_of)
+            walk = Walk.read(self.cursors.read(scope, cursor))
         tasks: list[Task] = []
         room = ANSWER_BYTES
-        while walk.span < len(spans) and len(tasks) < limit:
-            span = spans[walk.span]
-            wanted = min(_READ, limit - len(tasks))
-            entries = self._merged(source, span, walk, descending=descending, limit=wanted)
-            found = self.store.read([entry.task_id for entry, _ in entries], payload=payload)
-            for entry, shard in entries:
-                task = found.get(entry.task_id)
-                fits = task is not None and task.queue == queue and span.holds(task)
-                if task is not None and fits and not task.hidden(self.now()):
-                    room -= task_bytes(task)
-                    if room < 0 and tasks:
-                        return TaskPage(tuple(tasks), self.cursors.write(scope, walk.state()))
-                    tasks.append(task)
-                walk.seen[shard] = Position(entry.scheduled_at, entry.task_id)
-            if len(entries) < wanted:
-                walk = walk.next_span()
-        if walk.span >= len(spans):
+        for task, after in self.walk(
+            source, where, walk, descending=descending, page=min(_READ, limit), payload=payload
+        ):
+            if task is not None:
+                room -= task_bytes(task)
+                if room < 0 and tasks:
+                    break  # the walk has not gone past it yet
+                tasks.append(task)
+            walk = after
+            if len(tasks) == limit or walk.looked_at >= _LOOKED_AT:
+                break
+        else:
             return TaskPage(tuple(tasks), None)
         return TaskPage(tuple(tasks), self.cursors.write(scope, walk.state()))
 
-    def count(self, queue: str, *, states: Sequence[str] = ()) -> Counted:
-        """Count tasks by the index, without those past their retention.
+    def count(self, queue: str, where: TaskFilter = EVERY_TASK) -> Counted:
+        """Count tasks, without those past their retention: by the index, if that can tell.
 
         Raises NotFound for the queue and InvalidRequest for ``state``.
         """
         source = self.queues.cached(queue)
         now = self.now()
         by_state = dict.fromkeys(State, 0)
-        for span in _spans(states, now):
-            for shard in range(source.shards_in_use):
-                place = Place(queue, span.state, shard)
-                by_state[span.state] += self.store.count(
-                    place, since=span.since, until=span.until, now=now
+        if where.by_index:
+            for span in where.spans(now):
+                for shard in range(source.shards_in_use):
+                    place = Place(queue, span.state, shard)
+                    by_state[span.state] += self.store.count(
+                        place, since=span.since, until=span.until, now=now
+                    )
+            return Counted(sum(by_state.values()), by_state, now)
+        until = now + timedelta(seconds=self.patience)
+        exact = True
+        for task, _ in self.walk(source, where, Walk(now), page=100):
+            if task is not None:
+                by_state[task.state] += 1
+            if self.now() > until:
+                exact = False
+                break
+        return Counted(sum(by_state.values()), by_state, now, exact)
+
+    def walk(
+        self,
+        queue: Queue,
+        where: TaskFilter,
+        walk: "Walk",
+        *,
+        page: int,
+        descending: bool = False,
+        payload: bool = False,
+    ) -> Iterator[tuple[Task | None, "Walk"]]:
+        """Go on with *walk* over the tasks that are meant, and yield each with where that leads.
+
+        None stands for an entry that was looked at and is not meant.  Memory holds one *page*.
+        """
+        spans = where.spans(walk.as_of)
+        while walk.span < len(spans):
+            span = spans[walk.span]
+            entries = self._merged(queue, span, walk, descending=descending, limit=page)
+            found = self.store.read((entry.task_id for entry, _ in entries), payload=payload)
+            now = self.now()
+            for entry, shard in entries:
+                task = found.get(entry.task_id)
+                meant = (
+                    task is not None
+                    and task.queue == queue.name
+                    and span.holds(task)
+                    and where.means(task)
+                    and not task.hidden(now)
                 )
-        return Counted(sum(by_state.values()), by_state, now)
+                walk = walk.past(shard, Position(entry.scheduled_at, entry.task_id))
+                yield (task if meant else None), walk
+            if len(entries) < page:
+                walk = walk.next_span()
+                yield None, walk
 
     def _merged(
-        self, queue: Queue, span: _Span, walk: "_Walk", *, descending: bool, limit: int
+        self, queue: Queue, span: Span, walk: "Walk", *, descending: bool, limit: int
     ) -> Sequence[tuple[Entry, int]]:
         """Return the next entries of all shards in order, each with its shard."""
 
@@ -181,22 +178,25 @@ class Inspect:
         return [found for found, _ in zip(merged, range(limit), strict=False)]
 
 
-@dataclass(slots=True)
-class _Walk:
+@dataclass(frozen=True, slots=True)
+class Walk:
     """Where a list is: the span, what was seen last on each shard, and what "now" meant."""
 
     as_of: datetime
-    span: int
-    seen: dict[int, Position]
+    span: int = 0
+    seen: Mapping[int, Position] = field(default_factory=dict)
+    looked_at: int = 0
 
-    @classmethod
-    def begin(cls, now: datetime) -> "_Walk":
-        return cls(now, 0, {})
+    def past(self, shard: int, position: Position) -> "Walk":
+        """Return the walk behind an entry of *shard*."""
+        return Walk(self.as_of, self.span, {**self.seen, shard: position}, self.looked_at + 1)
 
-    def next_span(self) -> "_Walk":
-        return _Walk(self.as_of, self.span + 1, {})
+    def next_span(self) -> "Walk":
+        """Return the walk at the beginning of the next span."""
+        return Walk(self.as_of, self.span + 1, {}, self.looked_at)
 
     def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
+        """Return the walk as JSON."""
         seen = {
             shard: [position.scheduled_at.isoformat(), position.task_id]
             for shard, position in self.seen.items()
@@ -204,7 +204,8 @@ class _Walk:
         return [self.as_of.isoformat(), self.span, seen]
 
     @classmethod
-    def read(cls, state: Any) -> "_Walk":  # noqa: ANN401  what state() returned
+    def read(cls, state: Any) -> "Walk":  # noqa: ANN401  what state() returned
+        """Return the walk that state() was asked of."""
         as_of, span, seen = state
         positions = {
             int(shard): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)

@@ -8,6 +8,7 @@ Queues without limits never come here.
 
 import math
 import random
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,7 +47,7 @@ class Limiting:
 
     store: Store
     now: Callable[[], datetime]
-    sleep: Callable[[float], None]
+    sleep: Callable[[float], None] = time.sleep
     chance: random.Random = field(default_factory=random.Random)
 
     def tokens(self, queue: Queue, wanted: int) -> tuple[int, float]:
@@ -70,6 +71,14 @@ class Limiting:
             self.sleep(self.chance.uniform(0, 0.02))
         message = "too many workers ask for tokens of this queue at once"
         raise Unavailable(message)
+
+    def wait_seconds(self, queue: Queue) -> float:
+        """Return in how many seconds there is a token; 0 when there is one or none is needed."""
+        rate = queue.settings.dequeuing_settings.rate_limiting
+        if rate is None:
+            return 0.0
+        held = self._filled(self.store.record(_BUCKET, queue.name), rate)
+        return max(0.0, (1 - held) / _per_second(rate))
 
     def give_back(self, queue: Queue, count: int) -> None:
         """Put *count* tokens back that were not used."""

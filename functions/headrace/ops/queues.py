@@ -20,6 +20,7 @@ from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State
 from headrace.ops import queue_body
+from headrace.ops.audit import Audit
 from headrace.ops.chores import Chore, Chores
 from headrace.ops.cursor import Cursors
 from headrace.store.base import Store
@@ -53,6 +54,7 @@ class Queues:
     now: Callable[[], datetime]
     cursors: Cursors
     chores: Chores
+    audit: Audit
     cache_seconds: float = 1.0
     _cache: dict[str, tuple[datetime, Queue]] = field(default_factory=dict)
 
@@ -66,9 +68,10 @@ class Queues:
             raise QueueExists(message)
         now = self.now()
         queue = Queue(name, settings, now, now, shards_in_use=settings.shards)
-        if not self.store.put_record(queue_body.to_record(queue), replaces=None):
-            message = f"queue {name} exists"
-            raise QueueExists(message)
+        with self.audit.action("create_queue", queue=name):
+            if not self.store.put_record(queue_body.to_record(queue), replaces=None):
+                message = f"queue {name} exists"
+                raise QueueExists(message)
         return self._remember(queue)
 
     def get(self, name: str) -> Queue:
@@ -110,24 +113,30 @@ class Queues:
                 queue, settings=settings, shards_in_use=shards_in_use, resume_at=resume_at
             )
 
-        return self._change(name, change)
+        with self.audit.action("update_queue", queue=name):
+            return self._change(name, change)
 
     def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
         """Stop deliveries, for good or for a time.  Raises NotFound."""
         until = None
         if resume_in_seconds is not None:
             until = self.now() + timedelta(seconds=resume_in_seconds)
-        return self._change(name, lambda queue: _paused(queue, paused=True, resume_at=until))
+        with self.audit.action("pause", queue=name):
+            return self._change(name, lambda queue: _paused(queue, paused=True, resume_at=until))
 
     def resume(self, name: str) -> Queue:
         """Let deliveries go on.  Raises NotFound."""
-        return self._change(name, lambda queue: _paused(queue, paused=False, resume_at=None))
+        with self.audit.action("resume", queue=name):
+            return self._change(name, lambda queue: _paused(queue, paused=False, resume_at=None))
 
     def purge(self, name: str, states: tuple[State, ...]) -> Purged:
         """Remove every task that is in *states* now; settings stay.  Raises NotFound."""
         queue = self._stored(name)
         chore = Chore(name, states, self.now(), queue.shards_in_use, deletes_queue=False)
-        done = self.chores.begin(chore)
+        where = {"state": ",".join(states)}
+        with self.audit.action("purge", queue=name, where=where) as outcome:
+            done = self.chores.begin(chore)
+            outcome.matched = outcome.changed = done.deleted
         return Purged(done.deleted, done.finished)
 
     def delete(self, name: str) -> bool:
@@ -137,10 +146,11 @@ class Queues:
         """
         queue = self._stored(name)
         chore = Chore(name, tuple(State), self.now(), queue.shards_in_use, deletes_queue=True)
-        self.chores.write(chore)
-        self.store.drop_record(queue_body.KIND, name)
-        self._cache.pop(name, None)
-        return self.chores.work(chore).finished
+        with self.audit.action("delete_queue", queue=name):
+            self.chores.write(chore)
+            self.store.drop_record(queue_body.KIND, name)
+            self._cache.pop(name, None)
+            return self.chores.work(chore).finished
 
     def _stored(self, name: str) -> Queue:
         record = self.store.record(queue_body.KIND, name)

@@ -36,6 +36,7 @@ class Reaped:
     buried: int = 0
     expired: int = 0
     healthy: int = 0
+    evicted: int = 0
     purged: int = 0
 
     def count(self, task: Task) -> None:
@@ -74,6 +75,7 @@ class Reaping:
                     reaped.count(task)
                 for task in self.expired(queue, shard, full=full):
                     reaped.count(task)
+            reaped.evicted += self.evict(queue)
         if full:
             self._full_pass_at = self.now()
         for chore in self.chores.pending():
@@ -119,6 +121,33 @@ class Reaping:
             if not over and not full:
                 return
             yield from self.bury(queue, over)
+
+    def evict(self, queue: Queue) -> int:
+        """Remove the oldest dead tasks over the queue's ``max_size``; return how many."""
+        most = queue.settings.dead_letter_queue_config.max_size
+        if most == 0:
+            return 0
+        now = self.now()
+        places = [Place(queue.name, State.DEAD, shard) for shard in range(queue.shards_in_use)]
+        surplus = sum(self.store.count(place, now=now) for place in places) - most
+        gone = 0
+        while gone < surplus:
+            page = min(_PAGE, surplus - gone)
+            oldest = sorted(
+                (
+                    entry
+                    for place in places
+                    for entry in self.store.entries(place, limit=page).entries
+                    if not entry.hidden(now)
+                ),
+                key=lambda entry: (entry.scheduled_at, entry.task_id),
+            )[:page]
+            changes = [plan.purge(entry, before=now) for entry in oldest]
+            removed = sum(isinstance(done, Done) for done in self.store.commit(changes))
+            if not removed:
+                break  # the index lags; the next pass sees better
+            gone += removed
+        return gone
 
     def bury(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; those that are not what the index says are left alone."""

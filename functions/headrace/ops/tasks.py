@@ -13,6 +13,7 @@ from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
+from headrace.ops.audit import Audit
 from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.store.base import Done, Outcome, Refused, Store
@@ -58,6 +59,7 @@ class Tasks:
     store: Store
     queues: Queues
     now: Callable[[], datetime]
+    audit: Audit
     new_id: Callable[[datetime], str] = new_task_id
     new_token: Callable[[], str] = new_request_token
 
@@ -106,7 +108,10 @@ class Tasks:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
             change = plan.delete(task, unless_changed=if_not_inflight)
-            if isinstance(commit(self.store, [change])[0], Done):
+            with self.audit.action("delete", queue=task.queue, ids=[task_id]) as outcome:
+                done = isinstance(commit(self.store, [change])[0], Done)
+                outcome.changed = int(done)
+            if done:
                 return
 
     def _entry(self, given: NewTask, now: datetime, taken: set[datetime]) -> _Entry:

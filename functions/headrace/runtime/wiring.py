@@ -16,10 +16,14 @@ from typing import Final
 import boto3
 from botocore.config import Config
 
+from headrace.ops.audit import Audit
+from headrace.ops.bulk import Bulk
 from headrace.ops.chores import Chores
 from headrace.ops.cursor import Cursors
 from headrace.ops.deliveries import Deliveries
+from headrace.ops.explain import Explain
 from headrace.ops.inspect import Inspect
+from headrace.ops.limiting import Limiting
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
 from headrace.ops.reports import Reports
@@ -85,6 +89,9 @@ class UseCases:
     deliveries: Deliveries
     reports: Reports
     inspect: Inspect
+    explain: Explain
+    bulk: Bulk
+    audit: Audit
     reaping: Reaping
 
 
@@ -97,17 +104,24 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
     """Build the use cases over *store*."""
     secret = sha256(f"cursor {settings.admin_key}".encode()).digest()
     cursors = Cursors(secret)
-    chores = Chores(store, now)
-    queues = Queues(store, now, cursors, chores, settings.settings_ttl_seconds)
+    audit = Audit(store, now, cursors)
+    limiting = Limiting(store, now)
+    chores = Chores(store, now, limiting)
+    queues = Queues(store, now, cursors, chores, audit, settings.settings_ttl_seconds)
     reaping = Reaping(store, queues, chores, now)
+    inspect = Inspect(store, queues, now, cursors)
+    poll_after = settings.poll_after_seconds
     return UseCases(
         settings=settings,
         now=now,
         queues=queues,
-        tasks=Tasks(store, queues, now),
-        deliveries=Deliveries(store, queues, reaping, now, settings.poll_after_seconds),
+        tasks=Tasks(store, queues, now, audit),
+        deliveries=Deliveries(store, queues, reaping, limiting, now, poll_after),
         reports=Reports(store, queues, now, Spawning(store, queues, now)),
-        inspect=Inspect(store, queues, now, cursors),
+        inspect=inspect,
+        explain=Explain(store, queues, limiting, now),
+        bulk=Bulk(store, queues, inspect, audit, now, cursors),
+        audit=audit,
         reaping=reaping,
     )
 

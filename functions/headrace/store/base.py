@@ -54,12 +54,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the control table: JSON-like ``body`` under (``kind``, ``name``)."""
+    """A record of the control table: JSON-like ``body`` under (``kind``, ``name``).
+
+    Some time after ``expires_at`` the table forgets it.
+    """
 
     kind: str
     name: str
     body: Mapping[str, Any]
     version: int = 1
+    expires_at: datetime | None = None
 
 
 class Store(Protocol):

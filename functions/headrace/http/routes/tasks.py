@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
+from headrace.domain.filters import TaskFilter
 from headrace.http import examples, views
 from headrace.http.bodies import DequeueBody, EnqueueBody, ReportsBody
 from headrace.http.routing import (
@@ -142,7 +143,7 @@ def list_tasks(
     wanted = payload == "true"
     page = use.inspect.list(
         queue_name(queue),
-        states=states(state),
+        TaskFilter(states=states(state)),
         descending=order == "desc",
         limit=limit,
         cursor=cursor,
@@ -162,5 +163,5 @@ def list_tasks(
 )
 def count(queue: QueueInPath, state: StateFilter = None) -> Answered:
     """Count tasks."""
-    counted = use_cases().inspect.count(queue_name(queue), states=states(state))
+    counted = use_cases().inspect.count(queue_name(queue), TaskFilter(states=states(state)))
     return json_answer(views.counted_json(counted))

@@ -8,7 +8,7 @@ from headrace.domain.change import Mark
 from headrace.store import keys
 from headrace.store.base import Record, charge
 from headrace.store.dynamo.vendor import charge_all, vendor_errors
-from headrace.store.items import Item
+from headrace.store.items import SECONDS, Item
 
 
 class ControlTable:
@@ -104,6 +104,8 @@ class ControlTable:
             keys.BODY: {"S": json.dumps(record.body, ensure_ascii=False)},
             keys.VERSION: {"N": str(record.version)},
         }
+        if record.expires_at is not None:
+            item[keys.TTL] = SECONDS.encode(record.expires_at)
         condition: dict[str, Any] = {
             "ConditionExpression": "attribute_not_exists(#name)",
             "ExpressionAttributeNames": {"#name": keys.PK},
@@ -166,4 +168,5 @@ def _record(item: Item) -> Record:
         item[keys.SK]["S"],
         json.loads(item[keys.BODY]["S"]),
         int(item[keys.VERSION]["N"]),
+        SECONDS.decode(item[keys.TTL]) if keys.TTL in item else None,
     )

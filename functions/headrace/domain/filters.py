@@ -1,0 +1,141 @@
+"""Which tasks of a queue are meant: one filter for lists, counts and bulk actions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.task import State, Task
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
+"""Several states come one after the other in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one state's own time, both ends included."""
+
+    state: State
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def holds(self, task: Task) -> bool:
+        """Tell whether *task*, as read, is where the index said."""
+        return (
+            task.state is self.state
+            and (self.since is None or task.scheduled_at >= self.since)
+            and (self.until is None or task.scheduled_at <= self.until)
+        )
+
+    def within(self, after: datetime | None, before: datetime | None) -> "Span":
+        """Return the part of this span that lies after *after* and before *before*."""
+        since = max((at for at in (self.since, after) if at), default=None)
+        until = min((at for at in (self.until, before) if at), default=None)
+        return replace(self, since=since, until=until)
+
+
+_WAITING: Final = Span(State.ENQUEUED)
+
+
+def _meanings(now: datetime) -> dict[str, set[Span]]:
+    return {
+        **{str(state): {Span(state)} for state in State},
+        "SCHEDULED": {Span(State.ENQUEUED, since=now + _MICROSECOND)},
+        "READY": {Span(State.ENQUEUED, until=now)},
+        "pending": {_WAITING, Span(State.INFLIGHT)},
+        "failed": {Span(State.DEAD)},
+        "running": {Span(State.INFLIGHT)},
+    }
+
+
+STATE_WORDS: Final = tuple(_meanings(datetime(1970, 1, 1, tzinfo=UTC)))
+"""What the ``state`` filter understands: stored states, derived ones, aliases."""
+
+
+def check_states(words: Sequence[str], *, name: str = "state") -> None:
+    """Raise InvalidRequest naming the field *name* for a word that is no state."""
+    for word in words:
+        if word not in STATE_WORDS:
+            detail = f"{name} must be one or more of {', '.join(STATE_WORDS)}, with commas between"
+            raise InvalidRequest(detail, errors=(FieldError(name, detail),))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """A task is meant when all that is named here holds; nothing named means every task.
+
+    ``scheduled_after`` and ``scheduled_before`` are about a state's own time: due, end of the
+    lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
+    error's type, message or detail, upper or lower case.
+    """
+
+    states: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    worker: str | None = None
+    scheduled_after: datetime | None = None
+    scheduled_before: datetime | None = None
+    min_attempts: int | None = None
+    error: str | None = None
+
+    def spans(self, now: datetime) -> tuple[Span, ...]:
+        """Return where the index has the tasks that may be meant, in the order of lists.
+
+        Raises InvalidRequest for a word that is no state.
+        """
+        check_states(self.states)
+        meanings = _meanings(now)
+        found: set[Span] = set()
+        for word in self.states or tuple(map(str, State)):
+            found |= meanings[word]
+        derived = meanings["READY"] | meanings["SCHEDULED"]
+        if _WAITING in found or derived <= found:
+            found = (found - derived) | {_WAITING}
+        after = self.scheduled_after and self.scheduled_after + _MICROSECOND
+        before = self.scheduled_before and self.scheduled_before - _MICROSECOND
+        spans = [span.within(after, before) for span in found]
+        possible = [
+            span for span in spans if not (span.since and span.until and span.since > span.until)
+        ]
+        return tuple(sorted(possible, key=lambda span: ORDER.index(span.state)))
+
+    def fields(self) -> dict[str, Any]:
+        """Return what is named, as JSON: what the audit keeps of a filter."""
+        times = {"scheduled_after": self.scheduled_after, "scheduled_before": self.scheduled_before}
+        named = {
+            "state": ",".join(self.states) or None,
+            "tags": dict(self.tags) or None,
+            "worker": self.worker,
+            **{name: at.isoformat() if at else None for name, at in times.items()},
+            "min_attempts": self.min_attempts,
+            "error": self.error,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def by_index(self) -> bool:
+        """Tell whether the index alone can answer: states and times, nothing of the task."""
+        named = (self.worker, self.min_attempts, self.error)
+        return not self.tags and all(value is None for value in named)
+
+    def means(self, task: Task) -> bool:
+        """Tell whether *task*, of whatever state and time, is meant."""
+        if self.worker is not None and task.worker != self.worker:
+            return False
+        if self.min_attempts is not None and task.attempts < self.min_attempts:
+            return False
+        if any(task.tags.get(key) != value for key, value in self.tags.items()):
+            return False
+        return self.error is None or _mentions(task, self.error)
+
+
+EVERY_TASK: Final = TaskFilter()
+
+
+def _mentions(task: Task, text: str) -> bool:
+    if not task.errors:
+        return False
+    latest = task.errors[-1]
+    wanted = text.casefold()
+    return any(wanted in said.casefold() for said in (latest.type, latest.message, latest.detail))

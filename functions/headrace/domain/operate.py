@@ -1,0 +1,123 @@
+"""What operators do to tasks, planned from the task as it was read: run, restart, move, delete.
+
+``Unfit`` says why an action does not take a task; nothing is written then.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from headrace.domain import limits, plan
+from headrace.domain.change import Change, Equals
+from headrace.domain.lifecycle import Action, Actor, rule, rules
+from headrace.domain.queue import Queue
+from headrace.domain.task import Hop, State, Task
+
+_FINISH: Final = ("finished_at", "result", "dead_reason", "retained_until", "progress")
+
+
+class BulkAction(StrEnum):
+    """What can be done to many tasks."""
+
+    DELETE = "delete"
+    RESTART = "restart"
+    RUN = "run"
+    MOVE = "move"
+
+
+STATES: Final = {
+    BulkAction.DELETE: (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED),
+    BulkAction.RESTART: (State.DEAD, State.SUCCEEDED),
+    BulkAction.RUN: (State.ENQUEUED,),
+    BulkAction.MOVE: (State.ENQUEUED, State.DEAD),
+}
+"""The states an action takes tasks from, when its filter names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why an action does not take a task."""
+
+    detail: str
+
+
+def operate(
+    action: BulkAction, task: Task, queue: Queue, *, target: Queue | None, now: datetime
+) -> Change | Unfit:
+    """Plan *action* on *task* of *queue*; *target* is where a move goes.
+
+    The change is made only if nobody touches the task before.
+    """
+    if not rules(Action(action), task.state, actor=Actor.OPERATOR):
+        return Unfit(_out_of_place(action, task))
+    expired = task.state is State.ENQUEUED and not task.live(now)
+    if expired and action is not BulkAction.DELETE:
+        return Unfit("the task has expired")
+    match action:
+        case BulkAction.DELETE:
+            return plan.delete(task, unless_changed=True)
+        case BulkAction.RUN:
+            return _run(task, queue, now=now)
+        case BulkAction.RESTART:
+            return _restart(task, queue, now=now)
+        case BulkAction.MOVE:
+            return Unfit("no target") if target is None else _move(task, target, now=now)
+
+
+def _out_of_place(action: BulkAction, task: Task) -> str:
+    if task.state is State.INFLIGHT:
+        return "inflight"
+    return "not_dead" if action is BulkAction.RESTART else f"the task is {task.state}"
+
+
+def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
+    """Due at once; attempts and expiry stay."""
+    if task.due_at <= now:
+        return Unfit("the task is due already")
+    put = {
+        "place": plan.place_in(queue, State.ENQUEUED, task.id),
+        "scheduled_at": now,
+        "due_at": now,
+    }
+    row = rule(Action.RUN, State.ENQUEUED, State.ENQUEUED)
+    return Change(row, task.id, when=(Equals("version", task.version),), put=put)
+
+
+def _restart(task: Task, queue: Queue, *, now: datetime) -> Change:
+    """A new life: attempts 0, a fresh expiry, the errors kept, the dedupe key taken again."""
+    row = rule(Action.RESTART, task.state, State.ENQUEUED)
+    change = _reborn(Change(row, task.id), task, queue, due_at=now)
+    if task.dedupe_key is None:
+        return change
+    taken = plan.holder(queue.name, task.dedupe_key, value=task.id, expects=None)
+    return change.together(taken, seen=task)
+
+
+def _move(task: Task, target: Queue, *, now: datetime) -> Change:
+    """As a worker's move, but a waiting task keeps its due time; a dead one is due now."""
+    row = rule(Action.MOVE, task.state, State.ENQUEUED)
+    due_at = task.due_at if task.state is State.ENQUEUED else now
+    trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
+    moved = _reborn(Change(row, task.id), task, target, due_at=due_at)
+    change = replace(
+        moved,
+        put={**moved.put, "enqueued_at": now, "trail": trail},
+        clear=(*moved.clear, "keepalive", "retry", "dedupe_key"),
+    )
+    return plan.parted(change, task)
+
+
+def _reborn(change: Change, task: Task, queue: Queue, *, due_at: datetime) -> Change:
+    put: dict[str, Any] = {
+        "place": plan.place_in(queue, State.ENQUEUED, task.id),
+        "scheduled_at": due_at,
+        "due_at": due_at,
+        "attempts": 0,
+    }
+    expires_at = queue.expiry(due_at)
+    unset = ("expires_at",) if expires_at is None else ()
+    if expires_at is not None:
+        put["expires_at"] = expires_at
+    same = (Equals("version", task.version),)
+    return replace(change, when=same, put=put, clear=(*_FINISH, *unset))

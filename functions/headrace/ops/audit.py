@@ -1,0 +1,175 @@
+"""Who changed what by hand: written before the first task is touched, completed after the last."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.ids import new_task_id
+from headrace.ops.cursor import Cursors
+from headrace.store.base import Record, Store
+
+KIND: Final = "audit"
+KEPT: Final = timedelta(days=90)
+_PAGE: Final = 250
+_LOOKED_AT: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is calling, and by which request."""
+
+    actor: str = "service"
+    request_id: str | None = None
+
+
+_CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen
+
+
+@contextmanager
+def calling(caller: Caller) -> Iterator[None]:
+    """Do a block on behalf of *caller*."""
+    token = _CALLER.set(caller)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One action; ``matched`` and ``changed`` are None until it is over."""
+
+    at: datetime
+    actor: str
+    action: str
+    queue: str | None = None
+    filter: Mapping[str, Any] | None = None
+    ids: Sequence[str] | None = None
+    matched: int | None = None
+    changed: int | None = None
+    request_id: str | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an action turned out to do; filled in by whoever does it."""
+
+    matched: int = 1
+    changed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Entries, newest first, and the cursor of the next page."""
+
+    entries: tuple[Entry, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """An entry is meant when all that is named here holds; ``before`` is not included."""
+
+    queue: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+
+    def means(self, entry: Entry) -> bool:
+        """Tell whether *entry* is meant."""
+        named = ("queue", "actor", "action")
+        return (
+            all(getattr(self, name) in (None, getattr(entry, name)) for name in named)
+            and (self.since is None or entry.at >= self.since)
+            and (self.before is None or entry.at < self.before)
+        )
+
+
+@dataclass(slots=True)
+class Audit:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+    cursors: Cursors
+
+    @contextmanager
+    def action(
+        self,
+        action: str,
+        *,
+        queue: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> Iterator[Outcome]:
+        """Note *action* before the block, and what came of it after; a failed one did nothing."""
+        caller = _CALLER.get()
+        entry = Entry(
+            self.now(), caller.actor, action, queue, where, ids, request_id=caller.request_id
+        )
+        # Newest first: the name counts down with time.
+        name = f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
+        record = _record(name, entry)
+        self.store.put_record(record, replaces=None)
+        outcome = Outcome()
+        try:
+            yield outcome
+        except BaseException:
+            outcome.changed = 0
+            raise
+        finally:
+            done = replace(entry, matched=outcome.matched, changed=outcome.changed)
+            self.store.put_record(replace(_record(name, done), version=2), replaces=1)
+
+    def list(self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None) -> AuditPage:
+        """Return a page of entries, newest first.  Raises InvalidRequest for a forged cursor."""
+        scope = f"audit {where}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        if where.before is not None and not after:
+            after = _countdown(where.before)
+        oldest = self.now() - KEPT
+        entries: list[Entry] = []
+        looked_at = 0
+        while True:
+            records, more = self.store.records(KIND, after=after, limit=min(_PAGE, limit))
+            for record in records:
+                after = record.name
+                looked_at += 1
+                entry = _entry(record)
+                if entry.at < oldest or (where.since is not None and entry.at < where.since):
+                    return AuditPage(tuple(entries), None)
+                if where.means(entry):
+                    entries.append(entry)
+                if len(entries) == limit or looked_at == _LOOKED_AT:
+                    return AuditPage(tuple(entries), self.cursors.write(scope, after))
+            if not more:
+                return AuditPage(tuple(entries), None)
+
+
+def _countdown(at: datetime) -> str:
+    """Return a name that sorts later the earlier *at* is, microseconds included."""
+    micros = int(at.timestamp()) * 1_000_000 + at.microsecond
+    return f"{10**16 - micros:017d}"
+
+
+def _record(name: str, entry: Entry) -> Record:
+    body = {
+        "at": entry.at.isoformat(),
+        "actor": entry.actor,
+        "action": entry.action,
+        "queue": entry.queue,
+        "filter": entry.filter,
+        "ids": entry.ids and list(entry.ids),
+        "matched": entry.matched,
+        "changed": entry.changed,
+        "request_id": entry.request_id,
+    }
+    return Record(KIND, name, body, expires_at=entry.at + KEPT)
+
+
+def _entry(record: Record) -> Entry:
+    return Entry(**{**record.body, "at": datetime.fromisoformat(record.body["at"])})

@@ -1,0 +1,245 @@
+"""Delete, restart, run now or move many tasks: by their ids, or exactly the filtered set.
+
+One task at a time, atomically, each only if nobody touched it since it was looked at.  A page is
+collected before it is acted on, so that what changes its place is not met twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.change import Change, Mark
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.filters import TaskFilter, check_states
+from headrace.domain.operate import STATES, BulkAction, Unfit, operate
+from headrace.domain.queue import Queue
+from headrace.domain.task import Task
+from headrace.ops.audit import Audit
+from headrace.ops.cursor import Cursors
+from headrace.ops.inspect import Inspect, Walk
+from headrace.ops.marked import commit
+from headrace.ops.queues import Queues
+from headrace.store.base import Done, Store
+
+_PAGE: Final = 100
+_LOOKS: Final = 3  # at a task that changes while it is acted on
+_DONE: Final = {
+    BulkAction.DELETE: "DELETED",
+    BulkAction.RESTART: "RESTARTED",
+    BulkAction.RUN: "DUE",
+    BulkAction.MOVE: "MOVED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What became of one task."""
+
+    id: str
+    outcome: str
+    detail: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether the action was carried out."""
+        return self.outcome in _DONE.values()
+
+    @property
+    def matched(self) -> bool:
+        """Tell whether the action would take the task: a held key counts as matched."""
+        return self.changed or self.detail == _CONFLICT
+
+
+_CONFLICT: Final = "dedupe_conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAnswer:
+    """How many tasks the action takes, how many it changed, and where to go on."""
+
+    matched: int
+    changed: int
+    results: tuple[BulkResult, ...] = ()
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be done, and where."""
+
+    queue: Queue
+    action: BulkAction
+    target: Queue | None
+    dry_run: bool
+
+
+@dataclass(slots=True)
+class Bulk:
+    """The use case, with what it needs from outside; *patience* is seconds one call may take."""
+
+    store: Store
+    queues: Queues
+    inspect: Inspect
+    audit: Audit
+    now: Callable[[], datetime]
+    cursors: Cursors
+    patience: float = 20.0
+
+    def by_ids(
+        self,
+        queue: str,
+        action: BulkAction,
+        ids: Sequence[str],
+        *,
+        to_queue: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkAnswer:
+        """Do *action* to the tasks named; one result for each, in the order given.
+
+        Raises NotFound for either queue, InvalidRequest for a move that goes nowhere.
+        """
+        job = self._job(queue, action, to_queue, dry_run=dry_run)
+        found = self.store.read(ids)
+        if dry_run:
+            results = [self._one(job, task_id, found.get(task_id)) for task_id in ids]
+            return _answer(results, dry_run=True)
+        with self.audit.action(action, queue=queue, ids=ids) as outcome:
+            results = [self._one(job, task_id, found.get(task_id)) for task_id in ids]
+            answer = _answer(results, dry_run=False)
+            outcome.matched, outcome.changed = answer.matched, answer.changed
+        return answer
+
+    def by_filter(
+        self,
+        queue: str,
+        action: BulkAction,
+        where: TaskFilter,
+        *,
+        to_queue: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkAnswer:
+        """Do *action* to the tasks *where* means and the action takes, up to *limit* of them.
+
+        With a cursor in the answer there may be more.  Raises as by_ids(), and InvalidRequest for
+        a forged cursor and an unknown state.
+        """
+        job = self._job(queue, action, to_queue, dry_run=dry_run)
+        scope = f"bulk {action} {queue} {to_queue} {where}"
+        walk = Walk(self.now())
+        if cursor is not None:
+            walk = Walk.read(self.cursors.read(scope, cursor))
+        check_states(where.states, name="filter.state")
+        if dry_run:
+            return self._by_filter(job, where, walk, limit, scope)
+        noted = {**where.fields(), **({"to_queue": to_queue} if to_queue else {})}
+        with self.audit.action(action, queue=queue, where=noted) as outcome:
+            answer = self._by_filter(job, where, walk, limit, scope)
+            outcome.matched, outcome.changed = answer.matched, answer.changed
+        return answer
+
+    def _job(self, queue: str, action: BulkAction, to_queue: str | None, *, dry_run: bool) -> _Job:
+        source = self.queues.cached(queue)
+        if to_queue is None:
+            return _Job(source, action, None, dry_run)
+        if to_queue == queue:
+            message = "to_queue must be another queue"
+            raise InvalidRequest(message, errors=(FieldError("to_queue", message),))
+        return _Job(source, action, self.queues.cached(to_queue), dry_run)
+
+    def _by_filter(
+        self, job: _Job, where: TaskFilter, walk: Walk, limit: int | None, scope: str
+    ) -> BulkAnswer:
+        until = self.now() + timedelta(seconds=self.patience)
+        taken = replace(where, states=where.states or tuple(map(str, STATES[job.action])))
+        matched = changed = 0
+        while True:
+            wanted = _PAGE if limit is None else min(_PAGE, limit - matched)
+            tasks, walk, more = self._page(job.queue, taken, walk, wanted)
+            for task in tasks:
+                result = self._one(job, task.id, task, taken)
+                matched += result.matched
+                changed += result.changed and not job.dry_run
+            if not more:
+                return BulkAnswer(matched, changed)
+            if (limit is not None and matched >= limit) or self.now() > until:
+                return BulkAnswer(matched, changed, (), self.cursors.write(scope, walk.state()))
+
+    def _page(
+        self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int
+    ) -> tuple[list[Task], Walk, bool]:
+        """Collect up to *wanted* tasks; also say where that leads, and whether there is more."""
+        tasks: list[Task] = []
+        for task, after in self.inspect.walk(queue, where, walk, page=_PAGE):
+            walk = after
+            if task is not None:
+                tasks.append(task)
+            if len(tasks) == wanted:
+                return tasks, walk, True
+        return tasks, walk, False
+
+    def _one(
+        self, job: _Job, task_id: str, task: Task | None, where: TaskFilter | None = None
+    ) -> BulkResult:
+        """Act on one task as it was read, and look again if it changed meanwhile."""
+        dead_holder: str | None = None
+        for _ in range(_LOOKS):
+            if task is None or task.queue != job.queue.name or task.hidden(self.now()):
+                return BulkResult(task_id, "NOT_FOUND")
+            change = self._planned(job, task, where)
+            if isinstance(change, Unfit):
+                return BulkResult(task_id, "SKIPPED", change.detail)
+            if job.dry_run:
+                return self._foreseen(job, task, change)
+            if dead_holder is not None:
+                change = _taking_over(change, dead_holder)
+            outcome = commit(self.store, [change])[0]
+            if isinstance(outcome, Done):
+                return BulkResult(task_id, _DONE[job.action])
+            if outcome.blocked:
+                dead_holder, live = self._holder(change, job.queue)
+                if live:
+                    return BulkResult(task_id, "SKIPPED", _CONFLICT)
+            else:
+                task = outcome.task
+        return BulkResult(task_id, "SKIPPED", "the task keeps changing; try again")
+
+    def _planned(self, job: _Job, task: Task, where: TaskFilter | None) -> Change | Unfit:
+        now = self.now()
+        if where is not None and not _meant(task, where, now):
+            return Unfit("the task has changed meanwhile")
+        return operate(job.action, task, job.queue, target=job.target, now=now)
+
+    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkResult:
+        """What would become of *task*, without touching it."""
+        if job.action is BulkAction.RESTART and task.dedupe_key is not None:
+            _, live = self._holder(change, job.queue)
+            if live:
+                return BulkResult(task.id, "SKIPPED", _CONFLICT)
+        return BulkResult(task.id, _DONE[job.action])
+
+    def _holder(self, change: Change, queue: Queue) -> tuple[str | None, bool]:
+        """Return who holds the dedupe key that *change* wants, and whether that one lives."""
+        mark = next(also for also in change.also if isinstance(also, Mark))
+        holder = self.store.mark(mark.kind, mark.name)
+        held = self.store.read([holder]).get(holder) if holder else None
+        return holder, held is not None and held.holds(queue.name, mark.name, self.now())
+
+
+def _meant(task: Task, where: TaskFilter, now: datetime) -> bool:
+    return where.means(task) and any(span.holds(task) for span in where.spans(now))
+
+
+def _taking_over(change: Change, dead_holder: str) -> Change:
+    marks = (
+        replace(also, expects=dead_holder) if isinstance(also, Mark) else also
+        for also in change.also
+    )
+    return replace(change, also=tuple(marks))
+
+
+def _answer(results: Sequence[BulkResult], *, dry_run: bool) -> BulkAnswer:
+    changed = 0 if dry_run else sum(result.changed for result in results)
+    return BulkAnswer(sum(result.matched for result in results), changed, tuple(results))

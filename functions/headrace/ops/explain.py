@@ -1,0 +1,95 @@
+"""Why a task is not running, without touching it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Task
+from headrace.ops.limiting import Limiting
+from headrace.ops.queues import Queues
+from headrace.store.base import Store
+
+_COUNTED: Final = 1_000  # tasks ahead that are worth counting
+
+
+class ReasonCode(StrEnum):
+    """Why a task is not running."""
+
+    SCHEDULED = "scheduled"
+    PAUSED = "paused"
+    RATE_LIMITED = "rate_limited"
+    CONCURRENCY_LIMITED = "concurrency_limited"
+    LEASED = "leased"
+    FINISHED = "finished"
+    BEHIND = "behind"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason, in words, and until when it holds if that is known."""
+
+    code: ReasonCode
+    detail: str
+    until: datetime | None = None
+
+
+@dataclass(slots=True)
+class Explain:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    queues: Queues
+    limiting: Limiting
+    now: Callable[[], datetime]
+
+    def reasons(self, task: Task) -> tuple[Reason, ...]:
+        """Return every reason that keeps *task*, as just read, from being started now.
+
+        None at all: it goes to the next worker that asks.
+        """
+        now = self.now()
+        if task.state in (State.SUCCEEDED, State.DEAD):
+            why = f" ({task.dead_reason})" if task.dead_reason else ""
+            return (Reason(ReasonCode.FINISHED, f"the task is {task.state}{why}"),)
+        if task.state is State.INFLIGHT:
+            by = f" by {task.worker}" if task.worker else ""
+            detail = f"the task is being worked on{by}"
+            return (Reason(ReasonCode.LEASED, detail, task.lease_expires_at),)
+        if not task.live(now):
+            detail = "the task has expired and is buried within a minute"
+            return (Reason(ReasonCode.FINISHED, detail),)
+        queue = self.queues.get(task.queue)
+        reasons = [*self._of_queue(queue, now)]
+        if task.due_at > now:
+            reasons.insert(0, Reason(ReasonCode.SCHEDULED, "the task is not due yet", task.due_at))
+        else:
+            reasons += self._behind(task)
+        return tuple(reasons)
+
+    def _of_queue(self, queue: Queue, now: datetime) -> list[Reason]:
+        reasons = []
+        dequeuing = queue.settings.dequeuing_settings
+        if queue.paused(now):
+            detail = f"deliveries of queue {queue.name} are paused"
+            reasons.append(Reason(ReasonCode.PAUSED, detail, queue.resume_at))
+        if dequeuing.max_inflight_tasks and not self.limiting.slots(queue, 1):
+            detail = f"{dequeuing.max_inflight_tasks} tasks are in flight, as many as allowed"
+            reasons.append(Reason(ReasonCode.CONCURRENCY_LIMITED, detail))
+        wait = self.limiting.wait_seconds(queue)
+        if wait > 0:
+            until = now + timedelta(seconds=wait)
+            reasons.append(Reason(ReasonCode.RATE_LIMITED, "the token bucket is empty", until))
+        return reasons
+
+    def _behind(self, task: Task) -> list[Reason]:
+        """Count who is due before it; with several shards, on its own."""
+        page = self.store.entries(task.place, until=task.due_at, limit=_COUNTED)
+        ahead = [entry.task_id for entry in page.entries]
+        count = ahead.index(task.id) if task.id in ahead else len(ahead)
+        if count == 0:
+            return []
+        more = "at least " if task.id not in ahead and page.last else ""
+        return [Reason(ReasonCode.BEHIND, f"{more}{count} tasks are due before it")]

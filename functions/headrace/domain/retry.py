@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 Seconds = int | float
+_DOUBLINGS: Final = 64  # of a microsecond are half a million years, past every cap
 
 
 class Backoff(StrEnum):
@@ -40,7 +41,7 @@ class RetryStrategy:
         """
         match self.kind:
             case Backoff.EXPONENTIAL:
-                wait: float = self.base_seconds * 2.0 ** (retry - 1)
+                wait: float = self.base_seconds * 2.0 ** min(retry - 1, _DOUBLINGS)
             case Backoff.LINEAR:
                 wait = self.base_seconds * retry
             case Backoff.QUADRATIC:

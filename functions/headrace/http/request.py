@@ -12,6 +12,9 @@ from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge, 
 OPEN_PATHS: Final = frozenset({"/v1/health", "/v1/openapi.json", "/v1/docs"})
 """What needs no key."""
 
+_TAKEN_AS_JSON: Final = frozenset({"", "application/json", "application/x-www-form-urlencoded"})
+"""No form is ever sent here: the last is what curl says of any body it is given by -d."""
+
 
 def request_id_of(event: Mapping[str, Any], context: object) -> str:
     """Return the name by which logs know the request."""
@@ -47,11 +50,12 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
     if not body:
         return event
     media_type = (_header(event, "content-type") or "").partition(";")[0].strip().lower()
-    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
+    if media_type not in _TAKEN_AS_JSON and not media_type.endswith("+json"):
         message = f"must be application/json, not {media_type[:100]}"
         raise InvalidRequest(
             f"Content-Type {message}", errors=[FieldError("Content-Type", message)]
         )
+    event = {**event, "headers": _as_json(event.get("headers") or {})}
     try:
         if event.get("isBase64Encoded"):
             blob = base64.b64decode(body, validate=True)
@@ -62,6 +66,11 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
         message = "the body is not UTF-8"
         raise InvalidRequest(message, errors=[FieldError("body", message)]) from None
     return event
+
+
+def _as_json(headers: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+    return {**kept, "Content-Type": "application/json"}
 
 
 def _check_size(size: int) -> None:

@@ -1,0 +1,35 @@
+"""The README's console blocks do what they say."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from infra.local.launch import launched
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def blocks() -> list[str]:
+    return re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+def test_the_commands_print_what_the_readme_says() -> None:
+    """One shell runs all of them in order, as a reader would; each prints what stands below it."""
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks()), flags=re.MULTILINE)
+    assert len(steps) > 5
+    script = "\n".join(f"{command}\necho '--- {place}'" for place, (command, _) in enumerate(steps))
+
+    with launched() as service:
+        shell = subprocess.run(
+            ["bash", "-c", script],
+            env={**os.environ, "URL": service.url, "KEY": service.admin_key},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+
+    printed = re.split(r"^--- \d+\n", shell.stdout, flags=re.MULTILINE)
+    assert shell.stderr == ""
+    assert printed == [output for _, output in steps] + [""]

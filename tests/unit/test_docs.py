@@ -1,0 +1,35 @@
+"""The documents say what is there."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+
+
+def links(document: Path) -> list[tuple[str, str]]:
+    found = re.findall(r"\[([^\]]*)\]\(([^)#:]+)\)", document.read_text())
+    return [(str(text), str(target)) for text, target in found]
+
+
+def test_every_link_leads_somewhere() -> None:
+    for document in DOCUMENTS:
+        for _, target in links(document):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_every_promise_has_a_test_that_exists() -> None:
+    promises = ROOT / "docs" / "semantics.md"
+    named = [(text, target) for text, target in links(promises) if text.startswith("test_")]
+
+    assert len(named) > 50
+    for name, target in named:
+        path = (promises.parent / target).resolve()
+        assert path.stem == name or f"def {name}(" in path.read_text(), f"{name} in {path.name}"
+
+
+def test_no_promise_stands_without_a_test() -> None:
+    rows = re.findall(r"^\| (?!promise|-)(.*)\|$", (ROOT / "docs/semantics.md").read_text(), re.M)
+
+    assert len(rows) > 40
+    assert all("[test_" in row for row in rows)

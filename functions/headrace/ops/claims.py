@@ -45,6 +45,11 @@ class Claims:
         """Note a lost race."""
         self._lost_at[queue] = now
 
+    def free(self, entries: Sequence[Entry]) -> int:
+        """Return how many of *entries* nobody here is taking."""
+        with self._lock:
+            return sum(_key(entry) not in self._taken for entry in entries)
+
     def pick(
         self, window: Sequence[Entry], count: int, *, now: datetime, crowded: bool
     ) -> list[Entry]:

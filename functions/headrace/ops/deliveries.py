@@ -27,7 +27,7 @@ from headrace.store.base import Done, Page, Position, Store
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 1.0
-_MORE_PAGES: Final = 20  # looked at behind a page of nothing but expired tasks
+_MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
 _POLL_GROWTH: Final = 1.5
 _POLL_CEILING: Final = 5
 _HELP_EVERY: Final = timedelta(seconds=1)
@@ -160,7 +160,7 @@ class Deliveries:
                     ready.append(entry)
             list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
             after = page.last
-            if ready or after is None:
+            if after is None or self.claims.free(ready) >= count:
                 break
         return ready
 

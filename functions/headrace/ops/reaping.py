@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Entry
+from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
@@ -38,6 +39,7 @@ class Reaped:
     healthy: int = 0
     evicted: int = 0
     purged: int = 0
+    throttled: bool = False
 
     def count(self, task: Task) -> None:
         """Add one task, by what became of it."""
@@ -65,9 +67,16 @@ class Reaping:
     def run(self) -> Reaped:
         """Look at every overdue lease and every due task of every queue.
 
-        Raises Unavailable and stops while the table throttles: late heartbeats are its fault then.
+        Stops and says so while the table throttles: late heartbeats are its fault then.
         """
         reaped = Reaped()
+        try:
+            self._run(reaped)
+        except Unavailable:
+            reaped.throttled = True
+        return reaped
+
+    def _run(self, reaped: Reaped) -> None:
         full = self._full_pass_at is None or self.now() - self._full_pass_at >= _FULL_PASS
         for queue in self._all_queues():
             for shard in range(queue.shards_in_use):
@@ -80,7 +89,6 @@ class Reaping:
             self._full_pass_at = self.now()
         for chore in self.chores.pending():
             reaped.purged += self.chores.work(chore).deleted
-        return reaped
 
     def lapsed(self, queue: Queue, shard: int, *, reaped: Reaped | None = None) -> Iterator[Task]:
         """Reclaim the lapsed leases of one shard, page after page, and yield the tasks.

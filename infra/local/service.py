@@ -1,7 +1,6 @@
 """The local service: engine, tables, handlers, HTTP and timers, put together."""
 
 import contextlib
-import functools
 import http.client
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,11 +17,13 @@ from infra.local.errors import ServiceUnhealthy
 from infra.local.folder import data_folder, engine_noted, kept_admin_key
 from infra.local.gateway import Gateway
 from infra.local.lambdas import Handler, LambdaContext, load_handler, scheduled_event
+from infra.local.pump import Pump, counted, stream_function
 from infra.local.server import listen
 from infra.local.settings import DEFAULT_DATA_DIR, DEFAULT_PORT, LocalSettings
 from infra.local.tables import (
     Schedule,
     TableNames,
+    Template,
     create_tables,
     load_template,
     routes,
@@ -59,6 +60,7 @@ class Service:
         self.admin_key = ""
         self.folder = Path()
         self.engine: Engine | None = None
+        self._pump: Pump | None = None
         self._stopping = threading.Event()
         self._running = contextlib.ExitStack()
 
@@ -109,6 +111,7 @@ class Service:
         create_tables(dynamodb_client(self.dynamodb_url), template, names)
         api, chores = routes(template), schedules(template)
         handlers: dict[str, Handler] = {}
+        self._prepare_pump(undo, template, names)
         timers = self._prepare_timers(undo, chores, handlers)
         server = listen(
             Gateway(api, handlers, stopping=self._stopping.is_set), HOST, self.settings.port
@@ -116,12 +119,17 @@ class Service:
         undo.callback(server.stop)
         self.url = f"http://{HOST}:{server.bind_addr[1]}"
         # Late, because they read the environment, and because it takes the longest.
-        for function in {*(route.function for route in api), *(chore.function for chore in chores)}:
+        functions = {*(route.function for route in api), *(chore.function for chore in chores)}
+        if self._pump is not None:
+            functions.add(self._pump.function)
+        for function in functions:
             handlers[function.handler] = load_handler(function.handler)
         threading.Thread(target=server.serve, name="server", daemon=True).start()
         self._check_health()
         for timer in timers:
             timer.start()
+        if self._pump is not None:
+            self._pump.start(handlers[self._pump.function.handler], counted)
 
     def _start_engine(self, undo: contextlib.ExitStack) -> str:
         """Start the embedded engine, unless there is an endpoint; return the endpoint's URL."""
@@ -134,6 +142,17 @@ class Service:
         self.dynamodb_url = self.engine.url
         return self.dynamodb_url
 
+    def _prepare_pump(
+        self, undo: contextlib.ExitStack, template: Template, names: TableNames
+    ) -> None:
+        """Make the pump, unless the engine is not ours: then its stream is others' business."""
+        function = stream_function(template)
+        self._pump = None
+        if self.engine is not None and function is not None:
+            stopping = self._stopping.is_set
+            self._pump = Pump(self.engine.database, names.tasks, function, stopping=stopping)
+            undo.callback(self._pump.stop)
+
     def _prepare_timers(
         self,
         undo: contextlib.ExitStack,
@@ -142,13 +161,15 @@ class Service:
     ) -> list[Timer]:
         timers = [self._timer(schedule, handlers) for schedule in chores]
         if self.engine is not None:
-            trim = functools.partial(
-                stream.trim, self.engine.database, stopping=self._stopping.is_set
-            )
-            timers.append(Timer("trim the stream", _TRIM_SECONDS, trim))
+            timers.append(Timer("trim the stream", _TRIM_SECONDS, self._trim))
         for timer in timers:
             undo.callback(timer.stop)
         return timers
+
+    def _trim(self) -> None:
+        if self.engine is not None:
+            consumed = self._pump.consumed() if self._pump is not None else {}
+            stream.trim(self.engine.database, consumed=consumed, stopping=self._stopping.is_set)
 
     def _timer(self, schedule: Schedule, handlers: Mapping[str, Handler]) -> Timer:
         function = schedule.function

@@ -1,6 +1,7 @@
 """`python -m tests.bench`: measure, print the tables, write the figures as JSON.
 
-Exit status: 0 measured (with --strict: and every bar kept), 1 a bar was missed, 2 could not run.
+Exit status: 0 measured (with --strict: and every bar kept), 1 a bar was missed, 2 could not run,
+130 Ctrl-C.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from rich.progress import (
 from infra.local.engine import PROJECT_ROOT
 from infra.local.errors import LocalServiceError
 from tests.bench import calls, changes, cost, life, machine
-from tests.bench.results import Bar, Outcome, bars_table
+from tests.bench.results import Bar, Outcome, bars_table, finite
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 _WIDTH: Final = 100
@@ -52,8 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
     except LocalServiceError as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     report["quick"] = options.quick
-    text = json.dumps(report, indent=2, ensure_ascii=False)
+    text = json.dumps(finite(report), indent=2, ensure_ascii=False, allow_nan=False)
     options.json.write_text(text + "\n", encoding="utf-8")
     print(f"Written to {options.json}.")
     return 1 if options.strict and not all(bar.passed for bar in bars) else 0
@@ -103,7 +106,6 @@ def _measure(
             console.print(shown)
         for note in outcome.notes:
             console.print(note, highlight=False)
-        console.print()
         report["parts"][name] = outcome.figures | {"notes": outcome.notes}
         bars += outcome.bars
     console.print(bars_table(bars))

@@ -162,10 +162,10 @@ def _speed_table(figures: Sequence[Figure], path: str) -> Table:
     ours = {(f.call, f.tasks_per_call, f.waiting): f for f in figures if f.path == path}
     depths = list(dict.fromkeys(waiting for _, _, waiting in ours))
     made = table(
-        f"Calls {path}, by the number of tasks waiting",
+        f"Calls {path}, by the number of tasks waiting; p50 and p99 in ms",
         "Call",
         "Tasks",
-        *(f"{group}\n{depth:,}" for group in ("tasks/s", "p50 ms", "p99 ms") for depth in depths),
+        *(f"{group}\n{depth:,}" for group in ("tasks/s", "p50", "p99") for depth in depths),
     )
     for count in (BATCH, 1):
         for call in CALLS:

@@ -65,6 +65,11 @@ def _join(shared: _Shared) -> None:
     _SHARED.append(shared)
 
 
+def _ready() -> None:
+    """Wait until all clients are there."""
+    _SHARED[0].start.wait(_READY_SECONDS)
+
+
 def work(job: Job) -> Work:
     """Do *job*, from the moment that all clients are ready."""
     (shared,) = _SHARED
@@ -170,6 +175,9 @@ class Clients:
         self._pool = ProcessPoolExecutor(
             number, mp_context=context, initializer=_join, initargs=(self._shared,)
         )
+        # Their imports must not be measured.
+        for started in [self._pool.submit(_ready) for _ in range(number)]:
+            started.result()
 
     def close(self) -> None:
         """End the processes."""

@@ -2,13 +2,17 @@
 
 import os
 import platform
+import statistics
 import subprocess
+import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final
 
 from infra.local.engine import find_binary
 
 _PROC: Final = Path("/proc")
+_SYNCS: Final = 50
 _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
@@ -45,6 +49,19 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def all_cpu_seconds() -> float:
+    """Return the CPU seconds that everything on this machine has used; NaN off Linux.
+
+    With what a host has kept from it: time that nobody here could use either.
+    """
+    try:
+        fields = (_PROC / "stat").read_text().splitlines()[0].split()[1:9]
+    except OSError:
+        return float("nan")
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields)
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 def filesystem(folder: Path) -> str:
     """Return the kind of file system that *folder* is on, as in ``ext4``."""
     try:
@@ -59,6 +76,19 @@ def filesystem(folder: Path) -> str:
 def is_disk(folder: Path) -> bool:
     """Tell whether what is written to *folder* outlives the power."""
     return filesystem(folder) not in _IN_MEMORY
+
+
+def sync_ms(folder: Path) -> float:
+    """Return how long the disk under *folder* takes to make a small write last (median, ms)."""
+    seconds = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(_SYNCS):
+            file.write(b"x" * 4096)
+            file.flush()
+            started = time.perf_counter()
+            os.fsync(file.fileno())
+            seconds.append(time.perf_counter() - started)
+    return 1000 * statistics.median(seconds)
 
 
 def _processor() -> str:

@@ -26,10 +26,10 @@ class Bar:
         return self.measured <= self.limit if self.at_most else self.measured >= self.limit
 
     def as_json(self) -> dict[str, Any]:
-        """Return the bar for the JSON file; ``measured`` is null when nothing was."""
+        """Return the bar for the JSON file."""
         return {
             "name": self.name,
-            "measured": None if math.isnan(self.measured) else self.measured,
+            "measured": self.measured,
             "limit": self.limit,
             "kept_when": "at most" if self.at_most else "at least",
             "unit": self.unit,
@@ -54,6 +54,19 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
+def finite(value: Any) -> Any:
+    """Return *value* with null for each NaN in it, which JSON does not know."""
+    match value:
+        case float() if math.isnan(value):
+            return None
+        case dict():
+            return {key: finite(entry) for key, entry in value.items()}
+        case list():
+            return [finite(entry) for entry in value]
+        case _:
+            return value
+
+
 def median(values: Sequence[float]) -> float:
     """Return the middle of *values*; NaN for none."""
     return statistics.median(values) if values else math.nan
@@ -61,7 +74,7 @@ def median(values: Sequence[float]) -> float:
 
 def table(title: str, *columns: str) -> Table:
     """Return an empty table; the first column is text, the others are numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    made = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     made.padding = (0, 1, 0, 0)
     for place, column in enumerate(columns):
         made.add_column(column, justify="right" if place else "left", no_wrap=True)

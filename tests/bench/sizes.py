@@ -18,10 +18,13 @@ class Sizes:
     """Calls of each kind, at each depth, on each path."""
 
     life_tasks: int
-    """Tasks whose whole life is measured."""
+    """Tasks whose whole life one service, and one bare engine, is measured with."""
+
+    life_turns: int
+    """Turns that the two take for that, each with its part of the tasks."""
 
     life_rounds: int
-    """Measurements of the service and of the bare engine, in turns."""
+    """New services and engines; fewer on a very slow disk."""
 
     few_changes: int
     many_changes: int
@@ -35,7 +38,8 @@ FULL: Final = Sizes(
     depths=(1_000, 10_000, 100_000),
     call_rounds=200,
     life_tasks=10_000,
-    life_rounds=3,
+    life_turns=5,
+    life_rounds=2,
     few_changes=1_000,
     many_changes=50_000,
     put_windows=60,
@@ -44,6 +48,7 @@ QUICK: Final = Sizes(
     depths=(500, 2_000, 8_000),
     call_rounds=20,
     life_tasks=1_000,
+    life_turns=2,
     life_rounds=1,
     few_changes=500,
     many_changes=5_000,

@@ -62,7 +62,10 @@ class Service:
         query: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request; a *body* that is text or bytes goes out as it is, the rest as JSON."""
-        event = proxy_event(method, path, body, {**self._headers(), **(headers or {})}, query)
+        sent = {**self._headers(), **(headers or {})}
+        return self._answer(proxy_event(method, path, body, sent, query))
+
+    def _answer(self, event: dict[str, Any]) -> Answer:
         with using(self.use):
             answer = api.handler(event, self.context)
         return Answer(
@@ -71,10 +74,17 @@ class Service:
             answer["body"],
         )
 
+    def twice(self, method: str, path: str, query: Mapping[str, list[str]]) -> Answer:
+        """Send a request in which a parameter has several values."""
+        event = proxy_event(method, path, headers=self._headers())
+        event["multiValueQueryStringParameters"] = dict(query)
+        event["queryStringParameters"] = {name: values[-1] for name, values in query.items()}
+        return self._answer(event)
+
     def keyed(self, admin_key: str | None) -> "Service":
         """Return the same service with another key, or with none, to let clients in."""
-        settings = replace(self.use.settings, admin_key=admin_key)
-        return replace(self, use=replace(self.use, settings=settings))
+        keys = replace(self.use.keys, admin_key=admin_key)
+        return replace(self, use=replace(self.use, keys=keys))
 
     def _headers(self) -> dict[str, str]:
         sent = {"Content-Type": "application/json"}
@@ -153,6 +163,11 @@ def proxy_event(
 @pytest.fixture
 def call() -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
+    return new_service()
+
+
+def new_service() -> Service:
+    """Return a service with nothing in it."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
     return Service(clock, build(settings, MemoryStore(), now=clock))

@@ -47,6 +47,11 @@ def report(field: str, said: str | None = "SUCCEEDED", /, **entry: Any) -> Case:
     return Case("POST", "/v1/queues/mail/reports", body, f"reports[1].{field}")
 
 
+def bulk(field: str, action: str = "delete", /, *nothing: None, **fields: Any) -> Case:
+    """Return a bulk action that is bad; *nothing* instead of fields sends no body."""
+    return Case("POST", f"/v1/queues/mail/tasks/{action}", None if nothing else fields, field)
+
+
 def listing(field: str, value: str, path: str = "/v1/queues/mail/tasks") -> Case:
     return Case("GET", path, None, field, query={field: value})
 
@@ -96,7 +101,12 @@ CASES = [
     task("tags", tags={str(number): "v" for number in range(11)}),
     task("tags.a", tags={"a": None}),
     task("tags.a", tags={"a": "x" * 257}),
-    task("dedupe_key", dedupe_key="k"),
+    task("dedupe_key", dedupe_key=""),
+    task("dedupe_key", dedupe_key="é" * 129),
+    task("dedupe_key", dedupe_key=5),
+    task("overwrite_on_duplicate", overwrite_on_duplicate=["payload"]),
+    task("overwrite_on_duplicate", dedupe_key="k", overwrite_on_duplicate="payload"),
+    task("overwrite_on_duplicate[1]", dedupe_key="k", overwrite_on_duplicate=["tags", "id"]),
     task("retry_strategy.kind", retry_strategy={"kind": "never"}),
     task("retry_strategy.max_retries", retry_strategy={"max_retries": 101}),
     # sizes
@@ -124,7 +134,24 @@ CASES = [
     report("lease_id", lease_id=5),
     report("lease_id", lease_id="x" * 513),
     report("task_id", task_id=""),
-    report("spawn", spawn=[{"queue": "mail", "payload": 1}]),
+    report("spawn", "FAILED", spawn=[{"queue": "mail", "payload": 1}]),
+    report("spawn", "INFLIGHT", spawn=[{"queue": "mail", "payload": 1}]),
+    report("spawn", "RELEASED", spawn=[{"queue": "mail", "payload": 1}]),
+    report("spawn", spawn={"queue": "mail"}),
+    report("spawn", spawn=[{"queue": "mail"}] * 25),
+    report("spawn[0].queue", spawn=[{"payload": 1}]),
+    report("spawn[1].queue", spawn=[{"queue": "mail"}, {"queue": "no spaces"}]),
+    report("spawn[0].delay", spawn=[{"queue": "mail", "delay": 1}]),
+    report("spawn[0].tags.a", spawn=[{"queue": "mail", "tags": {"a": 1}}]),
+    report(
+        "spawn[0].overwrite_on_duplicate",
+        spawn=[{"queue": "mail", "dedupe_key": "k", "overwrite_on_duplicate": ["payload"]}],
+    ),
+    report("spawn[0].spawn", spawn=[{"queue": "mail", "spawn": []}]),
+    replace(
+        report("spawn[0].payload", spawn=[{"queue": "m", "payload": "x" * 262_143}]), status=413
+    ),
+    replace(report("spawn", spawn=[{"queue": "m", "payload": "x" * 233_016}] * 9), status=413),
     # dequeue
     Case("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),
     Case("POST", "/v1/queues/mail/dequeue", {"batch_size": "1"}, "batch_size"),
@@ -159,12 +186,98 @@ CASES = [
     listing("cursor", FORGED),
     listing("cursor", "é"),
     listing("cursor", "x" * 10_000),
-    listing("worker", "ada"),
-    listing("tag.service", "a"),
+    listing("worker", ""),
+    listing("worker", "x" * 257),
+    listing("tag.", "a"),
+    listing("tag." + "x" * 65, "a"),
+    listing("tag.service", "x" * 257),
+    listing("scheduled_after", "yesterday"),
+    listing("scheduled_before", "2026-11-21T08:00:00"),
+    listing("min_attempts", "-1"),
+    listing("min_attempts", "1.5"),
+    listing("min_attempts", "many"),
+    listing("error", ""),
+    listing("error", "x" * 4097),
+    listing("workers", "ada"),
+    replace(listing("tag.<key>", ""), query={f"tag.{number}": "v" for number in range(11)}),
     listing("cursor", FORGED, "/v1/queues"),
     listing("limit", "251", "/v1/queues"),
     listing("prefix", "x" * 129, "/v1/queues"),
     listing("state", "DONE", "/v1/queues/mail/count"),
+    listing("tag.", "DONE", "/v1/queues/mail/count"),
+    listing("min_attempts", "x", "/v1/queues/mail/count"),
+    listing("order", "asc", "/v1/queues/mail/count"),
+    listing("tag.service", "a", "/v1/queues/mail"),
+    listing("tag.service", "a", "/v1/queues"),
+    listing("payload", "true", "/v1/tasks/held/explain"),
+    # bulk actions
+    bulk("ids"),
+    bulk("filter"),
+    bulk("ids", ids=["held"], filter={}),
+    bulk("filter", ids=["held"], filter={}),
+    bulk("ids", ids=[]),
+    bulk("ids", ids=["held"] * 251),
+    bulk("ids", ids="held"),
+    bulk("ids[1]", ids=["held", "no spaces"]),
+    bulk("ids[0]", ids=[1]),
+    bulk("limit", ids=["held"], limit=5),
+    bulk("cursor", ids=["held"], cursor=FORGED),
+    bulk("limit", filter={}, limit=0),
+    bulk("limit", filter={}, limit=1_000_001),
+    bulk("limit", filter={}, limit="5"),
+    bulk("cursor", filter={}, cursor=FORGED),
+    bulk("cursor", filter={}, cursor="x" * 8193),
+    bulk("dry_run", filter={}, dry_run="yes"),
+    bulk("dry-run", filter={}, **{"dry-run": True}),
+    bulk("to_queue", filter={}, to_queue="other"),
+    bulk("filter", filter=[]),
+    bulk("filter.state", filter={"state": "DONE"}),
+    bulk("filter.state", filter={"state": ["DEAD"]}),
+    bulk("filter.states", filter={"states": "DEAD"}),
+    bulk("filter.tags", filter={"tags": "service"}),
+    bulk("filter.tags.a", filter={"tags": {"a": 1}}),
+    bulk("filter.tag.a", filter={"tag.a": "1"}),
+    bulk("filter.worker", filter={"worker": ""}),
+    bulk("filter.scheduled_after", filter={"scheduled_after": "now"}),
+    bulk("filter.scheduled_before", filter={"scheduled_before": 5}),
+    bulk("filter.min_attempts", filter={"min_attempts": "1"}),
+    bulk("filter.min_attempts", filter={"min_attempts": -1}),
+    bulk("filter.error", filter={"error": ""}),
+    bulk("filter.limit", filter={"limit": 5}),
+    bulk("body", "restart", None),
+    bulk("limit", "run", filter={}, limit=0),
+    bulk("to_queue", "move", filter={}),
+    bulk("to_queue", "move", filter={}, to_queue="no spaces"),
+    bulk("to_queue", "move", filter={}, to_queue="mail"),
+    bulk("to_queue", "move", ids=["waiting"], to_queue="mail"),
+    # the audit
+    listing("from", "yesterday", "/v1/audit"),
+    listing("to", "2026-11-21", "/v1/audit"),
+    listing("limit", "0", "/v1/audit"),
+    listing("cursor", FORGED, "/v1/audit"),
+    listing("queue", "x" * 129, "/v1/audit"),
+    listing("actor", "x" * 257, "/v1/audit"),
+    listing("action", "x" * 65, "/v1/audit"),
+    listing("since", "2026-11-21T08:00:00Z", "/v1/audit"),
+    # as QuantumLeap
+    *(
+        Case(method, f"/management/queue/notifications{part}", None, field, query=query)
+        for method, part in (("GET", ""), ("GET", "/summary"), ("GET", "/count"), ("DELETE", ""))
+        for field, query in (
+            ("taskStatus", {"taskStatus": "running"}),
+            ("taskStatus", {"taskStatus": ""}),
+            ("limit", {"limit": "5"}),
+        )
+    ),
+    listing("cursor", FORGED, "/management/queue/notifications"),
+    listing("cursor", FORGED, "/management/queue/notifications/summary"),
+    Case(
+        "DELETE",
+        "/management/queue/notifications",
+        None,
+        "fiware-servicepath",
+        headers={"Fiware-ServicePath": "/" * 257},
+    ),
     listing("limit", "5", "/v1/queues/mail/count"),
     listing("payload", "1", "/v1/tasks/held"),
     listing("verbose", "1", "/v1/queues/mail"),
@@ -192,6 +305,15 @@ CASES = [
     Case("POST", "/v1/queues/nobody/pause", None, "", 404),
     Case("POST", "/v1/queues/nobody/purge", {"states": ["DEAD"]}, "", 404),
     Case("PUT", "/v1/queues/nobody", {}, "", 404),
+    Case("POST", "/v1/queues/nobody/tasks/delete", {"filter": {}}, "", 404),
+    Case("POST", "/v1/queues/nobody/tasks/restart", {"ids": ["held"]}, "", 404),
+    Case("POST", "/v1/queues/mail/tasks/move", {"filter": {}, "to_queue": "nobody"}, "", 404),
+    Case("POST", "/v1/queues/mail/tasks/burn", {"filter": {}}, "", 404),
+    Case("GET", "/v1/queues/mail/tasks/delete", None, "", 404),
+    Case("GET", "/v1/tasks/nobody/explain", None, "", 404),
+    Case("GET", "/v1/tasks/a%20b/explain", None, "", 404),
+    Case("POST", "/management/queue/notifications", None, "", 404),
+    Case("GET", "/management/queue/notifications/nobody", None, "", 404),
     Case("GET", "/v1/nothing", None, "", 404),
     Case("GET", "/v1/nothing", None, "", 404, query={"a": "b"}),
     Case("POST", "/v1/nothing", "not json", "", 404),
@@ -213,8 +335,10 @@ def lease(call: Service) -> str:
 
 
 def state_of(service: Service) -> tuple[str, ...]:
-    """Return all that can be seen of the service."""
+    """Return all that can be seen of the service, but attempts that changed nothing."""
+    audit = service("GET", "/v1/audit").json["entries"]
     return (
+        *(entry["action"] for entry in audit if entry["changed"] != 0),
         service("GET", "/v1/queues").body,
         service("GET", "/v1/queues/mail/tasks", query={"payload": "true"}).body,
         service("GET", "/v1/queues/ngsi.notify/tasks").body,
@@ -228,7 +352,7 @@ def test_bad_input_is_refused_by_name_and_changes_nothing(
     before = state_of(call)
     body = case.body
     if case.path.endswith("/reports"):
-        body = json.loads(json.dumps(body).replace("LEASE", lease))
+        body = json.loads(json.dumps(body).replace('"LEASE"', json.dumps(lease)))
 
     answer = call(case.method, case.path, body, case.headers, case.query)
 

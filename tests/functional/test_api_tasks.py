@@ -1,5 +1,7 @@
 """The life of a task over HTTP."""
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +91,28 @@ def test_an_idle_worker_is_told_when_to_ask_again(call: Service) -> None:
     assert answer["tasks"] == []
     assert answer["now"] == "2026-11-21T08:00:00.000000Z"
     assert answer["poll_after_seconds"] == 0.02
+
+
+def test_a_call_that_waits_ends_before_its_time_does(call: Service) -> None:
+    path = call.queue()
+    call.use.deliveries.sleep = call.clock.forward
+    left = iter([29_000, 4_000, 1_501, 1_500])
+    call.context = SimpleNamespace(get_remaining_time_in_millis=lambda: next(left))
+
+    assert call.take(path, wait_seconds=20) == []
+
+    assert list(left) == []
+    assert call.clock() < datetime(2026, 11, 21, 8, 0, 20, tzinfo=UTC)
+
+
+def test_a_call_that_waits_gets_the_first_task_that_falls_due(call: Service) -> None:
+    path = call.queue()
+    call.use.deliveries.sleep = call.clock.forward
+    call.put(path, 1, delay_in_seconds=7)
+
+    (task,) = call.take(path, wait_seconds=20)
+
+    assert task["started_at"] < "2026-11-21T08:00:07.1"
 
 
 def test_a_worker_reports_success(call: Service) -> None:

@@ -82,8 +82,9 @@ def test_the_put_rate_after_many_changes_is_that_after_few(template: Template) -
         young.put(FEW)
         old.put(MANY)
 
-        # A busy machine may spoil one measurement; a scan spoils all.
-        assert any(compare(young, old) >= 0.9 for _ in range(3))
+        # A busy machine may spoil one measurement; a scan spoils all, and leaves a tenth of the
+        # rate.  The bar of 0.9 is for a quiet machine: make bench shows it.
+        assert any(compare(young, old) >= 0.8 for _ in range(4))
 
 
 def test_without_the_index_it_is_far_below(template: Template) -> None:

@@ -13,11 +13,13 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.http.bodies import DequeueBody, EnqueueBody, ReportsBody
+from headrace.http.bodies import DequeueBody, EnqueueBody
+from headrace.http.bulk_bodies import BulkBody, MoveBody
 from headrace.http.fields import TOO_LARGE
 from headrace.http.problems import invalid
 from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
 from headrace.http.rawjson import decode
+from headrace.http.report_bodies import ReportsBody
 from headrace.ops.reports import Report, ReportStatus, WorkerError
 
 HELD = {"task_id": "tsk_1", "lease_id": "lse_1.1."}
@@ -148,6 +150,14 @@ LIMITS = [
         "64",
     ),
     Limit(EnqueueBody, "tasks[0].tags.", task(tags={"k": ""}), task(tags={"": ""}), "empty"),
+    Limit(
+        EnqueueBody,
+        "tasks[0].dedupe_key",
+        task(dedupe_key="é" * 128),
+        task(dedupe_key="é" * 128 + "x"),
+        "256",
+    ),
+    Limit(EnqueueBody, "tasks[0].dedupe_key", task(dedupe_key="k"), task(dedupe_key=""), "empty"),
     Limit(DequeueBody, "batch_size", {"batch_size": 1}, {"batch_size": 0}, "1"),
     Limit(DequeueBody, "batch_size", {"batch_size": 25}, {"batch_size": 26}, "25"),
     Limit(DequeueBody, "wait_seconds", {"wait_seconds": 20}, {"wait_seconds": 20.5}, "20"),
@@ -196,6 +206,67 @@ LIMITS = [
         report("INFLIGHT", keepalive_timeout_in_seconds=43_200),
         report("INFLIGHT", keepalive_timeout_in_seconds=43_200.1),
         "43200",
+    ),
+    Limit(
+        ReportsBody,
+        "reports[0].spawn",
+        report(spawn=[{"queue": "a"}] * 24),
+        report(spawn=[{"queue": "a"}] * 25),
+        "24",
+    ),
+    Limit(
+        ReportsBody,
+        "reports[0].spawn[0].payload",
+        report(spawn=[{"queue": "a", "payload": text(262_144)}]),
+        report(spawn=[{"queue": "a", "payload": text(262_145)}]),
+        "262144",
+    ),
+    Limit(
+        ReportsBody,
+        "reports[0].spawn",
+        report(spawn=[{"queue": "a", "payload": text(262_144)}] * 8),
+        report(
+            spawn=[{"queue": "a", "payload": text(262_144)}] * 8 + [{"queue": "a", "payload": 1}]
+        ),
+        "2097152",
+    ),
+    Limit(BulkBody, "ids", {"ids": ["a"]}, {"ids": []}, "1"),
+    Limit(BulkBody, "ids", {"ids": ["a"] * 250}, {"ids": ["a"] * 251}, "250"),
+    Limit(BulkBody, "limit", {"filter": {}, "limit": 1}, {"filter": {}, "limit": 0}, "1"),
+    Limit(
+        BulkBody,
+        "limit",
+        {"filter": {}, "limit": 1_000_000},
+        {"filter": {}, "limit": 1_000_001},
+        "1000000",
+    ),
+    Limit(
+        BulkBody,
+        "filter.worker",
+        {"filter": {"worker": "é" * 128}},
+        {"filter": {"worker": "é" * 128 + "x"}},
+        "256",
+    ),
+    Limit(
+        BulkBody,
+        "filter.error",
+        {"filter": {"error": "x" * 4096}},
+        {"filter": {"error": "x" * 4097}},
+        "4096",
+    ),
+    Limit(
+        BulkBody,
+        "filter.tags",
+        {"filter": {"tags": tags(10)}},
+        {"filter": {"tags": tags(11)}},
+        "10",
+    ),
+    Limit(
+        BulkBody,
+        "filter.min_attempts",
+        {"filter": {"min_attempts": 0}},
+        {"filter": {"min_attempts": -1}},
+        "0",
     ),
     Limit(CreateQueueBody, "name", queue(name="a" * 128), queue(name="a" * 129), "{0,127}"),
     Limit(CreateQueueBody, "name", queue(name="0._-"), queue(name=".a"), "[A-Za-z0-9]"),
@@ -360,8 +431,19 @@ WRONG_TYPES = [
     (EnqueueBody, task(retry_strategy={"max_retries": 1.0}), "tasks[0].retry_strategy.max_retries"),
     (EnqueueBody, task(retries=1), "tasks[0].retries"),
     (EnqueueBody, {"tasks": [{}], "queue": "a"}, "queue"),
-    (EnqueueBody, task(dedupe_key="a"), "tasks[0].dedupe_key"),
+    (EnqueueBody, task(dedupe_key=5), "tasks[0].dedupe_key"),
+    (EnqueueBody, task(dedupe_key="\ud800"), "tasks[0].dedupe_key"),
     (EnqueueBody, task(overwrite_on_duplicate=["tags"]), "tasks[0].overwrite_on_duplicate"),
+    (
+        EnqueueBody,
+        task(dedupe_key="a", overwrite_on_duplicate=["id"]),
+        "tasks[0].overwrite_on_duplicate[0]",
+    ),
+    (
+        EnqueueBody,
+        task(dedupe_key="a", overwrite_on_duplicate="tags"),
+        "tasks[0].overwrite_on_duplicate",
+    ),
     (DequeueBody, {"batch_size": "5"}, "batch_size"),
     (DequeueBody, {"batch_size": True}, "batch_size"),
     (DequeueBody, {"batch_size": 1.0}, "batch_size"),
@@ -376,7 +458,27 @@ WRONG_TYPES = [
     (ReportsBody, report("FAILED", error="boom"), "reports[0].error"),
     (ReportsBody, report("FAILED", error={"code": 1}), "reports[0].error.code"),
     (ReportsBody, report("FAILED", error={"message": 1}), "reports[0].error.message"),
-    (ReportsBody, report(spawn=[{"queue": "a", "payload": 1}]), "reports[0].spawn"),
+    (ReportsBody, report("FAILED", spawn=[{"queue": "a"}]), "reports[0].spawn"),
+    (ReportsBody, report(spawn=[{"payload": 1}]), "reports[0].spawn[0].queue"),
+    (
+        ReportsBody,
+        report(spawn=[{"queue": "a", "overwrite_on_duplicate": ["tags"]}]),
+        "reports[0].spawn[0].overwrite_on_duplicate",
+    ),
+    (BulkBody, {}, "ids"),
+    (BulkBody, {}, "filter"),
+    (BulkBody, {"ids": ["a"], "filter": {}}, "filter"),
+    (BulkBody, {"ids": ["a"], "limit": 1}, "limit"),
+    (BulkBody, {"ids": ["a"], "cursor": "a"}, "cursor"),
+    (BulkBody, {"ids": ["a b"]}, "ids[0]"),
+    (BulkBody, {"filter": {}, "to_queue": "a"}, "to_queue"),
+    (BulkBody, {"filter": {}, "dry_run": 1}, "dry_run"),
+    (BulkBody, {"filter": {"state": ["DEAD"]}}, "filter.state"),
+    (BulkBody, {"filter": {"state": "DEAD, READY"}}, "filter.state"),
+    (BulkBody, {"filter": {"min_attempts": "1"}}, "filter.min_attempts"),
+    (BulkBody, {"filter": {"queue": "a"}}, "filter.queue"),
+    (MoveBody, {"filter": {}}, "to_queue"),
+    (MoveBody, {"filter": {}, "to_queue": "a b"}, "to_queue"),
     (ReportsBody, moved(to_queue="a b"), "reports[0].to_queue"),
     (CreateQueueBody, {}, "name"),
     (CreateQueueBody, queue(name=None), "name"),

@@ -10,11 +10,15 @@ import pytest
 
 from headrace.http import examples
 from headrace.http.app import RESOLVER
-from headrace.http.bodies import DequeueBody, EnqueueBody, ReportsBody
+from headrace.http.bodies import DequeueBody, EnqueueBody
+from headrace.http.bulk_bodies import BulkBody, MoveBody
 from headrace.http.docs_page import render
+from headrace.http.key_bodies import CreateKeyBody
 from headrace.http.openapi import document, served_at
 from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
 from headrace.http.rawjson import decode
+from headrace.http.report_bodies import ReportsBody
+from headrace.http.schedule_bodies import ScheduleBody
 
 DOCUMENT = document(RESOLVER)
 OPERATIONS = [
@@ -45,17 +49,36 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/queues/{queue}/pause",
         "POST /v1/queues/{queue}/resume",
         "POST /v1/queues/{queue}/purge",
+        "GET /v1/queues/{queue}/stats",
+        "GET /v1/queues/{queue}/metrics",
         "POST /v1/queues/{queue}/tasks",
         "GET /v1/queues/{queue}/tasks",
         "GET /v1/queues/{queue}/count",
         "POST /v1/queues/{queue}/dequeue",
         "POST /v1/queues/{queue}/reports",
         "GET /v1/tasks/{id}",
+        "GET /v1/tasks/{id}/explain",
+        "POST /v1/queues/{queue}/tasks/delete",
+        "POST /v1/queues/{queue}/tasks/restart",
+        "POST /v1/queues/{queue}/tasks/run",
+        "POST /v1/queues/{queue}/tasks/move",
+        "PUT /v1/queues/{queue}/schedules/{name}",
+        "GET /v1/queues/{queue}/schedules/{name}",
+        "DELETE /v1/queues/{queue}/schedules/{name}",
+        "POST /v1/queues/{queue}/schedules/{name}/run",
+        "GET /v1/audit",
+        "POST /v1/keys",
+        "GET /v1/keys",
+        "DELETE /v1/keys/{id}",
         "DELETE /v1/tasks/{id}",
         "GET /v1/health",
         "GET /v1/openapi.json",
         "GET /v1/docs",
         "POST /v2/notify",
+        "GET /management/queue/notifications",
+        "GET /management/queue/notifications/summary",
+        "GET /management/queue/notifications/count",
+        "DELETE /management/queue/notifications",
     }
 
 
@@ -76,7 +99,8 @@ def test_errors_are_documented_as_problems(
     assert "422" not in answers
     assert {"500", "503"} <= set(answers)
     assert ("401" in answers) == (operation.get("security") != [])
-    assert ("404" in answers) == ("{" in path or path == "/v2/notify")
+    of_one_queue = path == "/v2/notify" or path.startswith("/management/queue/")
+    assert ("404" in answers) == ("{" in path or of_one_queue)
     for code, answer in answers.items():
         if int(code) >= 400:
             (content_type,) = answer["content"]
@@ -97,12 +121,18 @@ def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
     ("model", "given"),
     [
         (CreateQueueBody, examples.CREATE_QUEUE),
+        (CreateKeyBody, examples.CREATE_KEY),
         (ReplaceQueueBody, examples.REPLACE_QUEUE),
         (PauseBody, examples.PAUSE),
         (PurgeBody, examples.PURGE),
         (EnqueueBody, examples.ENQUEUE),
         (DequeueBody, examples.DEQUEUE),
         (ReportsBody, examples.REPORT),
+        (BulkBody, examples.DELETE_TASKS),
+        (BulkBody, examples.RESTART_TASKS),
+        (BulkBody, examples.RUN_TASKS),
+        (MoveBody, examples.MOVE_TASKS),
+        (ScheduleBody, examples.PUT_SCHEDULE),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -114,7 +144,7 @@ def test_examples_are_accepted(model: Any, given: examples.Examples) -> None:
 def test_every_body_has_an_example() -> None:
     for _, _, operation in OPERATIONS:
         for content in operation.get("requestBody", {}).get("content", {}).values():
-            if operation["operationId"] != "resume_queue":  # nothing to say there
+            if operation["operationId"] not in {"resume_queue", "run_schedule"}:  # nothing to say
                 assert content["examples"], operation["operationId"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
-from headrace.http.rawjson import MEMBERS, JsonText, decode, object_text
+from headrace.http.rawjson import MEMBERS, JsonText, decode, member_text, object_text
 
 values = st.recursive(
     st.none()
@@ -49,6 +49,34 @@ def test_every_kind_of_body_is_read_as_the_standard_library_reads_it(value: Any)
     assert json.loads(found["reports"][0]["result"]) == value
 
 
+@given(value=values)
+def test_payloads_of_spawned_tasks_survive_too(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    body = f'{{"reports":[{{"spawn":[1,{{"queue":"a","payload":{text}}},{{}}]}}]}}'
+
+    (report,) = decode(body)["reports"]
+
+    assert report["spawn"] == [1, {"queue": "a", "payload": text}, {}]
+    assert isinstance(report["spawn"][1]["payload"], JsonText)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"data": [1.10 , 2] }', "[1.10 , 2]"),
+        (' {"a":{"data":1},"d\\u0061ta":"x"}', '"x"'),
+        ('{"data":1,"data":2}', "2"),
+        ('{"date":1}', None),
+        ("{}", None),
+        ('["data"]', None),
+        ('"data"', None),
+        (json.dumps({f"m{number}": number for number in range(1000)} | {"data": 1}), "1"),
+    ],
+)
+def test_the_text_of_one_member_can_be_cut_out(text: str, found: str | None) -> None:
+    assert member_text(text, "data") == found
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -80,10 +108,11 @@ def test_names_may_be_written_with_escapes() -> None:
 
 
 def test_only_the_places_of_clients_values_are_kept_as_text() -> None:
-    body = '{"payload":1.0,"tasks":[[{"payload":1.0}],1.0],"reports":{"result":1.0}}'
+    body = '{"payload":1.0,"result":1.0,"tasks":[[{"payload":1.0}],1.0],"reports":{"result":1.0}}'
 
     assert decode(body) == {
-        "payload": 1.0,
+        "payload": "1.0",
+        "result": 1.0,
         "tasks": [[{"payload": 1.0}], 1.0],
         "reports": {"result": 1.0},
     }

@@ -11,9 +11,13 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.queue import DequeuingSettings, Queue, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
-from headrace.http import answers, views
+from headrace.http import answers, operator_answers, views
+from headrace.http.notifications import notification_json
 from headrace.http.queue_bodies import ReplaceQueueBody
+from headrace.ops.audit import AuditPage, Entry
+from headrace.ops.bulk import BulkAnswer, BulkResult
 from headrace.ops.deliveries import Dequeued
+from headrace.ops.explain import Reason, ReasonCode
 from headrace.ops.inspect import Counted, TaskPage
 from headrace.ops.queues import QueuePage
 from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
@@ -220,6 +224,107 @@ def test_a_count_names_every_stored_state() -> None:
 
     answers.Count.model_validate_json(text)
     assert json.loads(text)["by_state"] == {"ENQUEUED": 0, "INFLIGHT": 0, "SUCCEEDED": 0, "DEAD": 3}
+
+
+def test_a_count_that_broke_off_is_not_exact() -> None:
+    assert json.loads(views.counted_json(Counted(3, {}, NOW, exact=False)))["exact"] is False
+
+
+def test_what_a_report_has_spawned() -> None:
+    spawned = (
+        Enqueued(EnqueueOutcome.CREATED, "tsk_2", WAITING),
+        Enqueued(EnqueueOutcome.DUPLICATE, "tsk_3"),
+    )
+
+    text = views.reported_json(
+        [HELD], [Reported("tsk_1", ReportOutcome.OK, ENDED, spawned=spawned)], NOW
+    )
+
+    answers.ReportResults.model_validate_json(text)
+    assert json.loads(text)["results"][0]["spawned"] == [
+        {"outcome": "CREATED", "id": "tsk_2"},
+        {"outcome": "DUPLICATE", "id": "tsk_3"},
+    ]
+
+
+def test_reasons() -> None:
+    reasons = [Reason(ReasonCode.SCHEDULED, "é", NOW), Reason(ReasonCode.BEHIND, "2 before it")]
+
+    text = views.explained_json(reasons)
+
+    operator_answers.Explained.model_validate_json(text)
+    assert json.loads(text)["reasons"] == [
+        {"code": "scheduled", "detail": "é", "until": "2026-11-21T08:00:00.000000Z"},
+        {"code": "behind", "detail": "2 before it", "until": None},
+    ]
+
+
+def test_what_a_bulk_action_did() -> None:
+    results = (BulkResult("tsk_1", "DELETED"), BulkResult("tsk_2", "SKIPPED", "inflight"))
+
+    text = views.bulk_json(BulkAnswer(1, 1, results, "next"))
+
+    operator_answers.BulkDone.model_validate_json(text)
+    assert json.loads(text) == {
+        "matched": 1,
+        "changed": 1,
+        "results": [
+            {"id": "tsk_1", "outcome": "DELETED", "detail": None},
+            {"id": "tsk_2", "outcome": "SKIPPED", "detail": "inflight"},
+        ],
+        "cursor": "next",
+    }
+
+
+def test_a_page_of_the_audit() -> None:
+    where = {"state": "DEAD", "scheduled_after": NOW.isoformat(), "tags": {"a": "1"}}
+    page = AuditPage(
+        (
+            Entry(NOW, "ada", "restart", "mail", where, None, 2, 1, "r-1"),
+            Entry(NOW, "ada", "delete", "mail", ids=("tsk_1",)),
+        ),
+        None,
+    )
+
+    text = views.audit_json(page)
+
+    operator_answers.AuditEntries.model_validate_json(text)
+    done, going_on = json.loads(text)["entries"]
+    assert done == {
+        "at": "2026-11-21T08:00:00.000000Z",
+        "actor": "ada",
+        "action": "restart",
+        "queue": "mail",
+        "filter": {
+            "state": "DEAD",
+            "scheduled_after": "2026-11-21T08:00:00.000000Z",
+            "tags": {"a": "1"},
+        },
+        "ids": None,
+        "matched": 2,
+        "changed": 1,
+        "request_id": "r-1",
+    }
+    assert (going_on["ids"], going_on["filter"], going_on["changed"]) == (["tsk_1"], None, None)
+
+
+def test_a_notification_has_the_shape_of_quantumleaps() -> None:
+    tags = {"fiware-service": 'x "', "fiware-servicepath": "/", "other": "y"}
+    task = replace(ENDED, tags=tags, payload=f'{{"data": [{PAYLOAD}]}}')
+
+    text = notification_json(task, max_retries=five)
+
+    operator_answers.Notification.model_validate_json(text)
+    assert PAYLOAD in text
+    assert json.loads(text)["input"]["fiware_service"] == 'x "'
+    assert json.loads(text)["input"]["fiware_correlator"] is None
+    assert json.loads(text)["runtime"] == {
+        "task_id": "tsk_1",
+        "task_type": "mail",
+        "status": "failed",
+        "retries_left": 0,
+        "errors": ["T: é"],
+    }
 
 
 def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back() -> None:

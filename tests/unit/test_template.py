@@ -1,16 +1,26 @@
 """template.yaml: the tables the store is written for, least privilege, and the routes."""
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from headrace.domain import plan
+from headrace.domain.errors import HeadraceError, Unauthenticated, Unavailable
+from headrace.http import request
+from headrace.http.problems import CONTENT_TYPE, problem
+from headrace.ops import key_body, ledger, queue_body, schedule_body
 from infra.local.tables import Template
 
 TABLE_ARNS: dict[str, Any] = {
     "Tasks": {"Fn::GetAtt": "TasksTable.Arn"},
     "TasksByState": {"Fn::Sub": "${TasksTable.Arn}/index/by_state"},
     "Control": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Books": {"Fn::GetAtt": "ControlTable.Arn"},
+    "Progress": {"Fn::GetAtt": "ControlTable.Arn"},
+    "TasksStream": {"Fn::Sub": "${TasksTable.Arn}/stream/*"},
 }
 CREATES_TASKS = {"dynamodb:PutItem", "dynamodb:PartiQLInsert"}
 
@@ -123,7 +133,7 @@ def test_the_reaper_may_do_what_the_api_may_except_make_tasks(template: Template
     assert reaper == api | {"Tasks": api["Tasks"] - CREATES_TASKS}
 
 
-def test_only_the_api_knows_the_admin_key(template: Template) -> None:
+def test_only_the_door_knows_the_admin_key(template: Template) -> None:
     knowing = [
         function
         for function in functions(template)
@@ -131,19 +141,99 @@ def test_only_the_api_knows_the_admin_key(template: Template) -> None:
         in properties(template, function).get("Environment", {}).get("Variables", {})
     ]
 
-    assert knowing == ["ApiFunction"]
+    assert knowing == ["ApiFunction", "AuthorizerFunction"]
     assert template["Parameters"]["AdminKey"]["NoEcho"] is True
 
 
-def test_the_api_has_every_v1_path_and_the_brokers_notifications(template: Template) -> None:
+def test_the_authorizer_may_only_look_up_keys(template: Template) -> None:
+    (statement,) = statements(template, "AuthorizerFunction")
+
+    assert statement["Action"] == ["dynamodb:GetItem"]
+    leading = {"dynamodb:LeadingKeys": [key_body.KIND]}
+    assert statement["Condition"] == {"ForAllValues:StringEquals": leading}
+
+
+def test_api_gateway_asks_the_authorizer_and_keeps_its_answer_for_a_minute(
+    template: Template,
+) -> None:
+    auth = properties(template, "Api")["Auth"]
+    key = auth["Authorizers"][auth["DefaultAuthorizer"]]
+
+    assert key["FunctionArn"] == {"Fn::GetAtt": "AuthorizerFunction.Arn"}
+    assert key["Identity"]["ReauthorizeEvery"] == 60
+    assert properties(template, "AuthorizerFunction")["Handler"] == "authorizer.handler"
+
+
+@pytest.mark.parametrize(
+    ("header", "asked"),
+    [
+        ("Bearer abc", True),
+        ("bearer  abc ", True),
+        ("Bearer", False),
+        ("Bearer ", False),
+        ("Basic abc", False),
+        ("abc", False),
+    ],
+)
+def test_the_authorizer_is_asked_only_about_what_may_be_a_key(
+    template: Template, header: str, *, asked: bool
+) -> None:
+    identity = properties(template, "Api")["Auth"]["Authorizers"]["Key"]["Identity"]
+
+    assert bool(re.match(identity["ValidationExpression"], header)) is asked
+    if asked:
+        assert request.bearer(header) == "abc"
+    else:
+        with pytest.raises(Unauthenticated):
+            request.bearer(header)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("UNAUTHORIZED", "unauthenticated"),
+        ("ACCESS_DENIED", "unauthenticated"),
+        ("AUTHORIZER_FAILURE", "unavailable"),
+    ],
+)
+def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
+    template: Template, kind: str, code: str
+) -> None:
+    answer = properties(template, "Api")["GatewayResponses"][kind]
+    body = json.loads(answer["ResponseTemplates"]["application/json"])
+    headers = answer["ResponseParameters"]["Headers"]
+    known: list[type[HeadraceError]] = [Unauthenticated, Unavailable]
+    (error,) = [error(body["detail"]) for error in known if error.code == code]
+    ours = problem(error, request_id="$context.requestId", where="")
+
+    assert (body, answer["StatusCode"]) == (json.loads(ours.body), ours.status)
+    fixed = {name: value[1:-1] for name, value in headers.items() if name != "X-Request-Id"}
+    assert fixed == {"Content-Type": CONTENT_TYPE, **ours.headers}
+    assert headers["X-Request-Id"] == "context.requestId"
+
+
+def test_the_api_has_every_v1_path_and_quantumleaps(template: Template) -> None:
     events = properties(template, "ApiFunction")["Events"].values()
 
     assert {event["Type"] for event in events} == {"Api"}
     assert {event["Properties"]["RestApiId"]["Ref"] for event in events} == {"Api"}
-    assert {(event["Properties"]["Method"], event["Properties"]["Path"]) for event in events} == {
+    of_all = [(event["Properties"]["Method"], event["Properties"]["Path"]) for event in events]
+    assert {
         ("ANY", "/v1/{proxy+}"),
         ("POST", "/v2/notify"),
+        ("ANY", "/management/queue/{proxy+}"),
+    } <= set(of_all)
+
+
+def test_what_needs_no_key_is_not_authorized(template: Template) -> None:
+    events = properties(template, "ApiFunction")["Events"].values()
+
+    without = {
+        event["Properties"]["Path"]
+        for event in events
+        if event["Properties"].get("Auth", {}).get("Authorizer") == "NONE"
     }
+    assert without == request.OPEN_PATHS
 
 
 def test_the_reaper_comes_every_minute_and_is_done_before_the_next(template: Template) -> None:
@@ -153,3 +243,71 @@ def test_the_reaper_comes_every_minute_and_is_done_before_the_next(template: Tem
     assert event["Type"] == "Schedule"
     assert event["Properties"]["Schedule"] == "rate(1 minute)"
     assert reaper["Timeout"] < 60
+
+
+def test_the_scheduler_comes_every_minute_and_is_done_before_the_next(template: Template) -> None:
+    scheduler = properties(template, "SchedulerFunction")
+    [event] = scheduler["Events"].values()
+
+    assert (scheduler["Handler"], event["Type"]) == ("scheduler.handler", "Schedule")
+    assert event["Properties"]["Schedule"] == "rate(1 minute)"
+    assert scheduler["Timeout"] < 60
+
+
+def test_the_scheduler_makes_and_takes_back_tasks_and_notes_its_progress(
+    template: Template,
+) -> None:
+    by_sid = {each["Sid"]: each for each in statements(template, "SchedulerFunction")}
+    dedupe = plan.holder("*", "k", value=None, expects=None).kind
+
+    assert set(by_sid) == {"Tasks", "Control", "Progress"}
+    assert "dynamodb:UpdateItem" not in by_sid["Tasks"]["Action"]
+    assert by_sid["Control"]["Action"] == ["dynamodb:GetItem", "dynamodb:Query"]
+    assert by_sid["Progress"]["Action"] == ["dynamodb:DeleteItem", "dynamodb:PutItem"]
+    written = [schedule_body.PROGRESS, dedupe]
+    assert by_sid["Progress"]["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": written}
+    }
+    assert by_sid["Control"]["Condition"] == {
+        "ForAllValues:StringLike": {
+            "dynamodb:LeadingKeys": [queue_body.KIND, schedule_body.KIND, *written]
+        }
+    }
+
+
+def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
+    template: Template,
+) -> None:
+    by_sid = {each["Sid"]: each for each in statements(template, "RecorderFunction")}
+    reads, writes = by_sid["Control"], by_sid["Books"]
+
+    assert set(by_sid) == {"TasksStream", "Control", "Books"}
+    assert reads["Action"] == ["dynamodb:GetItem"]
+    assert writes["Action"] == ["dynamodb:PutItem"]
+    assert reads["Condition"] == {
+        "ForAllValues:StringEquals": {
+            "dynamodb:LeadingKeys": [queue_body.KIND, ledger.LANE, ledger.TOTALS]
+        }
+    }
+    assert writes["Condition"] == {
+        "ForAllValues:StringLike": {
+            "dynamodb:LeadingKeys": [ledger.LANE, ledger.TOTALS, f"{ledger.SERIES}*"]
+        }
+    }
+
+
+def test_the_stream_comes_in_batches_of_one_known_shard_that_may_come_again(
+    template: Template,
+) -> None:
+    mapping = properties(template, "RecorderMapping")
+
+    assert mapping["FunctionName"] == {"Ref": "RecorderFunction"}
+    assert mapping["EventSourceArn"] == {"Fn::GetAtt": "TasksTable.StreamArn"}
+    assert mapping["StartingPosition"] == "TRIM_HORIZON"
+    # Without a window Lambda does not name the shard; two at a time would overtake each other.
+    assert mapping["TumblingWindowInSeconds"] > 0
+    assert mapping["ParallelizationFactor"] == 1
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["BisectBatchOnFunctionError"] is True
+    assert 60 <= mapping["MaximumRecordAgeInSeconds"] <= 86_400  # the stream keeps a day
+    assert properties(template, "RecorderFunction")["Handler"] == "recorder.handler"

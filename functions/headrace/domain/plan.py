@@ -245,7 +245,7 @@ def end(
 ) -> Change:
     """Plan the end of a task's life: kept for *retention* seconds, or gone."""
     if retention <= 0 or row.target is None:
-        return Change(row, task_id, when=effects.when, gone=True)
+        return Change(row, task_id, when=effects.when, gone=True, done_when=effects.done_when)
     return Change(
         row,
         task_id,

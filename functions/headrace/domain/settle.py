@@ -213,8 +213,16 @@ def _report(row: Rule, held: Held, effects: Effects) -> Effects:
         effects,
         when=(*_held(row, held), *effects.when),
         put={**effects.put, **settled},
-        done_when=tuple(Equals(name, value) for name, value in settled.items()),
+        done_when=_already(row, held, settled),
     )
+
+
+def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Condition, ...]:
+    """What the task shows when this report took effect before; only a move leads elsewhere."""
+    marks = [Equals(name, value) for name, value in settled.items()]
+    if marks and row.action is not Action.MOVE:
+        marks.append(Equals("queue", held.queue))
+    return tuple(marks)
 
 
 def _wait(

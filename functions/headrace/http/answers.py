@@ -5,7 +5,7 @@ Answers are written by ``views`` without these models; nothing here runs when a 
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from headrace.domain.retry import Backoff
 from headrace.domain.task import DeadReason, ErrorKind, State, Status
@@ -161,6 +161,10 @@ class Task(TaskWithoutPayload):
     payload: Any
 
 
+class ShownTask(RootModel[Task | TaskWithoutPayload]):
+    """A task, with its payload unless that was not asked for."""
+
+
 class LeasedTask(Task):
     """A task handed out."""
 
@@ -190,6 +194,13 @@ class Dequeued(Answer):
     poll_after_seconds: Annotated[float, Field(description="When an idle worker should ask again.")]
 
 
+class Spawned(Answer):
+    """What became of a task spawned: made, or there already, which counts as done."""
+
+    outcome: Literal["CREATED", "EXISTING", "DUPLICATE"]
+    id: Annotated[str, Field(description="Of a duplicate, the task that holds the key.")]
+
+
 class Reported(Answer):
     """What became of one report."""
 
@@ -198,7 +209,7 @@ class Reported(Answer):
     state: Annotated[State | None, Field(description="null when nothing is kept of the task.")]
     scheduled_at: At | None
     lease: Lease | None
-    spawned: list[Any]
+    spawned: Annotated[list[Spawned], Field(description="In the order they were named.")]
     detail: str | None
 
 
@@ -223,7 +234,9 @@ class Count(Answer):
 
     count: int
     by_state: dict[State, int]
-    exact: Literal[True]
+    exact: Annotated[
+        bool, Field(description="`false`: too many to look at in one call; at least so many.")
+    ]
     as_of: At
 
 
@@ -235,13 +248,12 @@ class Health(Answer):
     now: At
 
 
-SHOWN: tuple[type[Answer], ...] = (
+SHOWN: tuple[type[BaseModel], ...] = (
     Problem,
     Queue,
     Queues,
     Purged,
-    Task,
-    TaskWithoutPayload,
+    ShownTask,
     EnqueueResults,
     Dequeued,
     ReportResults,

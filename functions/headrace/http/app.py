@@ -4,6 +4,8 @@ What holds for every request is here: its id, what it cost, the key, the size of
 one shape of errors.  Routes are in ``routes``.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+from http import HTTPStatus
 from typing import Any, Final
 
 from aws_lambda_powertools import Logger
@@ -12,18 +14,30 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
 from headrace.http.problems import CONTENT_TYPE, Problem, is_ours, problem
-from headrace.http.request import authenticate, request_id_of, with_body_text
+from headrace.http.request import presented_key, request_id_of, with_body_text
 from headrace.http.resolver import Resolver
-from headrace.http.routes import ngsi, queues, service, tasks
+from headrace.http.routes import (
+    audit,
+    bulk,
+    keys,
+    ngsi,
+    quantumleap,
+    queues,
+    schedules,
+    service,
+    stats,
+    tasks,
+)
+from headrace.ops.keys import acting
 from headrace.runtime.wiring import use_cases
-from headrace.store.base import metered
+from headrace.store.base import Meter, metered
 
 _log: Final = Logger(service="headrace")
 
 
 def _build() -> Resolver:
     resolver = Resolver()
-    for routes in (tasks, queues, service, ngsi):
+    for routes in (tasks, bulk, queues, stats, schedules, keys, audit, service, ngsi, quantumleap):
         resolver.include_router(routes.router)
 
     def failed(error: Exception) -> Response[str]:
@@ -39,8 +53,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request."""
     with metered() as meter:
         try:
-            authenticate(event, use_cases().settings.admin_key)
-            answer = RESOLVER.resolve(with_body_text(event), context)
+            with _on_behalf(event, context):
+                answer = RESOLVER.resolve(with_body_text(event), context)
         except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
             refusal = _problem(error, event, context)
             headers = {"Content-Type": CONTENT_TYPE, **refusal.headers}
@@ -50,11 +64,21 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
                 "body": refusal.body,
                 "isBase64Encoded": False,
             }
+    # What a refusal cost would tell the size of a task that the key may not know of.
+    cost = Meter() if answer["statusCode"] == HTTPStatus.FORBIDDEN else meter
     answer["multiValueHeaders"] |= {
         "X-Request-Id": [request_id_of(event, context)],
-        "X-Consumed-Units": [f"w={meter.write:g}, r={meter.read:g}"],
+        "X-Consumed-Units": [f"w={cost.write:g}, r={cost.read:g}"],
     }
     return answer
+
+
+def _on_behalf(event: dict[str, Any], context: LambdaContext) -> AbstractContextManager[None]:
+    """Return a block in which whose key the request carries is known, if it needs one."""
+    key = presented_key(event)
+    if key is None:
+        return nullcontext()
+    return acting(use_cases().keys.verify(key), request_id=request_id_of(event, context))
 
 
 def _problem(error: Exception, event: dict[str, Any], context: LambdaContext) -> Problem:

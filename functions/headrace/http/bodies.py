@@ -1,6 +1,6 @@
-"""The bodies of requests about tasks: what may be in them, and what they mean inside."""
+"""The bodies of requests for tasks: what may be in them, and what they mean inside."""
 
-from typing import Annotated, Final, LiteralString
+from typing import Annotated, Literal, LiteralString, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -9,16 +9,11 @@ from headrace.domain.plan import NewTask
 from headrace.http.fields import (
     BatchSize,
     Body,
+    DedupeKey,
     Delay,
-    FreeText,
     Instant,
     Keepalive,
-    LeaseId,
-    Name,
-    NotServed,
     Payload,
-    Progress,
-    Result,
     Tags,
     TaskId,
     Wait,
@@ -26,16 +21,13 @@ from headrace.http.fields import (
     contradiction,
 )
 from headrace.http.queue_bodies import RetryStrategyBody
-from headrace.http.rawjson import NULL, JsonText
-from headrace.http.shorten import shorten
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.http.rawjson import NULL
 
-_NULL_TEXT: Final = "null"
-_ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
+Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
 
 
-class TaskEntry(Body):
-    """One task to put into the queue."""
+class NewTaskBody(Body):
+    """One task to be made, however it is: what its producer may say of it."""
 
     payload: Payload | None = Field(default=None, description="Left out, it is null.")
     id: TaskId | None = Field(
@@ -44,8 +36,11 @@ class TaskEntry(Body):
     scheduled_at: Instant | None = Field(default=None, description="Not delivered before.")
     delay_in_seconds: Delay | None = Field(default=None, description="Instead of scheduled_at.")
     expires_at: Instant | None = Field(default=None, description="Not delivered after.")
-    dedupe_key: NotServed = None
-    overwrite_on_duplicate: NotServed = None
+    dedupe_key: DedupeKey | None = Field(
+        default=None,
+        description="While a task of the queue waits or is worked on under this key, no other "
+        f"one is made. Up to {limits.DEDUPE_KEY_BYTES[1]} bytes.",
+    )
     keepalive_timeout_in_seconds: Keepalive | None = Field(
         default=None, description="How long a lease of this task lasts; else as the queue says."
     )
@@ -55,7 +50,7 @@ class TaskEntry(Body):
     tags: Tags | None = None
 
     @model_validator(mode="after")
-    def _goes_together(self) -> "TaskEntry":
+    def _has_one_time(self) -> "NewTaskBody":
         if self.scheduled_at is None:
             return self
         if self.delay_in_seconds is not None:
@@ -76,7 +71,33 @@ class TaskEntry(Body):
             keepalive=self.keepalive_timeout_in_seconds,
             retry=self.retry_strategy.strategy() if self.retry_strategy else None,
             tags=self.tags or {},
+            dedupe_key=self.dedupe_key,
+            overwrite=self.overwritten(),
         )
+
+    def overwritten(self) -> frozenset[str]:
+        """Return what a duplicate changes of the task that waits under its key."""
+        return frozenset()
+
+
+class TaskEntry(NewTaskBody):
+    """One task to put into the queue."""
+
+    overwrite_on_duplicate: Annotated[list[Overwritable], Field(max_length=4)] | None = Field(
+        default=None,
+        description="With a dedupe_key: what of this entry replaces that of a task that waits "
+        "under the key.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_key_to_meet_under(self) -> "TaskEntry":
+        if self.overwrite_on_duplicate and self.dedupe_key is None:
+            raise contradiction(("overwrite_on_duplicate", "needs a dedupe_key"))
+        return self
+
+    def overwritten(self) -> frozenset[str]:
+        """Return what a duplicate changes of the task that waits under its key."""
+        return frozenset(self.overwrite_on_duplicate or ())
 
 
 class EnqueueBody(Body):
@@ -94,102 +115,3 @@ class DequeueBody(Body):
     keepalive_timeout_in_seconds: Keepalive | None = Field(
         default=None, description="How long these leases last; else as task or queue say."
     )
-
-
-class ErrorBody(Body):
-    """What went wrong; together up to 4 KiB are kept, the longest text is cut."""
-
-    type: FreeText | None = None
-    message: FreeText | None = None
-    detail: FreeText | None = None
-
-    def error(self) -> WorkerError:
-        """Return the error, cut to what is kept."""
-        texts = [self.type or "", self.message or "", self.detail or ""]
-        return WorkerError(*shorten(texts, _ERROR_ROOM))
-
-
-_ONLY_WITH: Final = {
-    "result": (ReportStatus.SUCCEEDED,),
-    "progress": (ReportStatus.INFLIGHT,),
-    "keepalive_timeout_in_seconds": (ReportStatus.INFLIGHT,),
-    "error": (ReportStatus.FAILED,),
-    "retryable": (ReportStatus.FAILED,),
-    "delay_in_seconds": (ReportStatus.FAILED, ReportStatus.RELEASED, ReportStatus.MOVED),
-    "to_queue": (ReportStatus.MOVED,),
-    "payload": (ReportStatus.MOVED,),
-    "tags": (ReportStatus.MOVED,),
-}
-"""Which statuses a field means something with; elsewhere it must be left as it is by default."""
-
-
-class ReportEntry(Body):
-    """What a worker says of one task it holds."""
-
-    task_id: TaskId
-    lease_id: LeaseId = Field(description="As the dequeue gave it.")
-    status: Annotated[ReportStatus, Field(strict=False)]
-    result: Result | None = Field(default=None, description="With SUCCEEDED.")
-    progress: Progress | None = Field(default=None, description="With INFLIGHT.")
-    error: ErrorBody | None = Field(default=None, description="With FAILED.")
-    retryable: bool = Field(default=True, description="With FAILED; false ends the task.")
-    delay_in_seconds: Delay | None = Field(
-        default=None, description="With FAILED (instead of the backoff), RELEASED and MOVED."
-    )
-    to_queue: Name | None = Field(default=None, description="With MOVED.")
-    payload: Payload | None = Field(default=None, description="With MOVED; null keeps the old one.")
-    tags: Tags | None = Field(default=None, description="With MOVED; null keeps the old ones.")
-    keepalive_timeout_in_seconds: Keepalive | None = Field(
-        default=None, description="With INFLIGHT; null is the same length again."
-    )
-    spawn: NotServed = None
-
-    @model_validator(mode="after")
-    def _goes_together(self) -> "ReportEntry":
-        if self.status is ReportStatus.MOVED and self.to_queue is None:
-            raise contradiction(("to_queue", "is required with the status MOVED"))
-        misplaced = [
-            name
-            for name in self.model_fields_set & _ONLY_WITH.keys()
-            if self.status not in _ONLY_WITH[name] and self._says_something(name)
-        ]
-        if misplaced:
-            message: LiteralString = "has no meaning with this status"
-            raise contradiction(*((name, message) for name in sorted(misplaced)))
-        return self
-
-    def _says_something(self, name: str) -> bool:
-        value = getattr(self, name)
-        if name == "retryable":
-            return not value
-        if name == "error":
-            return value is not None and value.error() != WorkerError()
-        return value is not None and value != _NULL_TEXT
-
-    def report(self) -> Report:
-        """Return the entry as the use case takes it."""
-        return Report(
-            self.task_id,
-            self.lease_id,
-            self.status,
-            result=_unless_null(self.result),
-            progress=_unless_null(self.progress),
-            error=self.error.error() if self.error else WorkerError(),
-            retryable=self.retryable,
-            delay_in_seconds=self.delay_in_seconds,
-            to_queue=self.to_queue,
-            payload=_unless_null(self.payload),
-            tags=self.tags,
-            keepalive=self.keepalive_timeout_in_seconds,
-        )
-
-
-class ReportsBody(Body):
-    """Reports about tasks of one queue, each on its own."""
-
-    reports: Annotated[list[ReportEntry], Field(min_length=1, max_length=limits.BATCH)]
-
-
-def _unless_null(value: JsonText | None) -> JsonText | None:
-    """In a report, null says nothing."""
-    return None if value == _NULL_TEXT else value

@@ -101,7 +101,7 @@ def _contents(answer: Node) -> str:
 def _shape(name: str, schema: Node) -> str:
     parts = [f'<h3 id="shape-{escape(name)}">{escape(name)}</h3>']
     parts.append(_paragraphs(schema.get("description", "")))
-    if "enum" in schema:
+    if "enum" in schema or "anyOf" in schema:
         parts.append(f"<p>{_kind(schema)}</p>")
     if "properties" in schema:
         required = schema.get("required", ())

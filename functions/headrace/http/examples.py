@@ -33,7 +33,31 @@ REPLACE_QUEUE: Final[Examples] = {
         },
     ),
 }
+CREATE_KEY: Final[Examples] = {
+    "producer": _example(
+        "For sensors: they only put notifications in",
+        {"name": "sensors", "role": "producer", "queues": ["ngsi.notify"]},
+    ),
+    "operator": _example(
+        "For people who look after all queues of one kind",
+        {"name": "ada", "role": "operator", "queues": ["ngsi.*"]},
+    ),
+}
 PAUSE: Final[Examples] = {"ten_minutes": _example("For ten minutes", {"resume_in_seconds": 600})}
+PUT_SCHEDULE: Final[Examples] = {
+    "cron": _example(
+        "Every five minutes on weekdays, by the clocks of Madrid",
+        {
+            "cron": "*/5 8-18 * * MON-FRI",
+            "timezone": "Europe/Madrid",
+            "payload": {"report": "air-quality"},
+            "tags": {"service": "smartcity"},
+            "expires_in_seconds": 300,
+        },
+    ),
+    "last_weekday": _example("On the last weekday of each month", {"cron": "0 18 LW * *"}),
+    "every": _example("Every 90 seconds, not yet", {"every_seconds": 90, "paused": True}),
+}
 PURGE: Final[Examples] = {"dead": _example("Drop the dead letters", {"states": ["DEAD"]})}
 ENQUEUE: Final[Examples] = {
     "one": _example("One task, due at once", {"tasks": [{"payload": {"room": "Room1"}}]}),
@@ -47,6 +71,18 @@ ENQUEUE: Final[Examples] = {
                     "delay_in_seconds": 60,
                     "retry_strategy": {"kind": "fixed", "max_retries": 2, "base_seconds": 30},
                     "tags": {"service": "billing"},
+                }
+            ]
+        },
+    ),
+    "deduped": _example(
+        "One at a time for each room; a newer reading takes the place of one that waits",
+        {
+            "tasks": [
+                {
+                    "payload": {"room": "Room1", "temperature": 23.5},
+                    "dedupe_key": "Room1",
+                    "overwrite_on_duplicate": ["payload"],
                 }
             ]
         },
@@ -91,6 +127,49 @@ REPORT: Final[Examples] = {
             ]
         },
     ),
+    "spawned": _example(
+        "Done, and its parts are tasks of their own, made in the same write",
+        {
+            "reports": [
+                {
+                    **_HELD,
+                    "status": "SUCCEEDED",
+                    "spawn": [
+                        {"queue": "ngsi.entities", "payload": {"entity": "Room1"}},
+                        {"queue": "ngsi.entities", "payload": {"entity": "Room2"}},
+                    ],
+                }
+            ]
+        },
+    ),
+}
+_IDS: Final = {"ids": ["tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "invoice-2026-0042"]}
+DELETE_TASKS: Final[Examples] = {
+    "ids": _example("Two tasks", _IDS),
+    "dry_run": _example(
+        "Tell how many dead tasks of one service there are",
+        {"filter": {"state": "DEAD", "tags": {"service": "billing"}}, "dry_run": True},
+    ),
+}
+RESTART_TASKS: Final[Examples] = {
+    "dead": _example(
+        "All dead ones whose latest error was a timeout",
+        {"filter": {"state": "DEAD", "error": "timeout"}},
+    ),
+    "replay": _example(
+        "The first thousand of what succeeded since eight o'clock",
+        {
+            "filter": {"state": "SUCCEEDED", "scheduled_after": "2026-11-21T08:00:00Z"},
+            "limit": 1000,
+        },
+    ),
+}
+RUN_TASKS: Final[Examples] = {"all": _example("Everything that waits", {"filter": {}})}
+MOVE_TASKS: Final[Examples] = {
+    "dead": _example(
+        "Put the dead aside", {"filter": {"state": "DEAD"}, "to_queue": "ngsi.quarantine"}
+    ),
+    "ids": _example("Two tasks", {**_IDS, "to_queue": "ngsi.quarantine"}),
 }
 NOTIFICATION: Final[Examples] = {
     "room": _example(

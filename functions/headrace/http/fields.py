@@ -32,6 +32,7 @@ _INSTANT: Final = re.compile(
 _INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
 _YEARS: Final = (1970, 9998)  # room for a year's expiry behind the latest
 _LEASE_BYTES: Final = 512  # of a secret, an attempt and a worker's name in base64
+CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
 
 
 class Body(BaseModel):
@@ -53,13 +54,20 @@ def wrong(message: LiteralString, **values: str | float) -> PydanticCustomError:
 
 def contradiction(*errors: tuple[str, LiteralString]) -> ValidationError:
     """Return the error that a body raises for fields that do not go together."""
+    return refusal(*((name, wrong(message)) for name, message in errors))
+
+
+def refusal(*errors: tuple[str, PydanticCustomError]) -> ValidationError:
+    """Return the error that a body raises for fields it cannot take together."""
     return ValidationError.from_exception_data(
         "contradiction",
-        [
-            InitErrorDetails(type=PydanticCustomError("wrong", message), loc=(name,), input=None)
-            for name, message in errors
-        ],
+        [InitErrorDetails(type=error, loc=(name,), input=None) for name, error in errors],
     )
+
+
+def too_large(message: LiteralString, **values: str | float) -> PydanticCustomError:
+    """Return the error of what is over its size; *values* fill the braces of *message*."""
+    return PydanticCustomError(TOO_LARGE, message, values)
 
 
 # ------------------------------------------------------------------------------------------ text
@@ -80,6 +88,11 @@ def text_within(most: int, least: int = 0) -> Callable[[str], str]:
         return value
 
     return check
+
+
+def text_schema(most: int) -> WithJsonSchema:
+    """Return what OpenAPI can say of a text of 1 to *most* bytes: it counts characters."""
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": most})
 
 
 def _tags(value: dict[str, str]) -> dict[str, str]:
@@ -105,6 +118,11 @@ Description: TypeAlias = Annotated[str, AfterValidator(text_within(limits.DESCRI
 WorkerName: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_BYTES))]
 LeaseId: TypeAlias = Annotated[str, AfterValidator(text_within(_LEASE_BYTES))]
 TagValue: TypeAlias = Annotated[str, AfterValidator(_tag_value)]
+DedupeKey: TypeAlias = Annotated[
+    str,
+    AfterValidator(text_within(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0])),
+    text_schema(limits.DEDUPE_KEY_BYTES[1]),
+]
 FreeText: TypeAlias = Annotated[str, AfterValidator(text_within(limits.BODY_BYTES))]
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{limits.NAME}$")]
 TaskId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
@@ -196,7 +214,7 @@ def _json_within(most: int) -> Callable[[object], JsonText]:
         size = limits.utf8_bytes(value)
         if size > most:
             message: LiteralString = "must be at most {most} bytes of JSON text; it is {size}"
-            raise PydanticCustomError(TOO_LARGE, message, {"most": most, "size": size})
+            raise too_large(message, most=most, size=size)
         return value
 
     return check
@@ -208,9 +226,9 @@ def _any_json(most: int, what: str) -> WithJsonSchema:
     )
 
 
-def _not_served(value: object) -> None:
+def _left_out(value: object) -> None:
     if value is not None and value != []:
-        raise wrong("is not served by this version; leave it out")
+        raise wrong("has no meaning for a spawned task; leave it out")
 
 
 Instant: TypeAlias = Annotated[
@@ -231,9 +249,9 @@ Progress: TypeAlias = Annotated[
     PlainValidator(_json_within(limits.PROGRESS_BYTES)),
     _any_json(limits.PROGRESS_BYTES, "shown until the next delivery"),
 ]
-NotServed: TypeAlias = Annotated[
+LeftOut: TypeAlias = Annotated[
     None,
-    PlainValidator(_not_served),
-    WithJsonSchema({"type": "null", "description": "Reserved."}),
+    PlainValidator(_left_out),
+    WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
 ]
 Ignored: TypeAlias = Annotated[Any, Field(description="Accepted and ignored.")]

@@ -9,7 +9,9 @@ from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Serve
 from pydantic.json_schema import models_json_schema
 
 from headrace import __version__
+from headrace.http import key_answers, operator_answers, schedule_answers, stats_answers
 from headrace.http.answers import SHOWN
+from headrace.http.permissions import needs_of
 from headrace.http.problems import CONTENT_TYPE
 
 Document = dict[str, Any]
@@ -27,13 +29,16 @@ in DynamoDB. Errors are `application/problem+json`.
 _PROBLEMS: Final = {
     "400": "`invalid_request`: every bad field is named.",
     "401": "`unauthenticated`: no key, or an unknown one.",
+    "403": "`forbidden`: not with a key of this role, or not in this queue.",
     "404": "`not_found`.",
     "409": "`queue_exists`, `version_mismatch` or `inflight`.",
     "413": "`payload_too_large`.",
     "500": "`internal_error`: the `request_id` finds the log entry.",
     "503": "`unavailable`: try again after `Retry-After` seconds.",
 }
+_ANSWERS: Final = (operator_answers, key_answers, schedule_answers, stats_answers)
 _CONFLICTS: Final = frozenset({"create_queue", "replace_queue", "delete_task"})
+_OF_ONE_QUEUE: Final = ("/v2/notify", "/management/queue/")
 _NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 _REFERENCE: Final = "#/components/schemas/{model}"
 
@@ -47,21 +52,41 @@ def document(resolver: APIGatewayRestResolver) -> Document:
             version=__version__,
             description=_DESCRIPTION,
             servers=[Server(url="/")],
-            security_schemes={"key": HTTPBearer(description="The service's key.")},
+            security_schemes={
+                "key": HTTPBearer(description="A key of the service, from `POST /v1/keys`.")
+            },
             security=[{"key": []}],
         )
     )
     schemas = made["components"]["schemas"]
     for name in _NOT_OURS:
         schemas.pop(name, None)
-    models = [(model, "serialization") for model in SHOWN]
+    models = [
+        (model, "serialization")
+        for of in (SHOWN, *(module.SHOWN for module in _ANSWERS))
+        for model in of
+    ]
     _, shown = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
     made["components"]["schemas"] = dict(sorted({**schemas, **shown["$defs"]}.items()))
     for path, operations in made["paths"].items():
-        for operation in operations.values():
+        for method, operation in operations.items():
+            roles = needs_of(method, path).roles()
+            if "security" not in operation:
+                operation["x-roles"] = [role.value for role in roles]
+                told = f"{operation.get('description', '')}\n\nRoles: {', '.join(roles)}."
+                operation["description"] = told.strip()
+            _never_null(operation)
             operation["responses"] |= _problems(path, operation)
             operation["responses"].pop("422", None)
     return made
+
+
+def _never_null(operation: Document) -> None:
+    """Take away what only Python says: a parameter or body that may be left out is never null."""
+    body = operation.get("requestBody", {}).get("content", {})
+    for holder in (*operation.get("parameters", ()), *body.values()):
+        options = holder["schema"].pop("anyOf", [holder["schema"]])
+        holder["schema"] |= next(option for option in options if option != {"type": "null"})
 
 
 def served_at(document: Document, base: str) -> Document:
@@ -71,14 +96,12 @@ def served_at(document: Document, base: str) -> Document:
 
 def _problems(path: str, operation: Document) -> dict[str, Any]:
     """Return the errors that *operation* may answer with."""
-    codes = {"500", "503"}
+    codes = {"400", "500", "503"}  # an unknown parameter is a 400 everywhere
     if "security" not in operation:
-        codes.add("401")
+        codes |= {"401", "403"}
     if "requestBody" in operation:
-        codes |= {"400", "413"}
-    if "parameters" in operation:
-        codes.add("400")
-    if "{" in path or path == "/v2/notify":
+        codes.add("413")
+    if "{" in path or path.startswith(_OF_ONE_QUEUE):
         codes.add("404")
     if operation["operationId"] in _CONFLICTS:
         codes.add("409")

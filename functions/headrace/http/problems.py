@@ -21,6 +21,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.http.fields import TOO_LARGE
+from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
 
 CONTENT_TYPE: Final = "application/problem+json"
 
@@ -120,6 +121,8 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
 def _path(location: Sequence[str | int]) -> str:
     """Return a location like ``("body", "tasks", 3, "id")`` as ``tasks[3].id``."""
     path = ""
+    if TAG_PARAMETER in location[:-1]:  # ("query", "tag.<key>", "service")
+        location = (location[0], f"{TAG_PREFIX}{location[-1]}")
     for part in location[1:]:
         if isinstance(part, int):
             path += f"[{part}]"

@@ -5,7 +5,7 @@ back as they were sent.  So the text of these values is cut out of the body, che
 converted; only what surrounds them is decoded.
 
 The C scanner of the standard library does the work.  Python walks no further than the members of
-``tasks[]`` and ``reports[]``, where such values stand.
+the body, ``tasks[]``, ``reports[]`` and ``reports[].spawn[]``, where such values stand.
 """
 
 import json
@@ -95,8 +95,32 @@ def _at_end(text: str, end: int) -> None:
         raise json.JSONDecodeError("Extra data", text, _space(text, end))
 
 
-def _object(text: str, start: int, readers: Mapping[str, _Reader]) -> tuple[dict[str, Any], int]:
-    """Read the object at *start*, the members that *readers* names in their own way."""
+def member_text(text: str, name: str) -> JsonText | None:
+    """Return the text of the member *name* of *text*, which is known to be JSON.
+
+    None when it is no object, has no such member, or is nested too deeply to look.
+    """
+    start = _space(text, 0)
+    if text[start : start + 1] != "{":
+        return None
+    try:
+        found: JsonText | None = _object(text, start, {}, _verbatim, len(text))[0].get(name)
+    except RecursionError:  # it was taken with more room on the stack
+        return None
+    return found
+
+
+def _object(
+    text: str,
+    start: int,
+    readers: Mapping[str, _Reader],
+    other: _Reader = _decode_value,
+    most: int = MEMBERS,
+) -> tuple[dict[str, Any], int]:
+    """Read the object at *start*, the members that *readers* names in their own way.
+
+    *other* reads the rest; raises InvalidRequest for more than *most* members.
+    """
     members: dict[str, Any] = {}
     at = _space(text, start + 1)
     if text[at : at + 1] == "}":
@@ -107,8 +131,8 @@ def _object(text: str, start: int, readers: Mapping[str, _Reader]) -> tuple[dict
             name, at = found[1], found.end()
         else:
             name, at = _name(text, at)
-        members[name], at = readers.get(name, _decode_value)(text, at)
-        if len(members) > MEMBERS:
+        members[name], at = readers.get(name, other)(text, at)
+        if len(members) > most:
             raise _too_many_members()
         mark, at = _mark(text, at)
         if mark == "}":
@@ -182,6 +206,14 @@ def _too_many_members() -> InvalidRequest:
 
 
 _BODY: Final[Mapping[str, _Reader]] = {
+    "payload": _verbatim,
     "tasks": _objects({"payload": _verbatim}),
-    "reports": _objects({"payload": _verbatim, "result": _verbatim, "progress": _verbatim}),
+    "reports": _objects(
+        {
+            "payload": _verbatim,
+            "result": _verbatim,
+            "progress": _verbatim,
+            "spawn": _objects({"payload": _verbatim}),
+        }
+    ),
 }

@@ -8,14 +8,18 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
+from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.limits import LIST_PAGE, NAME_RE, TASK_ID_RE
 from headrace.domain.retry import DEFAULT_RETRY
+from headrace.domain.task import Task
+from headrace.http.fields import CURSOR_LENGTH
+from headrace.http.permissions import principal
 from headrace.http.views import MaxRetries
+from headrace.ops import permitted
 from headrace.runtime.wiring import use_cases
 
 JSON: Final = "application/json"
-_CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
 
 Responses: TypeAlias = dict[int, Any]
 Answered: TypeAlias = Response[Any]
@@ -24,18 +28,12 @@ QueueInPath: TypeAlias = Annotated[str, Path(description="The name of the queue.
 TaskInPath: TypeAlias = Annotated[str, Path(description="The id of the task.")]
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=LIST_PAGE, description="The most on one page.")]
 Cursor: TypeAlias = Annotated[
-    str | None, Query(max_length=_CURSOR_LENGTH, description="As the page before gave it.")
+    str | None, Query(max_length=CURSOR_LENGTH, description="As the page before gave it.")
 ]
 Flag: TypeAlias = Annotated[Literal["true", "false"], Query()]
-StateFilter: TypeAlias = Annotated[
-    str | None,
-    Query(
-        max_length=200,
-        description=(
-            "One or more with commas between: ENQUEUED, INFLIGHT, SUCCEEDED, DEAD, SCHEDULED, "
-            "READY, pending (ENQUEUED and INFLIGHT), failed (DEAD), running (INFLIGHT)."
-        ),
-    ),
+PayloadFlag: TypeAlias = Annotated[
+    Literal["true", "false"] | None,
+    Query(description="A viewer may not ask for it, and sees neither result nor progress."),
 ]
 
 
@@ -75,17 +73,35 @@ def queue_name(path: str) -> str:
     return name
 
 
-def task_id(path: str) -> str:
-    """Return the task named in a path.  Raises NotFound for what can be no task's id."""
+def own_task(path: str) -> Task:
+    """Return the task named in a path, as the key may see it.
+
+    Raises NotFound, or Forbidden where the key may not even know that; see ``permitted``.
+    """
+    return permitted.task(use_cases().tasks, principal(), _task_id(path))
+
+
+def own_task_id(path: str) -> str:
+    """Return the id of the task named in a path.  Raises as own_task()."""
+    if principal().everywhere:
+        return _task_id(path)  # whether it exists is seen when it is acted on
+    return own_task(path).id
+
+
+def _task_id(path: str) -> str:
     name = unquote(path)
     if not TASK_ID_RE.fullmatch(name):
-        raise NotFound(f"there is no task {name[:128]}")
+        raise permitted.no_task(principal(), name)
     return name
 
 
-def states(given: str | None) -> tuple[str, ...]:
-    """Return the words of a ``state`` filter."""
-    return () if given is None else tuple(given.split(","))
+def payload_wanted(asked: str | None, *, by_default: bool) -> bool:
+    """Tell whether to show payloads.  Raises Forbidden for a key that asks and may not see any."""
+    if asked == "true":
+        principal().require(Permission.DETAILS)
+    if asked is None:
+        return by_default and principal().may(Permission.DETAILS)
+    return asked == "true"
 
 
 def max_retries() -> MaxRetries:

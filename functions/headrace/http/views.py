@@ -14,8 +14,13 @@ from typing import Any, Final
 from headrace.domain.lease import LeaseName
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
+from headrace.ops.audit import AuditPage
+from headrace.ops.bulk import BulkAnswer
 from headrace.ops.deliveries import Dequeued
+from headrace.ops.explain import Reason
 from headrace.ops.inspect import Counted, TaskPage
+from headrace.ops.key_body import Key
+from headrace.ops.keys import KeyPage, NewKey
 from headrace.ops.queues import Purged, QueuePage
 from headrace.ops.reports import Report, Reported, ReportStatus
 from headrace.ops.tasks import Enqueued
@@ -45,9 +50,9 @@ def queue_fields(queue: Queue) -> dict[str, Any]:
     }
 
 
-def queue_json(queue: Queue) -> str:
-    """Return one queue."""
-    return dumps(queue_fields(queue))
+def queue_json(queue: Queue, **more: Any) -> str:
+    """Return one queue, with *more* that is known of it."""
+    return dumps({**queue_fields(queue), **more})
 
 
 def queues_json(page: QueuePage) -> str:
@@ -58,6 +63,33 @@ def queues_json(page: QueuePage) -> str:
 def purged_json(purged: Purged) -> str:
     """Return how many tasks a purge has removed so far."""
     return dumps({"deleted": purged.deleted})
+
+
+# ------------------------------------------------------------------------------------------ keys
+
+
+def new_key_json(made: NewKey) -> str:
+    """Return a key just made, with its secret."""
+    fields = _key_fields(made.key)
+    created_at = fields.pop("created_at")
+    return dumps({**fields, "secret": made.secret, "created_at": created_at})
+
+
+def keys_json(page: KeyPage) -> str:
+    """Return a page of keys."""
+    keys = [{**_key_fields(key), "last_used_at": instant(key.last_used_at)} for key in page.keys]
+    return dumps({"keys": keys, "cursor": page.cursor})
+
+
+def _key_fields(key: Key) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "queues": key.queues,
+        "prefix": key.prefix,
+        "created_at": instant(key.created_at),
+    }
 
 
 # ----------------------------------------------------------------------------------------- tasks
@@ -137,10 +169,49 @@ def counted_json(counted: Counted) -> str:
         {
             "count": counted.count,
             "by_state": by_state,
-            "exact": True,
+            "exact": counted.exact,
             "as_of": instant(counted.as_of),
         }
     )
+
+
+# --------------------------------------------------------------------------------- for operators
+
+
+def explained_json(reasons: Iterable[Reason]) -> str:
+    """Return why a task is not running."""
+    shown = [{**asdict(reason), "until": instant(reason.until)} for reason in reasons]
+    return dumps({"reasons": shown})
+
+
+def bulk_json(answer: BulkAnswer) -> str:
+    """Return what became of the tasks that were meant."""
+    return dumps(asdict(answer))
+
+
+def audit_json(page: AuditPage) -> str:
+    """Return a page of what was changed by hand."""
+    entries = [
+        {**asdict(entry), "at": instant(entry.at), "filter": _audited(entry.filter)}
+        for entry in page.entries
+    ]
+    return dumps({"entries": entries, "cursor": page.cursor})
+
+
+def _audited(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a filter as kept, its instants as every answer writes them."""
+    if where is None:
+        return None
+    return {
+        name: instant(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
+        for name, value in where.items()
+    }
+
+
+_FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before")
+
+
+# ----------------------------------------------------------------------------------------- parts
 
 
 def _reported(report: Report, result: Reported) -> str:
@@ -149,10 +220,13 @@ def _reported(report: Report, result: Reported) -> str:
         task = None  # nothing is kept of it; what came back is how it last was
     state = f'"{task.place.state.value}"' if task is not None else "null"
     lease = _lease(task) if task is not None and beats else "null"
+    spawned = ",".join(
+        f'{{"outcome":"{child.outcome.value}","id":{_text(child.id)}}}' for child in result.spawned
+    )
     return (
         f'{{"task_id":"{result.task_id}","outcome":"{result.outcome.value}","state":{state},'
         f'"scheduled_at":{_at(task.due_at) if task is not None else "null"},"lease":{lease},'
-        f'"spawned":[],"detail":{_text(result.detail)}}}'
+        f'"spawned":[{spawned}],"detail":{_text(result.detail)}}}'
     )
 
 

@@ -196,7 +196,8 @@ class Bulk:
             if dead_holder is not None:
                 change = _taking_over(change, dead_holder)
             outcome = commit(self.store, [change])[0]
-            if isinstance(outcome, Done):
+            gone = job.action is BulkAction.DELETE and outcome.task is None
+            if isinstance(outcome, Done) or gone:  # gone since it was read
                 return BulkResult(task_id, _DONE[job.action])
             if outcome.blocked:
                 dead_holder, live = self._holder(change, job.queue)

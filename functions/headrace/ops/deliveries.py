@@ -120,14 +120,18 @@ class Deliveries:
         if queue.paused(self.now()):
             return ()
         taken: list[Task] = []
-        for shard in self._shards(queue):
-            ready = self._ready(queue, shard, call.count - len(taken), call)
-            taken += self._lease(queue, ready, call.count - len(taken), call)
-            if len(taken) == call.count:
-                break
-        if len(taken) < call.count and helps:
-            ready = self._reclaimed(queue)
-            taken += self._lease(queue, ready, call.count - len(taken), call)
+        try:
+            for shard in self._shards(queue):
+                ready = self._ready(queue, shard, call.count - len(taken), call)
+                taken += self._lease(queue, ready, call.count - len(taken), call)
+                if len(taken) == call.count:
+                    break
+            if len(taken) < call.count and helps:
+                ready = self._reclaimed(queue)
+                taken += self._lease(queue, ready, call.count - len(taken), call)
+        except Unavailable:
+            if not taken:  # what is leased already must reach its worker
+                raise
         taken.sort(key=lambda task: (task.due_at, task.id))
         return self._fitting(queue, taken)
 
@@ -207,7 +211,12 @@ class Deliveries:
             picked = self.claims.pick(window, wanted, now=now, crowded=crowded)
             if not picked:
                 break
-            won = self._commit(queue, picked, call, now, slots)
+            try:
+                won = self._commit(queue, picked, call, now, slots)
+            except Unavailable:
+                if not taken:
+                    raise
+                break
             taken += won
             if len(won) < len(picked):
                 crowded = True
@@ -227,9 +236,8 @@ class Deliveries:
         try:
             if slots is not None:
                 return self._commit_slotted(queue, picked, call, now, slots)
-            outcomes = self.store.commit(
-                [self._delivery(entry, queue, call, now) for entry in picked]
-            )
+            changes = [self._delivery(entry, queue, call, now) for entry in picked]
+            outcomes = self.store.commit(changes, partly=True)
         except HeadraceError:
             self.claims.drop(picked)
             raise
@@ -239,10 +247,9 @@ class Deliveries:
             for entry, outcome in zip(picked, outcomes, strict=True)
             if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
         ]
-        with suppress(Unavailable):  # what was won already must reach its worker
-            won += [
-                outcome.task for outcome in self.store.commit(again) if isinstance(outcome, Done)
-            ]
+        with suppress(Unavailable):
+            outcomes = self.store.commit(again, partly=True)
+            won += [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
         return won
 
     def _commit_slotted(
@@ -263,7 +270,7 @@ class Deliveries:
             change = self._delivery(entry, queue, call, now, task=task)
             lease_id = str(change.put["lease_id"])
             changes.append(change.together(slot.mark(queue.name, task.id, lease_id), seen=task))
-        outcomes = self.store.commit(changes)
+        outcomes = self.store.commit(changes, partly=True)
         lost = [place for place, outcome in enumerate(outcomes) if not isinstance(outcome, Done)]
         if lost:  # the task may still be free, and only the slot have gone
             names = {changes[place].task_id for place in lost}
@@ -307,7 +314,10 @@ class Deliveries:
             room -= task_bytes(task)
             (fitting if room >= 0 or not fitting else surplus).append(task)
         now = self.now()
-        commit(self.store, [settle.give_back(Held.of(task), queue, now=now) for task in surplus])
+        with suppress(Unavailable):  # then their leases lapse
+            commit(
+                self.store, [settle.give_back(Held.of(task), queue, now=now) for task in surplus]
+            )
         self.claims.drop([_waiting(task) for task in surplus])
         return tuple(fitting)
 

@@ -15,7 +15,6 @@ from typing import Final
 from headrace.domain import plan, settle
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
-from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.chores import Chores
@@ -40,15 +39,6 @@ class Reaped:
     evicted: int = 0
     purged: int = 0
     throttled: bool = False
-
-    def count(self, task: Task) -> None:
-        """Add one task, by what became of it."""
-        if task.last_move == Action.EXPIRE:
-            self.expired += 1
-        elif task.state is State.ENQUEUED:
-            self.retried += 1
-        else:
-            self.buried += 1
 
 
 @dataclass(slots=True)
@@ -81,9 +71,10 @@ class Reaping:
         for queue in self._all_queues():
             for shard in range(queue.shards_in_use):
                 for task in self.lapsed(queue, shard, reaped=reaped):
-                    reaped.count(task)
-                for task in self.expired(queue, shard, full=full):
-                    reaped.count(task)
+                    waits_again = task.state is State.ENQUEUED
+                    reaped.retried += waits_again
+                    reaped.buried += not waits_again
+                reaped.expired += sum(1 for _ in self.expired(queue, shard, full=full))
             reaped.evicted += self.evict(queue)
         if full:
             self._full_pass_at = self.now()

@@ -186,10 +186,10 @@ class Reports:
         refusal = _refusal(report, source, task, now)
         if task is None or lease is None:
             return refusal or _not_found(report)
-        done_before = (task.settled_lease_id, task.settled_status) == (
-            lease.secret,
-            ACTIONS[report.status],
-        )
+        action = ACTIONS[report.status]
+        done_before = (task.settled_lease_id, task.settled_status) == (lease.secret, action)
+        if task.queue != source.name and action is not Action.MOVE:
+            done_before = False
         if refusal is not None and not done_before:
             return refusal
         change = self._plan(report, Held.of(task), source, now)

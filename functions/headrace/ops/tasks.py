@@ -51,6 +51,11 @@ class _Entry:
     due_at: datetime
     token: str | None
 
+    @property
+    def too_late(self) -> bool:
+        """Tell whether the task would expire before it is due."""
+        return self.new.expires_at is not None and self.new.expires_at <= self.due_at
+
 
 @dataclass(slots=True)
 class Tasks:
@@ -70,24 +75,20 @@ class Tasks:
         """
         target = self.queues.cached(queue)
         now = self.now()
-        results: dict[int, Enqueued] = {}
-        plain: dict[int, Change] = {}
-        keyed: dict[int, _Entry] = {}
         taken: set[datetime] = set()
-        for place, given in enumerate(new):
+        results: list[Enqueued] = []
+        plain: list[_Entry] = []
+        for given in new:
             entry = self._entry(given, now, taken)
-            if given.expires_at is not None and given.expires_at <= entry.due_at:
-                results[place] = self._too_late(given, target, now)
-            elif given.dedupe_key is not None:
-                keyed[place] = entry
-            else:
-                plain[place] = _planned(entry, target, now)
-        outcomes = self._insert(list(plain.values()), now)
-        for (place, change), outcome in zip(plain.items(), outcomes, strict=True):
-            results[place] = _enqueued(change, outcome, target)
-        for place, entry in keyed.items():
-            results[place] = self._enqueue_keyed(entry, target, now)
-        return [results[place] for place in range(len(new))]
+            if given.dedupe_key is None and not entry.too_late:
+                plain.append(entry)
+                continue
+            # What needs a look of its own comes after what stands before it in the call.
+            results += self._enqueue_plain(plain, target, now)
+            plain = []
+            look = self._too_late if entry.too_late else self._enqueue_keyed
+            results.append(look(entry, target, now))
+        return results + self._enqueue_plain(plain, target, now)
 
     def get(self, task_id: str) -> Task:
         """Return a task, as last written, without consuming it.  Raises NotFound."""
@@ -109,7 +110,9 @@ class Tasks:
                 raise Inflight(message)
             change = plan.delete(task, unless_changed=if_not_inflight)
             with self.audit.action("delete", queue=task.queue, ids=[task_id]) as outcome:
-                done = isinstance(commit(self.store, [change])[0], Done)
+                deleted = commit(self.store, [change])[0]
+                # Gone since it was read: by this very call, if its answer was lost.
+                done = isinstance(deleted, Done) or deleted.task is None
                 outcome.changed = int(done)
             if done:
                 return
@@ -122,21 +125,34 @@ class Tasks:
         token = self.new_token() if given.id else None
         return _Entry(given, given.id or self.new_id(now), due_at, token)
 
-    def _too_late(self, entry: NewTask, queue: Queue, now: datetime) -> Enqueued:
+    def _enqueue_plain(
+        self, entries: Sequence[_Entry], queue: Queue, now: datetime
+    ) -> list[Enqueued]:
+        changes = [_planned(entry, queue, now) for entry in entries]
+        outcomes = self._insert(changes, now)
+        return [
+            _enqueued(change, outcome, queue)
+            for change, outcome in zip(changes, outcomes, strict=True)
+        ]
+
+    def _too_late(self, entry: _Entry, queue: Queue, now: datetime) -> Enqueued:
         """An expiry that the clock has passed is invalid, unless the task is there already."""
-        if entry.id is not None:
-            there = self.store.read([entry.id]).get(entry.id)
+        if entry.new.id is not None:
+            there = self.store.read([entry.task_id]).get(entry.task_id)
             if there is not None and not there.hidden(now):
                 return _existing(there, queue)
-        return Enqueued(
-            EnqueueOutcome.INVALID, entry.id, detail="expires_at would pass before the task is due"
-        )
+        detail = "expires_at would pass before the task is due"
+        return Enqueued(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
 
     def _insert(self, changes: Sequence[Change], now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
         outcomes = self.store.commit(changes)
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Done) or outcome.blocked:
+                continue
+            born = changes[place].insert
+            if outcome.task is None and born is not None and born.enqueue_token is None:
+                outcomes[place] = Done(born)  # an id of ours: it has come and gone already
                 continue
             if outcome.task is not None:
                 if not outcome.task.hidden(now):

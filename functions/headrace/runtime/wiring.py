@@ -23,12 +23,20 @@ from headrace.ops.cursor import Cursors
 from headrace.ops.deliveries import Deliveries
 from headrace.ops.explain import Explain
 from headrace.ops.inspect import Inspect
+from headrace.ops.keys import Keys
+from headrace.ops.ledger import Ledger
 from headrace.ops.limiting import Limiting
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
+from headrace.ops.recording import Recording
 from headrace.ops.reports import Reports
+from headrace.ops.schedules import Schedules
 from headrace.ops.spawning import Spawning
+from headrace.ops.stats import Stats
 from headrace.ops.tasks import Tasks
+from headrace.ops.tick_tasks import TickTasks
+from headrace.ops.ticking import Ticking
+from headrace.runtime.cron import read_cron
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore, Sender
 
@@ -92,7 +100,12 @@ class UseCases:
     explain: Explain
     bulk: Bulk
     audit: Audit
+    keys: Keys
     reaping: Reaping
+    recording: Recording
+    schedules: Schedules
+    stats: Stats
+    ticking: Ticking
 
 
 def utc_now() -> datetime:
@@ -110,6 +123,8 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
     queues = Queues(store, now, cursors, chores, audit, settings.settings_ttl_seconds)
     reaping = Reaping(store, queues, chores, now)
     inspect = Inspect(store, queues, now, cursors)
+    ledger = Ledger(store, now)
+    ticking = Ticking(store, queues, TickTasks(store, now, read_cron), now, read_cron)
     poll_after = settings.poll_after_seconds
     return UseCases(
         settings=settings,
@@ -122,7 +137,12 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
         explain=Explain(store, queues, limiting, now),
         bulk=Bulk(store, queues, inspect, audit, now, cursors),
         audit=audit,
+        keys=Keys(store, now, cursors, audit, settings.admin_key, settings.settings_ttl_seconds),
         reaping=reaping,
+        recording=Recording(queues, ledger),
+        schedules=Schedules(store, ticking, audit, now),
+        stats=Stats(store, queues, inspect, ledger, now),
+        ticking=ticking,
     )
 
 

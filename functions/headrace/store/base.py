@@ -72,10 +72,12 @@ class Store(Protocol):
     Every method may raise Unavailable when the table is throttled or away.
     """
 
-    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
         """Make each change on its own, if its conditions hold; outcomes in the order given.
 
-        Changes of one task take effect one after the other.
+        Changes of one task take effect one after the other.  Should the table stop answering
+        when some are made already, that is Unavailable; *partly* answers with those instead, and
+        with Refused for the rest.
         """
 
     def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:

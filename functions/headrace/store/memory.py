@@ -25,7 +25,7 @@ class MemoryStore:
         self._records: dict[tuple[str, str], Record] = {}
         self._marks: dict[tuple[str, str], str] = {}
 
-    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
         return [self._commit(change) for change in changes]
 
     def _commit(self, change: Change) -> Outcome:

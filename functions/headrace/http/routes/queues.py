@@ -4,7 +4,8 @@ from typing import Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.http import examples, views
+from headrace.http import examples, schedule_views, views
+from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
     PauseBody,
@@ -23,6 +24,7 @@ from headrace.http.routing import (
     no_body,
     queue_name,
 )
+from headrace.ops import permitted
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -48,6 +50,7 @@ def create(
 @router.get(
     "/v1/queues",
     summary="List queues by name",
+    description="Those that the key is for.",
     tags=_TAGS,
     operation_id="list_queues",
     responses=answers(200, "A page of queues.", "Queues"),
@@ -58,7 +61,8 @@ def list_queues(
     cursor: Cursor = None,
 ) -> Answered:
     """List queues."""
-    page = use_cases().queues.list(prefix=prefix, limit=limit, cursor=cursor)
+    every = use_cases().queues
+    page = permitted.queues(every, principal(), prefix=prefix, limit=limit, cursor=cursor)
     return json_answer(views.queues_json(page))
 
 
@@ -67,11 +71,14 @@ def list_queues(
     summary="Show a queue",
     tags=_TAGS,
     operation_id="get_queue",
-    responses=answers(200, "The queue.", "Queue"),
+    responses=answers(200, "The queue and its schedules.", "QueueInFull"),
 )
 def show(queue: QueueInPath) -> Answered:
     """Show a queue."""
-    return json_answer(views.queue_json(use_cases().queues.get(queue_name(queue))))
+    use = use_cases()
+    found = use.queues.get(queue_name(queue))
+    schedules = [schedule_views.in_short(seen) for seen in use.schedules.of_queue(found)]
+    return json_answer(views.queue_json(found, schedules=schedules))
 
 
 @router.put(

@@ -1,33 +1,47 @@
-"""Tasks: enqueue, dequeue, report, show, delete, list, count."""
+"""Tasks: enqueue, dequeue, report, show, explain, delete, list, count."""
 
 from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.domain.filters import TaskFilter
 from headrace.http import examples, views
-from headrace.http.bodies import DequeueBody, EnqueueBody, ReportsBody
+from headrace.http.bodies import DequeueBody, EnqueueBody
+from headrace.http.filters import (
+    AfterFilter,
+    AttemptsFilter,
+    BeforeFilter,
+    ErrorFilter,
+    StateFilter,
+    TagFilter,
+    WorkerFilter,
+    task_filter,
+)
+from headrace.http.permissions import principal
+from headrace.http.report_bodies import ReportsBody
 from headrace.http.routing import (
     Answered,
     Cursor,
     Flag,
     Limit,
+    PayloadFlag,
     QueueInPath,
-    StateFilter,
     TaskInPath,
     answers,
     json_answer,
     max_retries,
     new_router,
     no_body,
+    own_task,
+    own_task_id,
+    payload_wanted,
     queue_name,
-    states,
-    task_id,
 )
+from headrace.ops import permitted
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
 _TAGS: Final = ["Tasks"]
+_LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway waits
 
 
 @router.post(
@@ -61,12 +75,14 @@ def dequeue(
 ) -> Answered:
     """Lease tasks."""
     asked = body or DequeueBody()
+    context = router.lambda_context
     found = use_cases().deliveries.dequeue(
         queue_name(queue),
         batch_size=asked.batch_size,
         wait_seconds=asked.wait_seconds,
         worker=asked.worker or "",
         keepalive=asked.keepalive_timeout_in_seconds,
+        go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
     )
     return json_answer(views.dequeued_json(found, max_retries=max_retries()))
 
@@ -94,16 +110,26 @@ def report(
     summary="Show a task",
     tags=_TAGS,
     operation_id="get_task",
-    responses=answers(200, "The task.", "Task"),
+    responses=answers(200, "The task.", "ShownTask"),
 )
-def show(id: TaskInPath, payload: Flag = "true") -> Answered:
+def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
     """Show a task."""
-    use = use_cases()
-    task = use.tasks.get(task_id(id))
-    wanted = payload == "true"
-    return json_answer(
-        views.task_json(task, now=use.now(), max_retries=max_retries(), payload=wanted)
-    )
+    wanted = payload_wanted(payload, by_default=True)
+    task, now = own_task(id), use_cases().now()
+    return json_answer(views.task_json(task, now=now, max_retries=max_retries(), payload=wanted))
+
+
+@router.get(
+    "/v1/tasks/<id>/explain",
+    summary="Tell why a task is not running",
+    description="No reason at all: it goes to the next worker that asks.",
+    tags=_TAGS,
+    operation_id="explain_task",
+    responses=answers(200, "Every reason.", "Explained"),
+)
+def explain(id: TaskInPath) -> Answered:
+    """Tell why a task is not running."""
+    return json_answer(views.explained_json(use_cases().explain.reasons(own_task(id))))
 
 
 @router.delete(
@@ -115,7 +141,7 @@ def show(id: TaskInPath, payload: Flag = "true") -> Answered:
 )
 def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
     """Delete a task."""
-    use_cases().tasks.delete(task_id(id), if_not_inflight=if_not_inflight == "true")
+    use_cases().tasks.delete(own_task_id(id), if_not_inflight=if_not_inflight == "true")
     return no_body(204)
 
 
@@ -124,31 +150,39 @@ def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
     summary="List tasks",
     description=(
         "State after state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), by time within each: "
-        "due, end of the lease as first granted, finish."
+        "due, end of the lease as first granted, finish. A page may be short or empty and still "
+        "have a cursor."
     ),
     tags=_TAGS,
     operation_id="list_tasks",
     responses=answers(200, "A page of tasks.", "Tasks"),
 )
-def list_tasks(
+def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,
     state: StateFilter = None,
+    tags: TagFilter = None,
+    worker: WorkerFilter = None,
+    scheduled_after: AfterFilter = None,
+    scheduled_before: BeforeFilter = None,
+    min_attempts: AttemptsFilter = None,
+    error: ErrorFilter = None,
     order: Annotated[Literal["asc", "desc"], Query(description="By time.")] = "asc",
     limit: Limit = 50,
     cursor: Cursor = None,
-    payload: Flag = "false",
+    payload: PayloadFlag = None,
 ) -> Answered:
     """List tasks."""
     use = use_cases()
-    wanted = payload == "true"
+    wanted = payload_wanted(payload, by_default=False)
     page = use.inspect.list(
         queue_name(queue),
-        TaskFilter(states=states(state)),
+        task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error),
         descending=order == "desc",
         limit=limit,
         cursor=cursor,
         payload=wanted,
     )
+    page = permitted.page(principal(), page)
     return json_answer(
         views.tasks_json(page, now=use.now(), max_retries=max_retries(), payload=wanted)
     )
@@ -157,11 +191,22 @@ def list_tasks(
 @router.get(
     "/v1/queues/<queue>/count",
     summary="Count tasks",
+    description="Those that a list with the same filter would show.",
     tags=_TAGS,
     operation_id="count_tasks",
     responses=answers(200, "How many there are.", "Count"),
 )
-def count(queue: QueueInPath, state: StateFilter = None) -> Answered:
+def count(
+    queue: QueueInPath,
+    state: StateFilter = None,
+    tags: TagFilter = None,
+    worker: WorkerFilter = None,
+    scheduled_after: AfterFilter = None,
+    scheduled_before: BeforeFilter = None,
+    min_attempts: AttemptsFilter = None,
+    error: ErrorFilter = None,
+) -> Answered:
     """Count tasks."""
-    counted = use_cases().inspect.count(queue_name(queue), TaskFilter(states=states(state)))
+    where = task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error)
+    counted = use_cases().inspect.count(queue_name(queue), where)
     return json_answer(views.counted_json(counted))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.domain.change import Mark
+from headrace.domain.ids import new_request_token
 from headrace.store import keys
 from headrace.store.base import Record, charge
 from headrace.store.dynamo.vendor import charge_all, vendor_errors
@@ -55,10 +56,16 @@ class ControlTable:
         write = self._client.put_item if operation == "Put" else self._client.delete_item
         with vendor_errors():
             try:
-                answer = write(**arguments, ReturnConsumedCapacity="TOTAL")
-            except self._client.exceptions.ConditionalCheckFailedException:
+                answer = write(
+                    **arguments,
+                    ReturnConsumedCapacity="TOTAL",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
                 charge(write=1.0)
-                return False
+                stored: Item = error.response.get("Item") or {}
+                now = stored.get(keys.MARK, {}).get("S")
+                return bool(now == mark.value)  # a repeat after a lost answer
         charge_all(answer, write=True)
         return True
 
@@ -100,7 +107,9 @@ class ControlTable:
         return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        token = new_request_token()  # by which a repeat after a lost answer knows its own write
         item = control_key(record.kind, record.name) | {
+            keys.WRITTEN_BY: {"S": token},
             keys.BODY: {"S": json.dumps(record.body, ensure_ascii=False)},
             keys.VERSION: {"N": str(record.version)},
         }
@@ -119,11 +128,16 @@ class ControlTable:
         with vendor_errors():
             try:
                 answer = self._client.put_item(
-                    TableName=self._control, Item=item, ReturnConsumedCapacity="TOTAL", **condition
+                    TableName=self._control,
+                    Item=item,
+                    ReturnConsumedCapacity="TOTAL",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                    **condition,
                 )
-            except self._client.exceptions.ConditionalCheckFailedException:
+            except self._client.exceptions.ConditionalCheckFailedException as error:
                 charge(write=1.0)
-                return False
+                stored: Item = error.response.get("Item") or {}
+                return stored.get(keys.WRITTEN_BY) == {"S": token}
         charge_all(answer, write=True)
         return True
 

@@ -61,47 +61,60 @@ class DynamoStore(ControlTable):
     ) -> None:
         super().__init__(client, control_table)
         self._tasks = tasks_table
-        self._send = self._send_batch if sender == "batch" else self._send_single
+        self._sender = sender
         self._sleep = sleep
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         waiting = list(enumerate(changes))
-        if any(change.also for change in changes):
-            if len(changes) == 1:
-                return [self._transact(changes[0])]
-            return [outcome for change in changes for outcome in self.commit([change])]
         while waiting:
             batch, waiting = _next_batch(waiting)
-            sent = self._send([change for _, change in batch])
-            outcomes |= {place: outcome for (place, _), outcome in zip(batch, sent, strict=True)}
-        return [outcomes[place] for place in range(len(changes))]
+            try:
+                self._send(dict(batch), outcomes)
+            except Unavailable:
+                if not partly or not any(isinstance(done, Done) for done in outcomes.values()):
+                    raise
+                break
+        return [outcomes.get(place) or Refused(None) for place in range(len(changes))]
 
-    def _send_batch(self, changes: Sequence[Change]) -> list[Outcome]:
-        """Send up to 25 changes of different tasks in one request.
+    def _send(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
+        """Send changes of different tasks and note the outcome of each as it is known."""
+        alone = batch
+        if self._sender == "batch":
+            together = {place: change for place, change in batch.items() if not change.also}
+            alone = {place: change for place, change in batch.items() if change.also}
+            self._send_batch(together, outcomes)
+        for place, change in alone.items():
+            outcomes[place] = self._transact(change) if change.also else self._send_one(change)
+
+    def _send_batch(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
+        """Send up to 25 changes in one request, and what met a passing fault again.
 
         A refused statement never carries its item, so the refused are read back together.
         """
+        todo = batch
         items: dict[int, Item | None] = {}
-        todo = dict(enumerate(changes))
         for attempt in range(_TRIES):
-            if attempt:
-                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
-            items |= self._execute(todo)
-            todo = {place: change for place, change in todo.items() if place not in items}
             if not todo:
                 break
-        else:
+            if attempt:
+                self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
+            answered = self._execute(todo)
+            items |= answered
+            for place, item in answered.items():
+                if item is not None:
+                    outcomes[place] = self._outcome(batch[place], item, None)
+            todo = {place: change for place, change in todo.items() if place not in items}
+        refused = {place: batch[place] for place, item in items.items() if item is None}
+        if refused:
+            current = self.read(change.task_id for change in refused.values())
+            for place, change in refused.items():
+                outcomes[place] = self._outcome(change, None, current.get(change.task_id))
+        if todo:
             message = "the table is throttled; part of the request was not carried out"
             raise Unavailable(message)
-        refused = [changes[place].task_id for place, item in items.items() if item is None]
-        current = self.read(refused) if refused else {}
-        return [
-            self._outcome(change, items[place], current.get(change.task_id))
-            for place, change in enumerate(changes)
-        ]
 
     def _execute(self, todo: dict[int, Change]) -> dict[int, Item | None]:
         """Return the item of each change that was made and None for each refused one.
@@ -126,9 +139,6 @@ class DynamoStore(ControlTable):
                 message = f"statement refused: {error['Code']}: {error.get('Message', '')}"
                 raise RuntimeError(message)
         return items
-
-    def _send_single(self, changes: Sequence[Change]) -> list[Outcome]:
-        return [self._send_one(change) for change in changes]
 
     def _send_one(self, change: Change) -> Outcome:
         write = single_write(change, self._tasks)

@@ -1,0 +1,170 @@
+"""Who may do what, and where: roles, permissions, and the patterns that name a key's queues.
+
+Everything here is pure.  The API and the console ask the same functions, so that a key can do
+neither more nor less through one than through the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from headrace.domain.errors import FieldError, Forbidden
+from headrace.domain.task import Task
+
+_ANY: Final = "*"
+_SHOWN: Final = 128  # characters of a name in a message; longer ones are nobody's
+
+
+class Role(StrEnum):
+    """What a key is for."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    PRODUCER = "producer"
+    WORKER = "worker"
+    ADMIN = "admin"
+
+
+class Permission(StrEnum):
+    """One row of the table of roles."""
+
+    READ = "read"  #: queues, stats, metrics, schedules, counts; one task and its explain
+    LIST = "list"  #: lists of tasks; workers
+    DETAILS = "details"  #: payload, result and progress of what may be read or listed
+    ENQUEUE = "enqueue"
+    WORK = "work"  #: dequeue, report, a worker's sign of life
+    OPERATE = "operate"  #: change tasks by hand; pause and resume; schedules; audit; workers
+    ADMINISTER = "administer"  #: create, edit and delete queues; keys
+
+
+ROLES: Final[Mapping[Permission, tuple[Role, ...]]] = {
+    Permission.READ: tuple(Role),
+    Permission.LIST: (Role.VIEWER, Role.OPERATOR, Role.ADMIN),
+    Permission.DETAILS: (Role.OPERATOR, Role.PRODUCER, Role.WORKER, Role.ADMIN),
+    Permission.ENQUEUE: (Role.OPERATOR, Role.PRODUCER, Role.WORKER, Role.ADMIN),
+    Permission.WORK: (Role.WORKER, Role.ADMIN),
+    Permission.OPERATE: (Role.OPERATOR, Role.ADMIN),
+    Permission.ADMINISTER: (Role.ADMIN,),
+}
+"""The one table of roles."""
+
+_PHRASES: Final[Mapping[Permission, str]] = {
+    Permission.READ: "look at queues and tasks",
+    Permission.LIST: "list tasks and workers",
+    Permission.DETAILS: "see payloads, results and progress",
+    Permission.ENQUEUE: "enqueue tasks",
+    Permission.WORK: "dequeue tasks and report on them",
+    Permission.OPERATE: "change tasks, pauses, schedules and workers by hand, or read the audit",
+    Permission.ADMINISTER: "administer queues and keys",
+}
+
+
+def may(role: Role, permission: Permission) -> bool:
+    """Tell whether keys of *role* have *permission*."""
+    return role in ROLES[permission]
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Tell whether *pattern* matches the whole of *name*: ``*`` is any text, all else is itself.
+
+    *name* may be a pattern too: then the answer is whether everything that *name* matches is also
+    matched by *pattern*.  A ``*`` in it can only be met by a ``*`` of *pattern*, which takes
+    whatever it may stand for; so "yes" is always right, and "no" is too wherever names may have a
+    letter that *pattern* does not spell out.
+    """
+    head, *rest = pattern.split(_ANY)
+    if not rest:
+        return name == head
+    *middle, tail = rest
+    if len(name) < len(head) + len(tail) or not (name.startswith(head) and name.endswith(tail)):
+        return False
+    at, end = len(head), len(name) - len(tail)
+    for part in middle:
+        at = name.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking: a key by its id and name, its role, and the patterns of its queues."""
+
+    key_id: str
+    name: str
+    role: Role
+    patterns: tuple[str, ...]
+
+    @property
+    def everywhere(self) -> bool:
+        """Tell whether the key is for all queues, those to come included."""
+        return self.covers(_ANY)
+
+    def covers(self, queue: str) -> bool:
+        """Tell whether *queue*, or every queue that it is a pattern of, is one of the key's."""
+        return any(covers(pattern, queue) for pattern in self.patterns)
+
+    def covers_all(self, patterns: Sequence[str]) -> bool:
+        """Tell whether a key for *patterns* would not be wider than this one."""
+        return all(map(self.covers, patterns))
+
+    def may(self, permission: Permission, queue: str | None = None) -> bool:
+        """Tell whether the key has *permission*, and has it for *queue* if one is named."""
+        return may(self.role, permission) and (queue is None or self.covers(queue))
+
+    def require(self, permission: Permission, *queues: str) -> None:
+        """Raise Forbidden unless the key has *permission*, and has it for each of *queues*."""
+        if not may(self.role, permission):
+            raise not_this_role(self.role, permission)
+        for queue in queues:
+            if not self.covers(queue):
+                raise not_this_queue(queue)
+
+
+def common_head(patterns: Sequence[str]) -> str:
+    """Return the longest text that every name covered by any of *patterns* begins with."""
+    heads = [pattern.split(_ANY, 1)[0] for pattern in patterns]
+    if not heads:
+        return ""
+    first, last = min(heads), max(heads)
+    alike = (place for place, letter in enumerate(first) if last[place : place + 1] != letter)
+    return first[: next(alike, len(first))]
+
+
+def as_seen_by(principal: Principal, task: Task) -> Task:
+    """Return *task* as *principal* may see it: without payload, result and progress, or whole."""
+    if principal.may(Permission.DETAILS):
+        return task
+    return replace(task, payload=None, result=None, progress=None)
+
+
+# What is refused says what would be needed, and nothing of what is there.
+
+
+def not_this_role(role: Role, permission: Permission) -> Forbidden:
+    """Return the refusal for a key whose role lacks *permission*."""
+    *most, last = ROLES[permission]
+    needed = f"{', '.join(most)} or {last}" if most else last
+    return Forbidden(f"a {role} key may not {_PHRASES[permission]}; that takes the role {needed}")
+
+
+def not_this_queue(queue: str, *, field: str | None = None) -> Forbidden:
+    """Return the refusal for a queue, or a pattern of queues, that the key is not for.
+
+    *field* is where the request names it.
+    """
+    which = f"every queue {queue[:_SHOWN]}" if _ANY in queue else f"queue {queue[:_SHOWN]}"
+    detail = f"this key is not for {which}"
+    return Forbidden(detail, errors=[FieldError(field, detail)] if field else ())
+
+
+def not_this_task(task_id: str) -> Forbidden:
+    """Return the refusal for a task that is outside the key's queues, or nowhere at all."""
+    return Forbidden(f"this key is not for the queue of task {task_id[:_SHOWN]}, if there is one")
+
+
+def not_this_key(key_id: str) -> Forbidden:
+    """Return the refusal for a key that is wider than the one asking, or none at all."""
+    return Forbidden(f"key {key_id[:_SHOWN]}, if there is one, is for more queues than yours")

@@ -1,0 +1,198 @@
+"""A schedule: when it makes tasks, what they are like, and which of them it has made."""
+
+import hashlib
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import Queue
+from headrace.domain.retry import RetryStrategy, Seconds
+
+LOOK_AHEAD: Final = timedelta(minutes=3)
+"""Ticks this near are enqueued now, so that a scheduler may come late or not at all."""
+
+GRACE: Final = timedelta(minutes=1)
+"""The newest tick missed by no more than this still runs."""
+
+_STRETCHES: Final = 8
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    """What the owner of a schedule decides: one of ``cron`` and ``every_seconds``, and the task.
+
+    ``payload`` is JSON text; ``expires_in_seconds`` counts from the due time (None: as the queue
+    says, 0: never).
+    """
+
+    cron: str | None = None
+    every_seconds: Seconds | None = None
+    timezone: str = "UTC"
+    payload: str = "{}"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    dedupe_key: str | None = None
+    expires_in_seconds: Seconds | None = None
+    keepalive_timeout_in_seconds: Seconds | None = None
+    retry_strategy: RetryStrategy | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule as stored.
+
+    It has no ticks before ``since``, when it was last changed; ``anchor`` is what the ticks of
+    ``every_seconds`` are counted from.  ``edition`` is made anew by each of its
+    ``changes``.
+    ``queue_created_at`` tells its queue from a later one of the same name.
+    """
+
+    queue: str
+    name: str
+    settings: ScheduleSettings
+    created_at: datetime
+    updated_at: datetime
+    since: datetime
+    anchor: datetime
+    edition: str
+    queue_created_at: datetime
+    changes: int = 0
+    version: int = 1
+
+    def changed(self, settings: ScheduleSettings, *, now: datetime, edition: str) -> "Schedule":
+        """Return the schedule with other settings; an interval that stays keeps its beat."""
+        same_beat = settings.every_seconds == self.settings.every_seconds
+        return replace(
+            self,
+            settings=settings,
+            updated_at=now,
+            since=now,
+            anchor=self.anchor if same_beat else now,
+            edition=edition,
+            changes=self.changes + 1,
+            version=self.version + 1,
+        )
+
+    def takes_over(self, progress: "Progress | None", now: datetime) -> "Progress":
+        """Return the progress to begin with: what was made for this schedule before its change."""
+        if progress is None or self.changes == 0:
+            return Progress(self.edition)
+        done = tuple((first, last) for first, last in progress.done if last <= now)
+        return replace(progress, edition=self.edition, done=done)
+
+    def new_task(self) -> NewTask:
+        """Return the task that each tick makes."""
+        settings = self.settings
+        return NewTask(
+            settings.payload,
+            keepalive=settings.keepalive_timeout_in_seconds,
+            retry=settings.retry_strategy,
+            tags=settings.tags,
+            dedupe_key=settings.dedupe_key,
+            schedule=self.name,
+        )
+
+    def target(self, queue: Queue) -> Queue:
+        """Return *queue* with the expiry that tasks of this schedule have."""
+        seconds = self.settings.expires_in_seconds
+        if seconds is None:
+            return queue
+        return replace(queue, settings=replace(queue.settings, expires_in_seconds=seconds))
+
+
+def tick_id(queue: str, name: str, tick: datetime) -> str:
+    """Return the id of the task that a tick makes, always the same."""
+    micros = (tick - _EPOCH) // _MICROSECOND
+    digest = hashlib.blake2b(f"{queue}/{name}/{micros}".encode(), digest_size=16)
+    return f"sch_{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Which ticks of a schedule have been enqueued, told so that it stays small.
+
+    ``recent`` are those that may still be ahead.  ``done`` are stretches of time, first and last
+    tick included, in which every tick has been enqueued; there is more than one only after ticks
+    were missed, so that a clock that jumps there and back makes none twice and loses none.
+    ``ran_at`` is when somebody last ran it by hand.
+    """
+
+    edition: str
+    done: tuple[tuple[datetime, datetime], ...] = ()
+    recent: tuple[datetime, ...] = ()
+    ran_at: datetime | None = None
+
+    def has(self, tick: datetime) -> bool:
+        """Tell whether *tick* has been enqueued."""
+        return tick in self.recent or any(first <= tick <= last for first, last in self.done)
+
+    def wanted(self, ticks: Iterable[datetime], now: datetime) -> list[datetime]:
+        """Return which of *ticks*, in order, are to be enqueued at *now*.
+
+        *ticks* are those of ``window``.  Of the missed ones only the newest counts.
+        """
+        missed: datetime | None = None
+        wanted: list[datetime] = []
+        for tick in ticks:
+            if tick > now + LOOK_AHEAD:
+                break
+            if tick <= now:
+                missed = tick
+            else:
+                wanted.append(tick)
+        if missed is not None:
+            wanted.insert(0, missed)
+        return [tick for tick in wanted if not self.has(tick)]
+
+    def plus(
+        self,
+        ticks: Iterable[datetime],
+        *,
+        now: datetime,
+        following: Callable[[datetime], datetime | None],
+    ) -> "Progress":
+        """Return the progress with *ticks* enqueued too.
+
+        *following* gives the next tick after an instant, to see whether any lie between.
+        """
+        recent = sorted({*self.recent, *ticks})
+        done = list(self.done)
+        while recent and recent[0] <= now - GRACE:
+            tick = recent.pop(0)
+            insort(done, (tick, tick))
+        merged: list[tuple[datetime, datetime]] = []
+        for first, last in done:
+            before = merged[-1] if merged else None
+            if before and (first <= before[1] or _adjacent(before[1], first, following)):
+                merged[-1] = (before[0], max(before[1], last))
+            else:
+                merged.append((first, last))
+        while len(merged) > _STRETCHES:  # what was missed so long ago is given up
+            merged[:2] = [(merged[0][0], merged[1][1])]
+        return replace(self, done=tuple(merged), recent=tuple(recent))
+
+    def ahead(self, now: datetime) -> tuple[datetime, ...]:
+        """Return the ticks that have been enqueued but are not due yet."""
+        return tuple(tick for tick in self.recent if tick > now)
+
+    def minus(self, tick: datetime) -> "Progress":
+        """Return the progress without *tick*, whose task was withdrawn."""
+        return replace(self, recent=tuple(each for each in self.recent if each != tick))
+
+    def last_run_at(self, now: datetime) -> datetime | None:
+        """Return the latest tick that was enqueued and has come, or run by hand."""
+        runs = [*self.recent, *(last for _, last in self.done), *filter(None, (self.ran_at,))]
+        return max((run for run in runs if run <= now), default=None)
+
+
+def _adjacent(
+    before: datetime, tick: datetime, following: Callable[[datetime], datetime | None]
+) -> bool:
+    """Tell whether no tick lies between."""
+    after = following(before)
+    return after is None or after >= tick

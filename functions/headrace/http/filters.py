@@ -1,0 +1,123 @@
+"""Which tasks are meant: one filter, as parameters of lists and counts and as a body of its own."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Final, TypeAlias
+
+from aws_lambda_powertools.event_handler.openapi.params import Query
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from headrace.domain import limits
+from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.http.fields import Body, Instant, Tags, text_schema, text_within, wrong
+
+TAG_PREFIX: Final = "tag."
+TAG_PARAMETER: Final = "tag.<key>"
+"""All parameters that begin with the prefix, as one: the request folds them (see ``resolver``)."""
+
+_STATE_LENGTH: Final = 200
+
+
+def _state_words(value: str) -> str:
+    if any(word not in STATE_WORDS for word in value.split(",")):
+        raise wrong("must be one or more of {words}, with commas between", words=_WORDS)
+    return value
+
+
+_WORDS: Final = ", ".join(STATE_WORDS)
+_ONE: Final = f"({'|'.join(STATE_WORDS)})"
+_TAG_SCHEMA: Final = {
+    "type": "object",
+    "propertyNames": {"pattern": r"^tag\..+$", "maxLength": 4 + limits.TAG_KEY_BYTES},
+    "additionalProperties": {"type": "string", "maxLength": limits.TAG_VALUE_BYTES},
+    "maxProperties": limits.TAGS,
+    "example": {"tag.service": "smartcity"},
+}
+_STATES: Final = (
+    "One or more with commas between: ENQUEUED, INFLIGHT, SUCCEEDED, DEAD, SCHEDULED, "
+    "READY, pending (ENQUEUED and INFLIGHT), failed (DEAD), running (INFLIGHT)."
+)
+_TIME: Final = "of its state's own time: due, end of the lease as first granted, finish."
+_AFTER: Final = f"Later than this, {_TIME}"
+_BEFORE: Final = f"Earlier than this, {_TIME}"
+_WORKER: Final = "The worker of the latest delivery, exactly."
+_ATTEMPTS: Final = "Delivered at least so often."
+_ERROR: Final = "A part of the latest error's type, message or detail, upper or lower case."
+
+_States: TypeAlias = Annotated[
+    str,
+    Field(max_length=_STATE_LENGTH),
+    AfterValidator(_state_words),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{_ONE}(,{_ONE})*$", "maxLength": _STATE_LENGTH}
+    ),
+]
+_Worker: TypeAlias = Annotated[
+    str, AfterValidator(text_within(limits.WORKER_BYTES, 1)), text_schema(limits.WORKER_BYTES)
+]
+_Error: TypeAlias = Annotated[
+    str, AfterValidator(text_within(limits.ERROR_BYTES, 1)), text_schema(limits.ERROR_BYTES)
+]
+_Attempts: TypeAlias = Annotated[int, Field(ge=limits.COUNT[0], le=limits.COUNT[1])]
+
+StateFilter: TypeAlias = Annotated[_States | None, Query(description=_STATES)]
+TagFilter: TypeAlias = Annotated[
+    Annotated[Tags, WithJsonSchema(_TAG_SCHEMA)] | None,
+    Query(
+        alias=TAG_PARAMETER,
+        description=(
+            "Has the tag `<key>` with exactly this value, as in `tag.service=smartcity`; "
+            "any number of them, for different keys."
+        ),
+    ),
+]
+WorkerFilter: TypeAlias = Annotated[_Worker | None, Query(description=_WORKER)]
+AfterFilter: TypeAlias = Annotated[Instant | None, Query(description=_AFTER)]
+BeforeFilter: TypeAlias = Annotated[Instant | None, Query(description=_BEFORE)]
+AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Query(description=_ATTEMPTS)]
+ErrorFilter: TypeAlias = Annotated[_Error | None, Query(description=_ERROR)]
+
+
+def task_filter(
+    state: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    worker: str | None = None,
+    scheduled_after: datetime | None = None,
+    scheduled_before: datetime | None = None,
+    min_attempts: int | None = None,
+    error: str | None = None,
+) -> TaskFilter:
+    """Return the filter as the domain has it."""
+    return TaskFilter(
+        states=tuple(state.split(",")) if state is not None else (),
+        tags=dict(sorted(tags.items())) if tags else {},  # a cursor is good for any order of them
+        worker=worker,
+        scheduled_after=scheduled_after,
+        scheduled_before=scheduled_before,
+        min_attempts=min_attempts,
+        error=error,
+    )
+
+
+class FilterBody(Body):
+    """Tasks of which all holds that is named here; `{}` is every task the action takes."""
+
+    state: _States | None = Field(default=None, description=_STATES)
+    tags: Tags | None = Field(default=None, description="Has all of these, among others.")
+    worker: _Worker | None = Field(default=None, description=_WORKER)
+    scheduled_after: Instant | None = Field(default=None, description=_AFTER)
+    scheduled_before: Instant | None = Field(default=None, description=_BEFORE)
+    min_attempts: _Attempts | None = Field(default=None, description=_ATTEMPTS)
+    error: _Error | None = Field(default=None, description=_ERROR)
+
+    def task_filter(self) -> TaskFilter:
+        """Return the filter as the domain has it."""
+        return task_filter(
+            self.state,
+            self.tags,
+            self.worker,
+            self.scheduled_after,
+            self.scheduled_before,
+            self.min_attempts,
+            self.error,
+        )

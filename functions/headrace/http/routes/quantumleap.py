@@ -1,0 +1,219 @@
+"""The management API of QuantumLeap's work queue, over the queue of notifications.
+
+Its paths, parameters, headers and shapes; not its bugs: headers are compared as a whole, not as the
+beginning of an id; ``pending`` includes what still waits for its first run, in lists and in counts
+alike; a delete removes what it names and nothing else; no array ends with a null.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import urlencode
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Header, Query
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.filters import TaskFilter
+from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import Task
+from headrace.http.fields import TagValue
+from headrace.http.filters import task_filter
+from headrace.http.notifications import notification_json, runtime_json
+from headrace.http.routes.ngsi import QUEUE
+from headrace.http.routing import (
+    JSON,
+    Answered,
+    Cursor,
+    Responses,
+    answers,
+    max_retries,
+    new_router,
+    no_body,
+)
+from headrace.runtime.wiring import use_cases
+
+router: Final = new_router()
+_TAGS: Final = ["NGSI"]
+_PATH: Final = "/management/queue/notifications"
+_PAGE: Final = 100
+_LEFT_MILLIS: Final = 8_000  # of the call's time, when an array is cut short
+
+_Status: TypeAlias = Annotated[
+    Literal["pending", "succeeded", "failed"] | None,
+    Query(alias="taskStatus", description="Only those; left out, all."),
+]
+_Service: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-service")]
+_ServicePath: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-servicepath")]
+_Correlator: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-correlator")]
+
+_WHICH: Final = (
+    f" Of the queue `{QUEUE}`: what has moved on to another queue is not shown. A FIWARE header "
+    "means the notifications that came with exactly that value; one that is not sent, or empty, "
+    "filters nothing, `fiware-servicepath` included."
+)
+_LINK: Final = {
+    "Link": {
+        "description": 'With `rel="next"`: there is more; the same request with these parameters.',
+        "schema": {"type": "string"},
+    }
+}
+
+
+def _array_of(schema: dict[str, Any], description: str) -> Responses:
+    content = {JSON: {"schema": {"type": "array", "items": schema}}}
+    return {200: {"description": description, "headers": _LINK, "content": content}}
+
+
+@router.get(
+    _PATH,
+    summary="List notifications, as QuantumLeap does",
+    description=(
+        "State after state, by time within each. An array is cut short where it would be over "
+        "4 MiB or take too long; then the header `Link` leads on." + _WHICH
+    ),
+    tags=_TAGS,
+    operation_id="list_notifications",
+    responses=_array_of({"$ref": "#/components/schemas/Notification"}, "The notifications."),
+)
+def list_notifications(
+    status: _Status = None,
+    service: _Service = None,
+    servicepath: _ServicePath = None,
+    correlator: _Correlator = None,
+    cursor: Cursor = None,
+) -> Answered:
+    """List notifications."""
+    retries = max_retries()
+
+    def show(task: Task) -> str:
+        return notification_json(task, max_retries=retries)
+
+    where = _where(status, service, servicepath, correlator)
+    return _array(where, status, cursor, show, payload=True)
+
+
+@router.get(
+    f"{_PATH}/summary",
+    summary="List how it is with notifications, as QuantumLeap does",
+    description="As the list, without what came in." + _WHICH,
+    tags=_TAGS,
+    operation_id="summarize_notifications",
+    responses=_array_of(
+        {"$ref": "#/components/schemas/NotificationRuntime"}, "How it is with each."
+    ),
+)
+def summarize_notifications(
+    status: _Status = None,
+    service: _Service = None,
+    servicepath: _ServicePath = None,
+    correlator: _Correlator = None,
+    cursor: Cursor = None,
+) -> Answered:
+    """List the state of notifications."""
+    retries = max_retries()
+
+    def show(task: Task) -> str:
+        return runtime_json(task, max_retries=retries)
+
+    where = _where(status, service, servicepath, correlator)
+    return _array(where, status, cursor, show, payload=False)
+
+
+@router.get(
+    f"{_PATH}/count",
+    summary="Count notifications, as QuantumLeap does",
+    description="Those that the list would show, as one number." + _WHICH,
+    tags=_TAGS,
+    operation_id="count_notifications",
+    responses={
+        200: {
+            "description": "How many there are.",
+            "headers": {
+                "X-Count-Exact": {
+                    "description": "`false`: too many to look at; there are at least so many.",
+                    "schema": {"type": "string", "enum": ["true", "false"]},
+                }
+            },
+            "content": {JSON: {"schema": {"type": "integer", "minimum": 0}}},
+        }
+    },
+)
+def count_notifications(
+    status: _Status = None,
+    service: _Service = None,
+    servicepath: _ServicePath = None,
+    correlator: _Correlator = None,
+) -> Answered:
+    """Count notifications."""
+    where = _where(status, service, servicepath, correlator)
+    counted = use_cases().inspect.count(QUEUE, where)
+    exact = {"X-Count-Exact": "true" if counted.exact else "false"}
+    return Response(200, JSON, str(counted.count), exact)
+
+
+@router.delete(
+    _PATH,
+    summary="Delete notifications, as QuantumLeap does",
+    description=(
+        "Those that the list would show, running ones too; without `taskStatus` and headers, all. "
+        "A 503 says that there may be more than one call could delete: send it again." + _WHICH
+    ),
+    tags=_TAGS,
+    operation_id="delete_notifications",
+    responses=answers(204, "They are gone."),
+)
+def delete_notifications(
+    status: _Status = None,
+    service: _Service = None,
+    servicepath: _ServicePath = None,
+    correlator: _Correlator = None,
+) -> Answered:
+    """Delete notifications."""
+    where = _where(status, service, servicepath, correlator)
+    done = use_cases().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
+    if done.cursor is not None:
+        raise Unavailable(f"{done.changed} are deleted, there may be more: send the request again")
+    return no_body(204)
+
+
+def _where(
+    status: str | None, service: str | None, servicepath: str | None, correlator: str | None
+) -> TaskFilter:
+    """Return which tasks are meant; two of QuantumLeap's words are aliases of ours."""
+    sent = {
+        "fiware-service": service,
+        "fiware-servicepath": servicepath,
+        "fiware-correlator": correlator,
+    }
+    state = "SUCCEEDED" if status == "succeeded" else status
+    return task_filter(state=state, tags={name: value for name, value in sent.items() if value})
+
+
+def _array(
+    where: TaskFilter,
+    status: str | None,
+    cursor: str | None,
+    show: Callable[[Task], str],
+    *,
+    payload: bool,
+) -> Answered:
+    """Answer with all that is meant, page after page, as far as one answer and its time reach."""
+    inspect, context = use_cases().inspect, router.lambda_context
+    shown: list[str] = []
+    room = ANSWER_BYTES
+    while True:
+        page = inspect.list(QUEUE, where, limit=_PAGE, cursor=cursor, payload=payload)
+        texts = [show(task) for task in page.tasks]
+        room -= sum(utf8_bytes(text) + 1 for text in texts)
+        if shown and room < 0:
+            break  # the cursor still leads to this page
+        shown += texts
+        cursor = page.cursor
+        if cursor is None or context.get_remaining_time_in_millis() < _LEFT_MILLIS:
+            break
+    headers = {}
+    if cursor is not None:
+        query = {"cursor": cursor, **({"taskStatus": status} if status else {})}
+        headers["Link"] = f'<?{urlencode(query)}>; rel="next"'
+    return Response(200, JSON, f"[{','.join(shown)}]", headers)

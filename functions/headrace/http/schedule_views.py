@@ -1,0 +1,36 @@
+"""Schedules as the JSON that goes out, their payloads exactly as they came in."""
+
+from dataclasses import asdict
+from typing import Any
+
+from headrace.http.views import dumps, instant
+from headrace.ops.schedules import Seen
+
+
+def schedule_json(seen: Seen, *, payload: bool) -> str:
+    """Return a schedule, its payload only to who may see it."""
+    schedule = seen.schedule
+    fields = {
+        "name": schedule.name,
+        **asdict(schedule.settings),
+        "next_run_at": instant(seen.next_run_at),
+        "last_run_at": instant(seen.last_run_at),
+        "created_at": instant(schedule.created_at),
+        "updated_at": instant(schedule.updated_at),
+    }
+    text = fields.pop("payload")
+    shown = f',"payload":{text}}}' if payload else "}"
+    return dumps(fields)[:-1] + shown
+
+
+def in_short(seen: Seen) -> dict[str, Any]:
+    """Return what its queue shows of a schedule."""
+    settings = seen.schedule.settings
+    return {
+        "name": seen.schedule.name,
+        "cron": settings.cron,
+        "every_seconds": settings.every_seconds,
+        "timezone": settings.timezone,
+        "paused": settings.paused,
+        "next_run_at": instant(seen.next_run_at),
+    }

@@ -1,0 +1,294 @@
+"""The books the recorder keeps in the control table, and how they are read.
+
+- A **lane** (``recorder``, one of a few, chosen by the shard of the stream) holds what was counted
+  since it was last posted, and how far each shard has been counted: both in one record, changed by
+  version, so that a batch counts once.  It stays small whatever the number of queues.
+- When its minute is over the lane is *sealed* by the write that notices, and whoever writes to it
+  next must first *post* it: counts are added to ``totals``, events become blocks of ``series``.
+  Both know by the lane's version what they have already, so a post may be repeated, and a crash
+  anywhere loses and doubles nothing.
+
+Totals and series are spread over buckets by the queue's name: a queue is read from one bucket, and
+a post takes at most two writes for each bucket with activity, however many queues there are.
+
+No record outgrows DynamoDB's 400 KB: a lane is sealed at LANE_BYTES and a batch adds at most
+BATCH_BYTES; a block is a part of a lane; a bucket of totals has room for 2,300 queues with the
+longest of names, so all of them for 150,000.
+"""
+
+import json
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any, Final
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
+from headrace.store.base import Record, Store
+
+LANE: Final = "recorder"
+TOTALS: Final = "totals"
+SERIES: Final = "series:"
+LANES: Final = 8
+BUCKETS: Final = 64
+LANE_BYTES: Final = 128 * 1024
+BATCH_BYTES: Final = 192 * 1024
+KEPT: Final = timedelta(days=7)
+"""How long the minutes of a queue can be looked at."""
+
+_BLOCK: Final = 10  # minutes of a block
+_PAGE: Final = 200
+_TRIES: Final = 20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# A stream keeps its records for a day; a shard not heard of for longer has nothing to repeat.
+_SHARD_HOURS: Final = 26
+
+
+@dataclass(slots=True)
+class Lane:
+    """What was counted since the last post; ``version`` is the stored one, 0 when there is none.
+
+    ``as_of`` is the time of the latest change counted, in microseconds since 1970; ``opened`` the
+    minute of the first batch since the post; ``shards`` has for each the last sequence number and
+    the hour it was seen.
+    """
+
+    number: int
+    version: int = 0
+    as_of: int = 0
+    opened: int = 0
+    sealed: bool = False
+    shards: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    def done(self, shard: str) -> int:
+        """Return the last sequence number counted of *shard*, -1 if none was."""
+        return self.shards.get(_shard_key(shard), (-1, 0))[0]
+
+    def reach(self, shard: str, sequence: int, now: datetime) -> None:
+        """Remember how far *shard* is counted, and forget shards that have long ended."""
+        hour = int(now.timestamp()) // 3600
+        self.shards[_shard_key(shard)] = (sequence, hour)
+        self.shards = {
+            key: (last, seen)
+            for key, (last, seen) in self.shards.items()
+            if hour - seen <= _SHARD_HOURS
+        }
+
+    def body(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "as_of": self.as_of,
+            "opened": self.opened,
+            "sealed": self.sealed,
+            "shards": {key: [str(last), seen] for key, (last, seen) in self.shards.items()},
+            **self.tally.body(),
+        }
+
+    @classmethod
+    def of(cls, record: Record) -> "Lane":
+        body = record.body
+        shards = {key: (int(last), seen) for key, (last, seen) in body["shards"].items()}
+        return cls(
+            int(record.name),
+            record.version,
+            body["as_of"],
+            body["opened"],
+            body["sealed"],
+            shards,
+            Tally.of(body),
+        )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Reads and writes the books."""
+
+    store: Store
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def lane(self, number: int) -> Lane:
+        """Return a lane as last written."""
+        record = self.store.record(LANE, str(number))
+        return Lane(number) if record is None else Lane.of(record)
+
+    def keep(self, lane: Lane) -> bool:
+        """Write *lane*, sealed if it is time; tell whether nobody else did since it was read."""
+        minute = micros_of(self.now()) // MINUTE
+        lane.opened = lane.opened or minute
+        body = lane.body()
+        lane.sealed = body["sealed"] = lane.opened < minute or body_bytes(body) > LANE_BYTES
+        replaces = lane.version or None
+        lane.version += 1
+        record = Record(LANE, str(lane.number), body, lane.version)
+        return self.store.put_record(record, replaces=replaces)
+
+    def post(self, lane: Lane) -> None:
+        """Bring a sealed lane to the books, and open it anew.
+
+        Raises Unavailable when too many others write to the same totals at once.
+        """
+        by_bucket: dict[int, Tally] = {}
+        for queue, counts in lane.tally.counts.items():
+            by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts
+        for queue, minutes in lane.tally.minutes.items():
+            by_bucket.setdefault(bucket_of(queue), Tally()).minutes[queue] = minutes
+        for bucket, tally in by_bucket.items():
+            if tally.counts:
+                self._add_to_totals(bucket, lane, tally)
+            for block, part in _blocks(tally).items():
+                name = f"{_block_name(block)}.{lane.number}.{lane.version}"
+                until = _instant((block + 1) * _BLOCK * MINUTE) + KEPT
+                body = {"minutes": part.body()["minutes"]}
+                self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
+        lane.tally, lane.sealed, lane.opened = Tally(), False, 0
+
+    def _add_to_totals(self, bucket: int, lane: Lane, tally: Tally) -> None:
+        name, number = str(bucket), str(lane.number)
+        for _ in range(_TRIES):
+            record = self.store.record(TOTALS, name)
+            body = record.body if record else {"posted": {}, "counts": {}}
+            if body["posted"].get(number, 0) >= lane.version:
+                return
+            counts: dict[str, Counts] = {**body["counts"]}
+            for queue, more in tally.counts.items():
+                sums = list(counts.get(queue, [0] * len(STATES)))
+                add_counts(sums, more)
+                counts[queue] = sums
+            added = {
+                "posted": {**body["posted"], number: lane.version},
+                "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
+            }
+            version = record.version if record else 0
+            if self.store.put_record(
+                Record(TOTALS, name, added, version + 1), replaces=version or None
+            ):
+                return
+            self.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def wait(self) -> None:
+        """Let the one who was quicker finish."""
+        self.sleep(self.chance.uniform(0, 0.05))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def lanes(self) -> Sequence[Record]:
+        """Return all lanes.  What else is read must be read after them: posts go one way."""
+        lanes: list[Record] = []
+        more = True
+        while more:
+            after = lanes[-1].name if lanes else ""
+            records, more = self.store.records(LANE, after=after, limit=LANES)
+            lanes += records
+        return lanes
+
+    def counts(self, queue: str, lanes: Sequence[Record]) -> Counts:
+        """Return how many tasks *queue* has, in the order of STATES."""
+        record = self.store.record(TOTALS, str(bucket_of(queue)))
+        body: Mapping[str, Any] = record.body if record else {"posted": {}, "counts": {}}
+        counts = [0] * len(STATES)
+        add_counts(counts, body["counts"].get(queue, ()))
+        for lane in lanes:
+            if body["posted"].get(lane.name, 0) < lane.version:
+                add_counts(counts, lane.body["counts"].get(queue, ()))
+        return counts
+
+    def minutes(
+        self, queue: str, lanes: Sequence[Record], since: int, until: int
+    ) -> Iterator[tuple[int, Activity]]:
+        """Yield what happened in *queue* in the minutes *since* to *until*, both included.
+
+        A minute may come more than once; what it holds adds up.
+        """
+        posted: dict[tuple[int, str], int] = {}
+        for block, lane, record in self._read_blocks(bucket_of(queue), since, until):
+            version = int(record.name.rpartition(".")[2])
+            posted[block, lane] = max(version, posted.get((block, lane), 0))
+            yield from _within(minutes_of(record.body, queue), since, until)
+        for record in lanes:
+            pending = {
+                minute: activity
+                for minute, activity in minutes_of(record.body, queue).items()
+                if posted.get((minute // _BLOCK, record.name), 0) < record.version
+            }
+            yield from _within(pending, since, until)
+
+    def _read_blocks(
+        self, bucket: int, since: int, until: int
+    ) -> Iterator[tuple[int, str, Record]]:
+        oldest = micros_of(self.now() - KEPT) // MINUTE
+        after = _block_name(max(since, oldest) // _BLOCK)
+        while True:
+            records, more = self.store.records(_series(bucket), after=after, limit=_PAGE)
+            for record in records:
+                block, lane, _ = record.name.split(".")
+                if int(block) > until // _BLOCK:
+                    return
+                yield int(block), lane, record
+            if not more or not records:
+                return
+            after = records[-1].name
+
+
+def lane_of(shard: str) -> int:
+    """Return the lane that counts *shard* of the stream, always the same one."""
+    return zlib.crc32(shard.encode()) % LANES
+
+
+def bucket_of(queue: str) -> int:
+    """Return the bucket of totals and series that *queue* is in, always the same one."""
+    return zlib.crc32(queue.encode()) % BUCKETS
+
+
+def micros_of(instant: datetime) -> int:
+    """Return *instant* in microseconds since 1970."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def body_bytes(body: Mapping[str, Any]) -> int:
+    """Return how much room *body* takes in a record; all of it is ASCII."""
+    return len(json.dumps(body))
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _shard_key(shard: str) -> str:
+    return blake2b(shard.encode(), digest_size=6).hexdigest()
+
+
+def _series(bucket: int) -> str:
+    return f"{SERIES}{bucket}"
+
+
+def _block_name(block: int) -> str:
+    return f"{block:09}"
+
+
+def _blocks(tally: Tally) -> dict[int, Tally]:
+    """Split the minutes of *tally* into those of each block."""
+    blocks: dict[int, Tally] = {}
+    for queue, minutes in tally.minutes.items():
+        for minute, activity in minutes.items():
+            block = blocks.setdefault(minute // _BLOCK, Tally())
+            block.minutes.setdefault(queue, {})[minute] = activity
+    return blocks
+
+
+def _within(
+    minutes: Mapping[int, Activity], since: int, until: int
+) -> Iterator[tuple[int, Activity]]:
+    for minute, activity in minutes.items():
+        if since <= minute <= until:
+            yield minute, activity

@@ -1,0 +1,95 @@
+"""A series of points for charts: which steps are asked for, and what happened in each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.tally import MINUTE, Activity
+from headrace.ops.ledger import micros_of
+
+POINTS: Final = 1_500
+STEP_SECONDS: Final = 60
+_LONGEST: Final = 31_536_000  # a year
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+_HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What happened from ``at`` on, for one step."""
+
+    at: datetime
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A series of points without gaps; ``staleness`` is seconds."""
+
+    points: Sequence[Point]
+    step_seconds: int
+    as_of: datetime
+    staleness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """*count* steps of *minutes* each, from the minute *begin* on."""
+
+    begin: datetime
+    minutes: int
+    count: int
+
+    @classmethod
+    def asked(
+        cls, since: datetime | None, until: datetime | None, step_seconds: int, now: datetime
+    ) -> "Steps":
+        """Return the steps from the minute of *since* up to *until*: the last hour by default.
+
+        Raises InvalidRequest naming ``from`` or ``step_seconds``.
+        """
+        if not STEP_SECONDS <= step_seconds <= _LONGEST or step_seconds % STEP_SECONDS:
+            message = f"must be a multiple of {STEP_SECONDS}, up to {_LONGEST}"
+            raise _wrong("step_seconds", message)
+        end = until or now
+        begin = _minute(end - _MICROSECOND) + _MINUTE - _HOUR if since is None else since
+        if begin >= end:
+            raise _wrong("from", "must be before to" if until else "must be before now")
+        begin = _minute(begin)
+        count = -(-(end - begin) // timedelta(seconds=step_seconds))
+        if count > POINTS:
+            least = -(-(end - begin) // (POINTS * _MINUTE)) * STEP_SECONDS
+            message = f"must be at least {least} for this range: {POINTS} points are the most"
+            raise _wrong("step_seconds", message)
+        return cls(begin, step_seconds // STEP_SECONDS, count)
+
+    @property
+    def first(self) -> int:
+        """The first minute since 1970."""
+        return micros_of(self.begin) // MINUTE
+
+    @property
+    def last(self) -> int:
+        """The last minute since 1970."""
+        return self.first + self.count * self.minutes - 1
+
+    def points(self, happened: Iterable[tuple[int, Activity]]) -> Sequence[Point]:
+        """Return a point for each step; *happened* are minutes of the range, in any order."""
+        activities = [Activity() for _ in range(self.count)]
+        for minute, activity in happened:
+            activities[(minute - self.first) // self.minutes].merge(activity)
+        return [
+            Point(self.begin + number * self.minutes * _MINUTE, activity)
+            for number, activity in enumerate(activities)
+        ]
+
+
+def _minute(instant: datetime) -> datetime:
+    return instant.replace(second=0, microsecond=0)
+
+
+def _wrong(field: str, message: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {message}", errors=(FieldError(field, message),))

@@ -1,0 +1,116 @@
+"""What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from headrace.domain import access
+from headrace.domain.access import Permission, Principal
+from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.task import Task
+from headrace.ops import queue_body
+from headrace.ops.audit import Audit, AuditFilter, AuditPage, Entry
+from headrace.ops.inspect import TaskPage
+from headrace.ops.queues import QueuePage, Queues
+from headrace.ops.tasks import Tasks
+from headrace.store.base import Record
+
+_PAGE: Final = 250
+
+
+def task(tasks: Tasks, by: Principal, task_id: str) -> Task:
+    """Return a task as *by* may see it.
+
+    Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for a task of
+    another queue, and cannot tell one from the other.
+    """
+    by.require(Permission.READ)
+    try:
+        found = tasks.get(task_id)
+    except NotFound:
+        raise no_task(by, task_id) from None
+    if not by.covers(found.queue):
+        raise access.not_this_task(task_id)
+    return access.as_seen_by(by, found)
+
+
+def no_task(by: Principal, task_id: str) -> NotFound | Forbidden:
+    """Return what *by* is told of a task that is not there."""
+    if by.everywhere:
+        return NotFound(f"there is no task {task_id[:128]}")
+    return access.not_this_task(task_id)
+
+
+def page(by: Principal, tasks: TaskPage) -> TaskPage:
+    """Return a page of tasks as *by* may see them."""
+    return replace(tasks, tasks=tuple(access.as_seen_by(by, task) for task in tasks.tasks))
+
+
+def queues(
+    all_queues: Queues,
+    by: Principal,
+    *,
+    prefix: str = "",
+    limit: int = 50,
+    cursor: str | None = None,
+) -> QueuePage:
+    """Return a page of *by*'s queues by name.  Raises InvalidRequest for a forged cursor.
+
+    A page is full if there is enough to fill it, and its cursor names a queue that was shown, so
+    that neither tells of other queues.  That costs reading past those of others: a read unit for
+    each 4 KiB of settings (three or four queues), and only among names that begin as the patterns
+    do.
+    """
+    by.require(Permission.READ)
+    if by.everywhere:
+        return all_queues.list(prefix=prefix, limit=limit, cursor=cursor)
+    cursors, store, now = all_queues.cursors, all_queues.store, all_queues.now()
+    scope = f"queues {prefix} of {by.patterns}"
+    after = cursors.read(scope, cursor) if cursor else ""
+    head = access.common_head(by.patterns)
+    if not head.startswith(prefix) and not prefix.startswith(head):
+        return QueuePage((), None)
+    found: list[Record] = []
+    more, page_size = True, limit + 1
+    while more and len(found) <= limit:  # one more than asked for tells of a next page
+        records, more = store.records(
+            queue_body.KIND, prefix=max(head, prefix, key=len), after=after, limit=page_size
+        )
+        page_size = _PAGE  # where many are others', go on in longer strides
+        found += [record for record in records if by.covers(record.name)]
+        after = records[-1].name if records else after
+    shown = tuple(queue_body.from_record(record).as_seen(now) for record in found[:limit])
+    rest = len(found) > limit
+    return QueuePage(shown, cursors.write(scope, shown[-1].name) if rest else None)
+
+
+def audit(
+    whole: Audit,
+    by: Principal,
+    where: AuditFilter,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> AuditPage:
+    """Return a page of what was changed by hand in *by*'s queues, newest first.
+
+    What was changed outside of queues (keys) is only for keys that are for all queues.
+    Raises InvalidRequest for a forged cursor.
+    """
+    by.require(Permission.OPERATE)
+    if not by.everywhere:
+        where = _OwnAudit(**asdict(where), patterns=by.patterns)
+    return whole.list(where, limit=limit, cursor=cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnAudit(AuditFilter):
+    """Entries about queues that the patterns cover."""
+
+    patterns: tuple[str, ...] = ()
+
+    def means(self, entry: Entry) -> bool:
+        return (
+            entry.queue is not None
+            and any(access.covers(pattern, entry.queue) for pattern in self.patterns)
+            and AuditFilter.means(self, entry)
+        )

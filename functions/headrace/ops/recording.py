@@ -1,0 +1,154 @@
+"""Counting the changes of the tasks table, as its stream shows them.
+
+A batch of the stream becomes one conditional write, whatever its size; see ``ledger``.  Lambda
+delivers a batch again, whole or in halves, when it is not sure that it was taken: the lane says how
+far each shard is counted, so what comes again changes nothing.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.domain.errors import NotFound, Unavailable
+from headrace.domain.tally import MINUTE
+from headrace.domain.transitions import Transition, Unreadable, farewell, transition
+from headrace.ops.ledger import BATCH_BYTES, Lane, Ledger, lane_of
+from headrace.ops.queues import Queues
+
+_TRIES: Final = 20
+_MICROS: Final = 1_000_000
+# What a record of a lane takes for a queue or a minute besides the name, and for one duration.
+_ENTRY_BYTES: Final = 48
+_DURATION_BYTES: Final = 12
+_SURELY_SMALL: Final = 250  # records
+
+StreamRecord = Mapping[str, Any]
+"""A record as Lambda hands it on: ``{"eventName": …, "dynamodb": {"NewImage": …, …}, …}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of a batch: numbers of records, and the sequence number to go on from.
+
+    ``unreadable`` are records that are none of a task and say why; they are left out for good.
+    ``failed_at`` is the first that could not be counted now and must come again, None if all were.
+    """
+
+    counted: int
+    repeated: int
+    unreadable: tuple[str, ...] = ()
+    failed_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One record that was understood."""
+
+    sequence: int
+    change: Transition
+
+
+@dataclass(slots=True)
+class Recording:
+    """The use case, with what it needs from outside."""
+
+    queues: Queues
+    ledger: Ledger
+    _lanes: dict[int, Lane] = field(default_factory=dict)  # as last written by us
+
+    def record(self, shard: str, records: Sequence[StreamRecord]) -> Recorded:
+        """Count *records* of one shard of the stream, each once however often it comes."""
+        readings: dict[int, _Reading] = {}
+        unreadable: list[str] = []
+        for record in records:
+            try:
+                reading = self._read(record)
+            except Unreadable as error:
+                unreadable.append(str(error))
+            else:
+                readings[reading.sequence] = reading
+        waiting = deque([[readings[sequence] for sequence in sorted(readings)]] if readings else ())
+        counted = 0
+        while waiting:
+            part = waiting.popleft()
+            if _too_large(part):
+                middle = len(part) // 2
+                waiting.extendleft((part[middle:], part[:middle]))
+                continue
+            try:
+                counted += self._count(shard, part)
+            except Unavailable:
+                failed_at = str(part[0].sequence)
+                return Recorded(counted, 0, tuple(unreadable), failed_at)
+        return Recorded(counted, len(readings) - counted, tuple(unreadable))
+
+    def position(self, shard: str) -> int:
+        """Return the last sequence number counted of *shard*, -1 if none was."""
+        return self.ledger.lane(lane_of(shard)).done(shard)
+
+    def _count(self, shard: str, readings: Sequence[_Reading]) -> int:
+        """Add *readings* to the lane of their shard; return how many were new."""
+        number = lane_of(shard)
+        for _ in range(_TRIES):
+            # Taken out until it is written: what is half done must not be gone on with.
+            lane = self._lanes.pop(number, None) or self.ledger.lane(number)
+            done = lane.done(shard)
+            fresh = [reading for reading in readings if reading.sequence > done]
+            if not fresh:
+                self._lanes[number] = lane
+                return 0
+            if lane.sealed:
+                self.ledger.post(lane)
+            for reading in fresh:
+                lane.tally.add(reading.change)
+            lane.as_of = max(lane.as_of, *(reading.change.at for reading in fresh))
+            lane.reach(shard, fresh[-1].sequence, self.ledger.now())
+            if self.ledger.keep(lane):
+                self._lanes[number] = lane
+                return len(fresh)
+            self.ledger.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def _read(self, record: StreamRecord) -> _Reading:
+        """Return what *record* says.  Raises Unreadable."""
+        try:
+            change = record["dynamodb"]
+            sequence = int(change["SequenceNumber"])
+            recorded_at = int(float(change["ApproximateCreationDateTime"]) * _MICROS)
+            old, new = change.get("OldImage"), change.get("NewImage")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            message = f"not a record of the stream: {type(error).__name__}: {error}"
+            raise Unreadable(message) from error
+        try:
+            read = transition(old, new, recorded_at=recorded_at)
+            if read.vanished and read.left is not None:
+                read = self._explained(read, old, recorded_at)
+        except Unreadable as error:
+            message = f"{sequence}: {error}"
+            raise Unreadable(message) from error
+        return _Reading(sequence, read)
+
+    def _explained(self, read: Transition, old: Any, recorded_at: int) -> Transition:  # noqa: ANN401  an image
+        """Return *read*, a removal, with what it meant by the settings of its queue."""
+        left = read.left
+        try:
+            queue = self.queues.cached(left[0] if left else "")
+        except NotFound:  # deleted, and its tasks with it
+            return read
+        happenings = farewell(old, queue, recorded_at=recorded_at)
+        return Transition(read.at, left, read.entered, happenings)
+
+
+def _too_large(readings: Sequence[_Reading]) -> bool:
+    """Tell whether *readings* might add more to a lane than it has room for."""
+    if len(readings) <= _SURELY_SMALL:
+        return False
+    spots = ((reading.change.left, reading.change.entered) for reading in readings)
+    queues = {spot[0] for pair in spots for spot in pair if spot is not None}
+    events = [happening for reading in readings for happening in reading.change.happenings]
+    minutes = {(event.queue, event.at // MINUTE) for event in events}
+    names = sum(map(len, queues)) + sum(len(queue) for queue, _ in minutes)
+    entries = _ENTRY_BYTES * (len(queues) + len(minutes)) + _DURATION_BYTES * len(events)
+    return names + entries > BATCH_BYTES

@@ -1,0 +1,138 @@
+"""A schedule as the body of a control record, its progress as the text of a mark, and back."""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.change import Mark
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
+from headrace.store.base import Record, Store
+
+KIND: Final = "schedule"
+PROGRESS: Final = "ticks"
+_PAGE: Final = 250
+_PLAIN_BYTES: Final = 262_144  # of a payload, quotes escaped; an item may have 400 KB
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def key(queue: str, name: str) -> str:
+    """Return the name of the record and the mark; no name has a slash, so none begins another."""
+    return f"{queue}/{name}"
+
+
+def to_record(schedule: Schedule) -> Record:
+    """Return *schedule* as a record."""
+    body = {
+        "settings": {**asdict(schedule.settings), "payload": _packed(schedule.settings.payload)},
+        "created_at": schedule.created_at.isoformat(),
+        "updated_at": schedule.updated_at.isoformat(),
+        "since": schedule.since.isoformat(),
+        "anchor": schedule.anchor.isoformat(),
+        "edition": schedule.edition,
+        "queue_created_at": schedule.queue_created_at.isoformat(),
+        "changes": schedule.changes,
+    }
+    return Record(KIND, key(schedule.queue, schedule.name), body, schedule.version)
+
+
+def from_record(record: Record) -> Schedule:
+    """Return the schedule of *record*."""
+    body = record.body
+    queue, _, name = record.name.partition("/")
+    return Schedule(
+        queue=queue,
+        name=name,
+        settings=_settings(body["settings"]),
+        created_at=datetime.fromisoformat(body["created_at"]),
+        updated_at=datetime.fromisoformat(body["updated_at"]),
+        since=datetime.fromisoformat(body["since"]),
+        anchor=datetime.fromisoformat(body["anchor"]),
+        edition=body["edition"],
+        queue_created_at=datetime.fromisoformat(body["queue_created_at"]),
+        changes=body["changes"],
+        version=record.version,
+    )
+
+
+def progress_mark(name: str, progress: Progress | None, *, expects: str | None) -> Mark:
+    """Return the mark that says how far a schedule is (None: it is gone)."""
+    return Mark(PROGRESS, name, None if progress is None else to_text(progress), expects)
+
+
+def to_text(progress: Progress) -> str:
+    """Return *progress* as the text of its mark."""
+    body = {
+        "edition": progress.edition,
+        "done": [[_micros(first), _micros(last)] for first, last in progress.done],
+        "recent": [_micros(tick) for tick in progress.recent],
+        "ran_at": None if progress.ran_at is None else _micros(progress.ran_at),
+    }
+    return json.dumps(body, separators=(",", ":"))
+
+
+def from_text(text: str) -> Progress:
+    """Return the progress of a mark."""
+    body = json.loads(text)
+    return Progress(
+        edition=body["edition"],
+        done=tuple((_instant(first), _instant(last)) for first, last in body["done"]),
+        recent=tuple(_instant(tick) for tick in body["recent"]),
+        ran_at=None if body["ran_at"] is None else _instant(body["ran_at"]),
+    )
+
+
+def of_queue(store: Store, queue: str) -> Iterator[Schedule]:
+    """Yield the schedules of a queue by name, of a deleted queue of this name too."""
+    after, more = "", True
+    while more:
+        records, more = store.records(KIND, prefix=key(queue, ""), after=after, limit=_PAGE)
+        for record in records:
+            yield from_record(record)
+            after = record.name
+
+
+def drop_all(store: Store, queue: str) -> None:
+    """Remove the schedules of a queue that is being deleted, whose tasks go with it."""
+    for schedule in list(of_queue(store, queue)):
+        name = key(queue, schedule.name)
+        store.drop_record(KIND, name)
+        text = store.mark(PROGRESS, name)
+        if text is not None:
+            store.set_mark(progress_mark(name, None, expects=text))
+
+
+def _settings(stored: Mapping[str, Any]) -> ScheduleSettings:
+    retry = stored["retry_strategy"]
+    if retry is not None:
+        retry = RetryStrategy(
+            **{**retry, "kind": Backoff(retry["kind"]), "intervals": tuple(retry["intervals"])}
+        )
+    payload = _unpacked(stored["payload"])
+    return ScheduleSettings(**{**stored, "payload": payload, "retry_strategy": retry})
+
+
+def _packed(payload: str) -> str | list[str]:
+    """Return a payload so that its quotes, escaped, do not make the record too large."""
+    if len(json.dumps(payload, ensure_ascii=False).encode()) <= _PLAIN_BYTES:
+        return payload
+    return [base64.b64encode(zlib.compress(payload.encode())).decode()]
+
+
+def _unpacked(stored: str | list[str]) -> str:
+    if isinstance(stored, str):
+        return stored
+    return zlib.decompress(base64.b64decode(stored[0])).decode()
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND

@@ -1,0 +1,144 @@
+"""What people do with schedules: make, change, look, delete, run now."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.ids import new_request_token
+from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.queue import Queue
+from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
+from headrace.domain.ticks import cron_ticks, ticks, zone
+from headrace.ops import schedule_body
+from headrace.ops.audit import Audit
+from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.ticking import Ticking
+from headrace.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A schedule with its next tick (None while it is paused) and its latest run."""
+
+    schedule: Schedule
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+
+
+@dataclass(slots=True)
+class Schedules:
+    """The use cases, with what they need from outside."""
+
+    store: Store
+    ticking: Ticking
+    audit: Audit
+    now: Callable[[], datetime]
+    new_edition: Callable[[], str] = new_request_token
+
+    def put(self, queue: str, name: str, settings: ScheduleSettings) -> Seen:
+        """Make or replace a schedule, and enqueue what is near.
+
+        Ticks enqueued ahead by the settings before are taken back.  The same settings again change
+        nothing.  Raises NotFound for the queue and InvalidRequest naming the field.
+        """
+        owner = self.ticking.queues.get(queue)
+        if not NAME_RE.fullmatch(name):
+            detail = f"must match {NAME}"
+            raise InvalidRequest(f"name {detail}", errors=[FieldError("name", detail)])
+        self._check(settings)
+        key = schedule_body.key(queue, name)
+        with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):
+            while True:
+                record = self.store.record(schedule_body.KIND, key)
+                old = None if record is None else schedule_body.from_record(record)
+                new = self._next(old, owner, name, settings)
+                if new == old:
+                    break
+                version = old.version if old is not None else None
+                if self.store.put_record(schedule_body.to_record(new), replaces=version):
+                    break
+            self.ticking.advance(key)
+        return self._seen(new, self.ticking.progress(key))
+
+    def get(self, queue: str, name: str) -> Seen:
+        """Return a schedule.  Raises NotFound."""
+        key = schedule_body.key(queue, name)
+        return self._seen(self._stored(queue, name), self.ticking.progress(key))
+
+    def of_queue(self, queue: Queue) -> list[Seen]:
+        """Return the schedules of a queue by name, without their latest run."""
+        found = schedule_body.of_queue(self.store, queue.name)
+        return [
+            self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
+        ]
+
+    def delete(self, queue: str, name: str) -> None:
+        """Remove a schedule and its tasks that are not due yet.  Raises NotFound."""
+        self._stored(queue, name)
+        key = schedule_body.key(queue, name)
+        with self.audit.action("delete_schedule", queue=queue, where={"schedule": name}):
+            self.store.drop_record(schedule_body.KIND, key)
+            self.ticking.settle(key)
+
+    def run(self, queue: str, name: str) -> Enqueued:
+        """Enqueue one task of a schedule now, paused or not.  Raises NotFound."""
+        schedule = self._stored(queue, name)
+        target = schedule.target(self.ticking.queues.get(queue))
+        now = self.now()
+        with self.audit.action("run_schedule", queue=queue, where={"schedule": name}) as outcome:
+            result = self.ticking.tasks.create(target, schedule.new_task(), due_at=now)
+            created = result.outcome is EnqueueOutcome.CREATED
+            outcome.changed = int(created)
+            if created:
+                self.ticking.note_run(schedule_body.key(queue, name), now)
+        return result
+
+    def _stored(self, queue: str, name: str) -> Schedule:
+        owner = self.ticking.queues.get(queue)
+        record = None
+        if NAME_RE.fullmatch(name):
+            record = self.store.record(schedule_body.KIND, schedule_body.key(queue, name))
+        schedule = None if record is None else schedule_body.from_record(record)
+        if schedule is None or schedule.queue_created_at != owner.created_at:
+            raise NotFound(f"queue {queue} has no schedule {name[:128]}")
+        return schedule
+
+    def _check(self, settings: ScheduleSettings) -> None:
+        place = zone(settings.timezone)
+        if settings.cron is not None:
+            cron = self.ticking.read_cron(settings.cron)
+            if next(cron_ticks(cron, place, self.now()), None) is None:
+                message = "never runs again; fifty years were looked at"
+                raise InvalidRequest(f"cron {message}", errors=[FieldError("cron", message)])
+
+    def _next(
+        self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings
+    ) -> Schedule:
+        """Return what becomes of *old*, which is nothing of this queue if it was another's."""
+        now, edition = self.now(), self.new_edition()
+        if old is not None and old.queue_created_at == owner.created_at:
+            if settings == old.settings:
+                return old
+            return old.changed(settings, now=now, edition=edition)
+        return Schedule(
+            owner.name,
+            name,
+            settings,
+            created_at=now,
+            updated_at=now,
+            since=now,
+            anchor=now,
+            edition=edition,
+            queue_created_at=owner.created_at,
+            version=old.version + 1 if old is not None else 1,
+        )
+
+    def _seen(self, schedule: Schedule, progress: Progress | None) -> Seen:
+        now = self.now()
+        next_run_at = None
+        if not schedule.settings.paused:
+            with suppress(InvalidRequest):  # it could be read when it was made
+                next_run_at = next(ticks(schedule, self.ticking.read_cron, now), None)
+        return Seen(schedule, next_run_at, progress.last_run_at(now) if progress else None)

@@ -1,0 +1,298 @@
+"""How a queue is doing: counts, ages, rates, and a series of points for charts.
+
+Counts and series are the recorder's, a second or so behind.  What waits and what is in flight is
+looked up in the index as well, some hundred entries at most: in a small queue that *is* the count,
+in a large one it divides the recorder's number into ready and scheduled.
+
+**How old the figures are.**  They are as of the latest change the recorder has counted.  Nothing
+comes from the stream while nothing changes, so when that is a while ago the index is asked for a
+change of this queue that came after it: if there is none, the figures are as of now.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from headrace.domain.change import Entry
+from headrace.domain.filters import TaskFilter
+from headrace.domain.queue import Queue
+from headrace.domain.tally import MINUTE, STATES, Activity
+from headrace.domain.task import Place, State, Status, Task
+from headrace.domain.transitions import Event
+from headrace.ops.inspect import Inspect
+from headrace.ops.ledger import Ledger, micros_of
+from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
+from headrace.ops.queues import Queues
+from headrace.store.base import Record, Store
+
+_LOOK: Final = 500  # entries of one state and side, all shards together
+_GLANCE: Final = 100
+_FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
+_SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LEAST_PART: Final = 0.001
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Events per second, from the beginning of the last full minute on."""
+
+    enqueued: float
+    dequeued: float
+    succeeded: float
+    failed: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """A queue at a glance; ages are seconds, None when there is no such task."""
+
+    counts: Mapping[Status, int]
+    age_of_oldest_ready: float | None
+    age_of_oldest_inflight: float | None
+    rates: Rates
+    as_of: datetime
+    staleness: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The first entries of a stretch of the index, in order; ``complete`` when that is all."""
+
+    entries: Sequence[Entry]
+    complete: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.entries)
+
+    def at_least(self, number: int) -> int:
+        """Return *number*, as far as what was seen agrees."""
+        return self.count if self.complete else max(number, self.count)
+
+    def estimate(self, begin: datetime | None, end: datetime | None) -> float:
+        """Return about how many there are from *begin* to *end*, were they as dense all along."""
+        if self.complete or begin is None or end is None or end <= begin:
+            return self.count
+        part = (self.entries[-1].scheduled_at - begin) / (end - begin)
+        return self.count / min(1.0, max(_LEAST_PART, part))
+
+
+@dataclass(slots=True)
+class Stats:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    queues: Queues
+    inspect: Inspect
+    ledger: Ledger
+    now: Callable[[], datetime]
+
+    def of(self, queue: str, *, exact: bool = False) -> QueueStats:
+        """Return how *queue* is doing; *exact* counts every entry of the index instead.
+
+        Raises NotFound.
+        """
+        source = self.queues.cached(queue)
+        lanes = self.ledger.lanes()
+        recorded = dict(zip(STATES, self.ledger.counts(queue, lanes), strict=True))
+        now = self.now()
+        later = self._look(source, State.ENQUEUED, since=now + _MICROSECOND, limit=_LOOK)
+        limit = _GLANCE if later.complete else _LOOK
+        ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
+        inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
+        as_of = self._as_of(source, lanes, now)
+        if exact:
+            counts = self._exact_counts(queue)
+        else:
+            ready_count, later_count = self._divided(source, ready, later, recorded, now)
+            counts = {
+                Status.SCHEDULED: later_count,
+                Status.READY: ready_count,
+                Status.INFLIGHT: inflight.at_least(recorded[State.INFLIGHT]),
+                Status.SUCCEEDED: self._kept(source, State.SUCCEEDED, recorded, now),
+                Status.DEAD: self._kept(source, State.DEAD, recorded, now),
+            }
+        return QueueStats(
+            counts,
+            _oldest_ready(ready, now),
+            self._oldest_inflight(source, inflight, now),
+            self._rates(queue, lanes, as_of),
+            now if exact else as_of,
+            0.0 if exact else _seconds(now - as_of),
+        )
+
+    def metrics(
+        self,
+        queue: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step_seconds: int = STEP_SECONDS,
+    ) -> Metrics:
+        """Return a point for each step from *since* (its minute) to *until* (not included).
+
+        The last hour when neither is named.  Minutes are kept for a week.
+        Raises NotFound, and InvalidRequest naming ``from`` or ``step_seconds``.
+        """
+        source = self.queues.cached(queue)
+        now = self.now()
+        steps = Steps.asked(since, until, step_seconds, now)
+        lanes = self.ledger.lanes()
+        points = steps.points(self.ledger.minutes(queue, lanes, steps.first, steps.last))
+        as_of = self._as_of(source, lanes, now)
+        return Metrics(points, step_seconds, as_of, _seconds(now - as_of))
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def _exact_counts(self, queue: str) -> Mapping[Status, int]:
+        scheduled = self.inspect.count(queue, TaskFilter(states=(Status.SCHEDULED,)))
+        others = tuple(status for status in Status if status is not Status.SCHEDULED)
+        counted = self.inspect.count(queue, TaskFilter(states=others)).by_state
+        return {
+            Status.SCHEDULED: scheduled.count,
+            Status.READY: counted[State.ENQUEUED],
+            **{status: counted[State(status)] for status in others if status is not Status.READY},
+        }
+
+    def _divided(
+        self,
+        queue: Queue,
+        ready: _Seen,
+        later: _Seen,
+        recorded: Mapping[State, int],
+        now: datetime,
+    ) -> tuple[int, int]:
+        """Return how many of those waiting are ready, and how many are scheduled for later."""
+        if ready.complete and later.complete:
+            return ready.count, later.count
+        waiting = max(recorded[State.ENQUEUED], ready.count + later.count)
+        if later.complete:
+            return waiting - later.count, later.count
+        if ready.complete:
+            return ready.count, waiting - ready.count
+        last = self._newest(queue, State.ENQUEUED)
+        before = ready.estimate(ready.entries[0].scheduled_at, now)
+        after = later.estimate(now, last.scheduled_at if last else None)
+        share = round(waiting * before / (before + after))
+        share = min(max(share, ready.count), waiting - later.count)
+        return share, waiting - share
+
+    def _kept(
+        self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
+    ) -> int:
+        """Return how many finished tasks there are, without those past their retention.
+
+        The table may take two days to forget them, and only then does the recorder hear of it.
+        """
+        oldest = self._look(queue, state, limit=_GLANCE)
+        finished = oldest.at_least(recorded[state])
+        hidden = sum(entry.hidden(now) for entry in oldest.entries)
+        if oldest.complete or hidden < oldest.count:
+            return finished - hidden
+        retention = timedelta(seconds=_retention(queue, state))
+        over = oldest.estimate(oldest.entries[0].scheduled_at, now - retention)
+        return max(0, finished - round(over))
+
+    # -- ages, rates, freshness ----------------------------------------------------------------
+
+    def _oldest_inflight(self, queue: Queue, inflight: _Seen, now: datetime) -> float | None:
+        """Return how long the task whose first lease ends first has been worked on."""
+        task = self._task(inflight.entries[0]) if inflight.entries else None
+        if task is None or task.started_at is None:
+            return None
+        still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
+        return _seconds(now - task.started_at) if still else None
+
+    def _rates(self, queue: str, lanes: Sequence[Record], as_of: datetime) -> Rates:
+        end = micros_of(as_of)
+        first = end // MINUTE - 1
+        total = Activity()
+        for _, activity in self.ledger.minutes(queue, lanes, first, end // MINUTE):
+            total.merge(activity)
+        seconds = (end - first * MINUTE) / 1_000_000
+        events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
+        return Rates(*(total.number(event) / seconds for event in events))
+
+    def _as_of(self, queue: Queue, lanes: Sequence[Record], now: datetime) -> datetime:
+        """Return the time up to which all changes of *queue* are counted, as far as one can see."""
+        counted = max((lane.body["as_of"] for lane in lanes), default=None)
+        if counted is None:
+            as_of = queue.created_at
+        else:
+            as_of = min(now, _EPOCH + timedelta(microseconds=counted))
+        if now - as_of <= _FRESH or any(self._changes_after(queue, as_of, now)):
+            return as_of
+        return now
+
+    def _changes_after(self, queue: Queue, as_of: datetime, now: datetime) -> Iterator[bool]:
+        """Tell of the newest finish, delivery and due time whether they came after *as_of*."""
+        for state in (State.SUCCEEDED, State.DEAD):
+            finished = self._newest(queue, state)
+            yield finished is not None and finished.scheduled_at > as_of
+        for state in (State.ENQUEUED, State.INFLIGHT):
+            until = now if state is State.ENQUEUED else None
+            entry = self._newest(queue, state, until=until)
+            if entry is None or entry.scheduled_at <= as_of:
+                continue
+            task = self._task(entry)
+            if task is not None:
+                yield task.enqueued_at > as_of or (
+                    task.started_at is not None and task.started_at > as_of
+                )
+
+    # -- the index -----------------------------------------------------------------------------
+
+    def _look(
+        self,
+        queue: Queue,
+        state: State,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int,
+    ) -> _Seen:
+        """Return the first entries of all shards, about *limit* together."""
+        shards = queue.shards_in_use
+        each = -(-limit // shards)
+        entries: list[Entry] = []
+        complete = True
+        for shard in range(shards):
+            place = Place(queue.name, state, shard)
+            page = self.store.entries(place, since=since, until=until, limit=each)
+            entries += page.entries
+            complete = complete and page.last is None
+        entries.sort(key=lambda entry: entry.scheduled_at)
+        return _Seen(entries, complete)
+
+    def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
+        """Return the last entry of a state by its own time, on the shards that are asked."""
+        found: list[Entry] = []
+        for shard in range(min(_SHARDS_ASKED, queue.shards_in_use)):
+            place = Place(queue.name, state, shard)
+            found += self.store.entries(place, until=until, descending=True, limit=1).entries
+        return max(found, key=lambda entry: entry.scheduled_at, default=None)
+
+    def _task(self, entry: Entry) -> Task | None:
+        return self.store.read([entry.task_id], payload=False).get(entry.task_id)
+
+
+def _oldest_ready(ready: _Seen, now: datetime) -> float | None:
+    """Return how long the first that may still be delivered has been due."""
+    for entry in ready.entries:
+        if entry.expires_at is None or entry.expires_at > now:
+            return _seconds(now - entry.scheduled_at)
+    return None
+
+
+def _retention(queue: Queue, state: State) -> float:
+    settings = queue.settings
+    if state is State.SUCCEEDED:
+        return settings.history_retention_in_seconds
+    return settings.dead_letter_queue_config.retention_period_in_seconds
+
+
+def _seconds(length: timedelta) -> float:
+    return max(0.0, length.total_seconds())

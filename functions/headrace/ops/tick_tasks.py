@@ -1,0 +1,198 @@
+"""The tasks of ticks: made together with the mark that notes them, and taken back with it.
+
+The mark is a fence: it is written on condition of what it said, in one transaction with the tasks.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from headrace.domain import limits, plan
+from headrace.domain.change import Change, Mark
+from headrace.domain.errors import Unavailable
+from headrace.domain.ids import new_request_token, new_task_id
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import Queue
+from headrace.domain.schedule import Progress, Schedule, tick_id
+from headrace.domain.task import State, Task
+from headrace.domain.ticks import ReadCron, ticks
+from headrace.ops import schedule_body
+from headrace.ops.marked import commit
+from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.store.base import Done, Refused, Store
+
+_LOOKS: Final = 10  # at a dedupe key that changes hands while we look
+_TOGETHER: Final = 24  # tasks of one transaction
+
+
+class OvertakenError(Exception):
+    """Somebody else has moved the mark; look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where a schedule is: its name, its mark as text and as progress, and what time it is."""
+
+    name: str
+    text: str
+    progress: Progress
+    now: datetime
+
+    def moved(
+        self, chunk: Sequence[datetime], following: Callable[[datetime], datetime | None]
+    ) -> tuple["At", Mark]:
+        """Return where it is with *chunk* enqueued, and the mark that goes with it."""
+        return self._with(self.progress.plus(chunk, now=self.now, following=following))
+
+    def without(self, tick: datetime) -> tuple["At", Mark]:
+        """Return where it is with *tick* taken back, and the mark that goes with it."""
+        return self._with(self.progress.minus(tick))
+
+    def _with(self, progress: Progress) -> tuple["At", Mark]:
+        mark = schedule_body.progress_mark(self.name, progress, expects=self.text)
+        return replace(self, text=str(mark.value), progress=progress), mark
+
+
+@dataclass(slots=True)
+class TickTasks:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+    read_cron: ReadCron
+    new_token: Callable[[], str] = new_request_token
+
+    def enqueue(self, schedule: Schedule, queue: Queue, at: At, wanted: Sequence[datetime]) -> int:
+        """Enqueue ticks, as many at a time as a transaction takes; return how many were new."""
+        target, new, made = schedule.target(queue), schedule.new_task(), 0
+
+        def following(tick: datetime) -> datetime | None:
+            return next(ticks(schedule, self.read_cron, tick), None)
+
+        size = max(1, min(_TOGETHER, limits.SPAWNED_BYTES // limits.utf8_bytes(new.payload)))
+        for start in range(0, len(wanted), size):
+            chunk = wanted[start : start + size]
+            then, fence = at.moved(chunk, following)
+            if new.dedupe_key is None and self._together(schedule, target, chunk, at.now, fence):
+                at, made = then, made + len(chunk)
+                continue
+            for tick in chunk:  # of one key only one can live; or one is there already
+                then, fence = at.moved([tick], following)
+                due_at, task = max(at.now, tick), _of_tick(new, schedule, tick)
+                result = self.create(target, task, due_at=due_at, fence=fence)
+                if result.outcome is EnqueueOutcome.DUPLICATE:
+                    return made  # the tick is tried again until it is missed
+                if result.outcome is EnqueueOutcome.EXISTING:
+                    move(self.store, fence)
+                at, made = then, made + (result.outcome is EnqueueOutcome.CREATED)
+        return made
+
+    def take_back(self, at: At) -> tuple[str, Progress]:
+        """Remove the tasks enqueued ahead that nobody has touched, each together with its tick."""
+        queue, _, name = at.name.partition("/")
+        ids = {tick: tick_id(queue, name, tick) for tick in at.progress.ahead(at.now)}
+        tasks = self.store.read(ids.values()) if ids else {}
+        for tick, task_id in ids.items():
+            task = tasks.get(task_id)
+            if task is None or not _untouched(task, queue, name, tick):
+                continue
+            then, fence = at.without(tick)
+            change = plan.delete(task).together(fence, seen=task)
+            outcome = commit(self.store, [change])[0]
+            if not isinstance(outcome, Done):
+                raise OvertakenError
+            at = then
+        return at.text, at.progress
+
+    def create(
+        self, queue: Queue, new: NewTask, *, due_at: datetime, fence: Mark | None = None
+    ) -> Enqueued:
+        """Put in one task as enqueue does, only together with *fence* if there is one.
+
+        Raises Unavailable when its dedupe key keeps changing hands.
+        """
+        holder: str | None = None
+        now, key = self.now(), new.dedupe_key or ""
+        for _ in range(_LOOKS):
+            change = self._birth(queue, new, due_at=due_at, now=now, replaces=holder)
+            if fence is not None:
+                change = change.together(fence, seen=None)
+            outcome = self.store.commit([change])[0]
+            if isinstance(outcome, Done):
+                return Enqueued(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
+            _stop_if_overtaken(change, outcome, fence)
+            if outcome.task is not None:
+                if not outcome.task.hidden(now):
+                    return Enqueued(EnqueueOutcome.EXISTING, outcome.task.id, outcome.task)
+                self.store.commit([plan.delete(outcome.task, unless_changed=True)])
+            if outcome.task is not None or new.dedupe_key is None:
+                continue
+            mark = plan.holder(queue.name, key, value=None, expects=None)
+            holder = self.store.mark(mark.kind, mark.name)
+            held = self.store.read([holder]).get(holder) if holder else None
+            if held is not None and held.holds(queue.name, key, now):
+                return Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
+        message = "the dedupe key keeps changing hands; try again"
+        raise Unavailable(message)
+
+    def _together(
+        self,
+        schedule: Schedule,
+        queue: Queue,
+        chunk: Sequence[datetime],
+        now: datetime,
+        fence: Mark,
+    ) -> bool:
+        """Put in the tasks of a chunk in one transaction; tell whether none was there before."""
+        new = schedule.new_task()
+        births = [
+            self._birth(queue, _of_tick(new, schedule, tick), due_at=max(now, tick), now=now)
+            for tick in chunk
+        ]
+        whole = births[0].together(fence, *births[1:], seen=None)
+        outcome = self.store.commit([whole])[0]
+        if isinstance(outcome, Done):
+            return True
+        _stop_if_overtaken(whole, outcome, fence)
+        return False
+
+    def _birth(
+        self,
+        queue: Queue,
+        new: NewTask,
+        *,
+        due_at: datetime,
+        now: datetime,
+        replaces: str | None = None,
+    ) -> Change:
+        return plan.enqueue(
+            new,
+            queue,
+            task_id=new.id or new_task_id(now),
+            due_at=due_at,
+            now=now,
+            token=self.new_token(),
+            replaces=replaces,
+        )
+
+
+def move(store: Store, mark: Mark) -> None:
+    """Write a mark by itself.  Raises OvertakenError when it is not what it was."""
+    if not store.set_mark(mark):
+        raise OvertakenError
+
+
+def _of_tick(new: NewTask, schedule: Schedule, tick: datetime) -> NewTask:
+    return replace(new, id=tick_id(schedule.queue, schedule.name, tick))
+
+
+def _untouched(task: Task, queue: str, name: str, tick: datetime) -> bool:
+    """Tell whether a task is still as its tick made it."""
+    facts = (task.queue, task.schedule, task.state, task.due_at, task.attempts)
+    return facts == (queue, name, State.ENQUEUED, tick, 0)
+
+
+def _stop_if_overtaken(change: Change, refused: Refused, fence: Mark | None) -> None:
+    if any(change.also[place] is fence for place in refused.blocked):
+        raise OvertakenError

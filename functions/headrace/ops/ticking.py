@@ -1,0 +1,166 @@
+"""The scheduler: enqueues the ticks that are near, each exactly once.
+
+How far a schedule is, stands in a mark that is written in one transaction with the tasks of its
+ticks.  So it does not matter how often, how late or how many at a time run: whoever read an older
+mark can enqueue nothing, and nothing is enqueued without being noted, or noted without being
+enqueued.  A change of the schedule is settled by taking back, in the same way, what was enqueued
+ahead for the settings before.
+
+Rule of the file: read the mark first, then the schedule, then write on condition of the mark.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeGuard
+
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.queue import Queue
+from headrace.domain.schedule import GRACE, Progress, Schedule
+from headrace.domain.ticks import ReadCron, ticks
+from headrace.ops import schedule_body
+from headrace.ops.queues import Queues
+from headrace.ops.tick_tasks import At, OvertakenError, TickTasks, move
+from headrace.store.base import Store
+
+_PAGE: Final = 250
+_TRIES: Final = 50  # at a mark that others move at the same time
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Ticked:
+    """What a run of the scheduler did: schedules seen, ticks enqueued, schedules it cannot read."""
+
+    schedules: int = 0
+    enqueued: int = 0
+    unreadable: int = 0
+
+
+@dataclass(slots=True)
+class Ticking:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    queues: Queues
+    tasks: TickTasks
+    now: Callable[[], datetime]
+    read_cron: ReadCron
+
+    def run(self) -> Ticked:
+        """Look at every schedule once.
+
+        Raises Unavailable and stops while the table throttles: the ticks of the next minutes are
+        enqueued already.
+        """
+        done = Ticked()
+        marks = self.store.marks(schedule_body.PROGRESS)  # before the schedules, as always
+        for schedule in self._all():
+            done.schedules += 1
+            name = schedule_body.key(schedule.queue, schedule.name)
+            try:
+                done.enqueued += self.advance(name, seen=(marks.pop(name, None), schedule))
+            except InvalidRequest as wrong:  # a library or the time zones have changed
+                done.unreadable += 1
+                _log.error("schedule %s cannot be read: %s", name, wrong)
+        for name in marks:
+            self.settle(name)
+        return done
+
+    def advance(self, name: str, *, seen: tuple[str | None, Schedule] | None = None) -> int:
+        """Enqueue what one schedule wants now; return how many ticks that were.
+
+        *seen* is its mark, and itself, as read in this order a moment ago.
+        Raises InvalidRequest when the schedule cannot be read.
+        """
+        for _ in range(_TRIES):
+            text, schedule = seen or (self._mark(name), self._stored(name))
+            seen = None
+            progress = None if text is None else schedule_body.from_text(text)
+            if schedule is None or text is None or not _current(progress, schedule):
+                self.settle(name)
+                if schedule is None:
+                    return 0
+                continue
+            now = self.now()
+            near = ticks(schedule, self.read_cron, now - GRACE)
+            wanted = [] if schedule.settings.paused else progress.wanted(near, now)
+            queue = self.queue_of(schedule) if wanted else None
+            if queue is None:
+                return 0
+            try:
+                return self.tasks.enqueue(schedule, queue, At(name, text, progress, now), wanted)
+            except OvertakenError:
+                continue
+        raise _busy(name)
+
+    def settle(self, name: str) -> None:
+        """Bring the mark of a schedule that was made, changed or deleted up to its edition.
+
+        What was enqueued ahead for the settings before, and is still as it was, is taken back.
+        """
+        for _ in range(_TRIES):
+            text, schedule = self._mark(name), self._stored(name)
+            progress = None if text is None else schedule_body.from_text(text)
+            if _current(progress, schedule):
+                return
+            now = self.now()
+            try:
+                if text is not None and progress is not None:
+                    text, progress = self.tasks.take_back(At(name, text, progress, now))
+                then = None if schedule is None else schedule.takes_over(progress, now)
+                move(self.store, schedule_body.progress_mark(name, then, expects=text))
+            except OvertakenError:
+                continue
+            return
+        raise _busy(name)
+
+    def note_run(self, name: str, at: datetime) -> None:
+        """Note that a schedule was run by hand."""
+        for _ in range(_TRIES):
+            text = self._mark(name)
+            if text is None:
+                return
+            progress = replace(schedule_body.from_text(text), ran_at=at)
+            if self.store.set_mark(schedule_body.progress_mark(name, progress, expects=text)):
+                return
+
+    def progress(self, name: str) -> Progress | None:
+        """Return how far a schedule is."""
+        text = self._mark(name)
+        return None if text is None else schedule_body.from_text(text)
+
+    def queue_of(self, schedule: Schedule) -> Queue | None:
+        """Return the queue of a schedule; None when that was deleted, be there another since."""
+        try:
+            queue = self.queues.cached(schedule.queue)
+            if queue.created_at != schedule.queue_created_at:
+                queue = self.queues.get(schedule.queue)
+        except NotFound:
+            return None
+        return queue if queue.created_at == schedule.queue_created_at else None
+
+    def _mark(self, name: str) -> str | None:
+        return self.store.mark(schedule_body.PROGRESS, name)
+
+    def _stored(self, name: str) -> Schedule | None:
+        record = self.store.record(schedule_body.KIND, name)
+        return None if record is None else schedule_body.from_record(record)
+
+    def _all(self) -> Iterator[Schedule]:
+        after, more = "", True
+        while more:
+            records, more = self.store.records(schedule_body.KIND, after=after, limit=_PAGE)
+            for record in records:
+                yield schedule_body.from_record(record)
+                after = record.name
+
+
+def _current(progress: Progress | None, schedule: Schedule | None) -> TypeGuard[Progress]:
+    return (progress and progress.edition) == (schedule and schedule.edition)
+
+
+def _busy(name: str) -> Unavailable:
+    return Unavailable(f"schedule {name} is being changed by too many at once; try again")

@@ -1,0 +1,93 @@
+"""Lists of many tasks, while workers change the queue under them, on the real engine."""
+
+import os
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headrace.domain.filters import TaskFilter
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import State, Task
+from headrace.ops.reports import Report, ReportStatus
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.dynamo import DynamoStore
+from infra.local.tables import DynamoDBClient, TableNames
+from tests.contract.conftest import lease_name
+
+STAYING = int(os.environ.get("HEADRACE_BIG_LIST", "4000"))  # the bar is 20,000: a minute and more
+WORKERS = 16
+
+
+@pytest.fixture
+def use(dynamodb: DynamoDBClient, tables: TableNames) -> UseCases:
+    """Give a service on the real engine whose queue holds tasks that stay and tasks that go."""
+    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+    use = build(Settings(), store)
+    use.queues.create("q", QueueSettings(shards=2))
+    batch = [NewTask("1", delay_in_seconds=3600, tags={"stays": "yes"})] * 25
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda _: use.tasks.enqueue("q", batch), range(STAYING // 25)):
+            pass
+    use.tasks.enqueue("q", [NewTask("2")] * 25)
+    return use
+
+
+def listed(use: UseCases, where: TaskFilter) -> Iterator[Task]:
+    cursor = None
+    while True:
+        page = use.inspect.list("q", where, limit=250, cursor=cursor)
+        yield from page.tasks
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def stir(use: UseCases, stop: threading.Event) -> None:
+    """Enqueue, take, finish, fail and delete other tasks of the same queue until told to stop."""
+    while not stop.wait(0.5):  # they share one process with the list, and must leave it some of it
+        (new,) = use.tasks.enqueue("q", [NewTask("3", delay_in_seconds=1800)])
+        use.tasks.enqueue("q", [NewTask("4")])
+        for task in use.deliveries.dequeue("q", batch_size=2).tasks:
+            fails = len(task.id) % 2 == 0 and task.attempts < 2
+            status = ReportStatus.FAILED if fails else ReportStatus.SUCCEEDED
+            use.reports.report("q", [Report(task.id, str(lease_name(task)), status)])
+        use.tasks.delete(str(new.id))
+
+
+def test_every_task_that_stays_is_listed_once_and_in_order_in_flat_memory(use: UseCases) -> None:
+    stop = threading.Event()
+    waiting = TaskFilter(("ENQUEUED",))
+    with ThreadPoolExecutor(WORKERS) as pool:
+        stirring = [pool.submit(stir, use, stop) for _ in range(WORKERS)]
+        seen: set[str] = set()
+        staying = 0
+        last = None
+        for task in listed(use, waiting):
+            place = (task.due_at, task.id)
+            assert last is None or place > last
+            last = place
+            assert task.id not in seen
+            seen.add(task.id)
+            staying += "stays" in task.tags
+        stop.set()
+        for worker in stirring:
+            worker.result()
+
+    assert staying == STAYING
+    stays = TaskFilter(("pending",), {"stays": "yes"})
+    assert use.inspect.count("q", stays).count == STAYING
+    by_index = use.inspect.count("q", waiting).by_state[State.ENQUEUED]
+
+    early = peak = 0
+    tracemalloc.start()
+    for number, _ in enumerate(listed(use, waiting), 1):
+        if number == 1_000:
+            early = tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert number == by_index
+    assert peak < 2 * early, (early, peak)  # bytes: many take no more than 1,000

@@ -1,0 +1,214 @@
+"""What each call costs on the real engine, in DynamoDB's own units: the floor of design 2."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.domain.plan import NewTask
+from headrace.domain.task import State, Task
+from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.store.base import Meter, metered
+from headrace.store.dynamo import DynamoStore, Sender
+from infra.local.tables import DynamoDBClient, TableNames
+from tests.contract.conftest import World, lease_name, new_world
+from tests.manual_clock import ManualClock
+
+TASKS = 100
+BATCH = 25
+SMALL = '{"id": "urn:ngsi:Device:1", "temperature": 21.5, "at": "2026-11-21T08:00:00Z"}'
+TAGS = {"service": "smartcity", "path": "/madrid/centro"}
+
+
+@pytest.fixture(params=["batch", "single"])
+def sender(request: pytest.FixtureRequest) -> Sender:
+    chosen: Sender = request.param
+    return chosen
+
+
+@pytest.fixture
+def world(dynamodb: DynamoDBClient, tables: TableNames, sender: Sender) -> World:
+    store = DynamoStore(
+        dynamodb, tasks_table=tables.tasks, control_table=tables.control, sender=sender
+    )
+    return new_world(store, ManualClock())
+
+
+def spend(calls: Callable[[], object], tasks: int = TASKS) -> tuple[float, float]:
+    """Return the write and read units per task that *calls* cost."""
+    with metered() as meter:
+        calls()
+    return per_task(meter, tasks)
+
+
+def per_task(meter: Meter, tasks: int = TASKS) -> tuple[float, float]:
+    return meter.write / tasks, meter.read / tasks
+
+
+def fill(world: World, queue: str) -> None:
+    for _ in range(TASKS // BATCH):
+        world.use.tasks.enqueue(queue, [NewTask(SMALL, tags=TAGS)] * BATCH)
+        world.clock.forward(0.001)
+
+
+def lease_all(world: World, queue: str) -> list[Task]:
+    """Lease everything that *queue* has, in full batches."""
+    return [
+        task
+        for _ in range(TASKS // BATCH)
+        for task in world.take(queue, BATCH, worker="host-12:34567")
+    ]
+
+
+def report_all(world: World, queue: str, tasks: list[Task], status: str, **fields: Any) -> None:
+    for start in range(0, len(tasks), BATCH):
+        reports = [
+            Report(task.id, str(lease_name(task)), ReportStatus(status), **fields)
+            for task in tasks[start : start + BATCH]
+        ]
+        results = world.use.reports.report(queue, reports)
+        assert {result.outcome for result in results} == {ReportOutcome.OK}
+
+
+@pytest.mark.parametrize(("history", "floor"), [(86_400, 8.0), (0, 7.0)], ids=["kept", "not kept"])
+def test_the_life_of_a_task(world: World, history: int, floor: float) -> None:
+    queue = world.queue(history_retention_in_seconds=history)
+
+    with metered() as meter:
+        fill(world, queue)
+        report_all(world, queue, lease_all(world, queue), "SUCCEEDED", result='{"rows": 3}')
+
+    write, read = per_task(meter)
+    assert floor <= write <= floor + 0.1
+    assert read <= 0.2
+    done = TASKS if history else 0
+    assert world.use.inspect.count(queue).by_state[State.SUCCEEDED] == done
+
+
+def test_an_enqueue_writes_the_task_and_its_entry_and_reads_nothing(world: World) -> None:
+    queue = world.queue()
+
+    assert spend(lambda: fill(world, queue)) == (2.0, 0.0)
+
+
+def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
+    queue = world.queue()
+    entries = [NewTask(SMALL, id=f"order-{number}", tags=TAGS) for number in range(BATCH)]
+
+    cost = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)
+
+    assert cost == (2.0, 0.0)
+
+
+def test_a_dequeue_writes_three_units_a_task_and_reads_the_index_once(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue)
+
+    write, read = spend(lambda: lease_all(world, queue))
+
+    assert write == 3.0
+    assert read <= 2.0 / BATCH  # of the index: a window of 66 entries
+
+
+def test_a_heartbeat_writes_one_unit(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue)
+    tasks = lease_all(world, queue)
+
+    write, read = spend(lambda: report_all(world, queue, tasks, "INFLIGHT", progress='{"n": 3}'))
+
+    assert write <= 1.05
+    assert read == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("FAILED", {}),
+        ("FAILED", {"retryable": False}),
+        ("RELEASED", {"delay_in_seconds": 5}),
+        ("MOVED", {"to_queue": "other"}),
+        ("MOVED", {"to_queue": "other", "payload": '{"rows": 3}', "tags": {}}),
+    ],
+)
+def test_a_report_that_changes_the_state_writes_three_units_and_reads_nothing(
+    world: World, status: str, fields: dict[str, Any]
+) -> None:
+    queue = world.queue()
+    world.queue("other")
+    fill(world, queue)
+    tasks = lease_all(world, queue)
+
+    cost = spend(lambda: report_all(world, queue, tasks, status, **fields))
+
+    assert cost == (3.0, 0.0)
+
+
+@pytest.mark.parametrize("waiting", [0, 3], ids=["of nothing", "of what is not due"])
+def test_an_empty_dequeue_reads_at_most_one_unit_a_shard(world: World, waiting: int) -> None:
+    queue = world.queue()
+    world.put(queue, *[SMALL] * waiting, delay_in_seconds=60)
+    world.take(queue)
+
+    write, read = spend(lambda: world.take(queue, BATCH), tasks=1)
+
+    assert (write, read) <= (0.0, 1.0)
+
+
+def test_a_dequeue_of_a_paused_queue_costs_nothing(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue)
+    world.use.queues.pause(queue)
+
+    assert spend(lambda: world.take(queue, BATCH)) == (0.0, 0.0)
+
+
+def test_a_pass_of_the_reaper_reads_each_long_task_once(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    fill(world, queue)
+    tasks = lease_all(world, queue)
+    report_all(world, queue, tasks, "INFLIGHT", keepalive=1000)
+    world.clock.forward(6)
+    world.use.reaping.run()
+
+    write, read = spend(world.use.reaping.run)
+
+    assert write == 0.0
+    assert read <= 1.1
+
+
+def test_taking_back_a_lapsed_lease_writes_three_units(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    fill(world, queue)
+    lease_all(world, queue)
+    world.clock.forward(6)
+
+    write, read = spend(world.use.reaping.run)
+
+    assert write == 3.0
+    assert read <= 1.1
+
+
+def test_a_report_under_a_stale_lease_costs_one_unit_and_one_look(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, SMALL)
+    task = world.one(queue)
+    world.say(task, "RELEASED")
+    world.one(queue)
+
+    write, read = spend(lambda: world.say(task, "SUCCEEDED"), tasks=1)
+
+    assert write <= 1.0
+    assert read <= 1.0
+
+
+def test_expiring_and_purging_write_no_more_than_entry_and_task(world: World) -> None:
+    queue = world.queue(expires_in_seconds=10)
+    fill(world, queue)
+    world.clock.forward(11)
+
+    buried, _ = spend(lambda: world.use.reaping.run())
+    purged, _ = spend(lambda: world.use.queues.purge(queue, (State.DEAD,)))
+
+    assert buried == 3.0
+    assert purged <= 2.1  # with the record of the purge

@@ -1,0 +1,320 @@
+"""What every store promises about keys."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from headrace.domain.access import Principal, Role
+from headrace.domain.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
+from headrace.ops.audit import AuditFilter
+from headrace.ops.key_body import Key
+from headrace.ops.keys import BOOTSTRAP, Keys, acting, current_actor
+from headrace.store.base import Record, Store, metered
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World
+
+HOUR = 3600
+
+
+def elsewhere(world: World) -> Keys:
+    """Give the same keys as another process knows them."""
+    return replace(world.use.keys, _known={}, _unknown={})
+
+
+def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
+    """Make a key and return who presents it."""
+    return world.use.keys.create(BOOTSTRAP, "somebody", role, queues).key.principal
+
+
+def listed(keys: Keys, by: Principal, limit: int = 2) -> Iterator[Key]:
+    cursor = None
+    while True:
+        page = keys.list(by, limit=limit, cursor=cursor)
+        yield from page.keys
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def test_the_deployments_own_key_is_the_first_admin_key(world: World) -> None:
+    with metered() as meter:
+        found = world.use.keys.verify("test")
+
+    assert found == Principal("bootstrap", "bootstrap", Role.ADMIN, ("*",))
+    assert (meter.read, meter.write) == (0, 0)
+
+
+def test_a_key_is_known_again_by_its_secret_everywhere(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("ngsi.*", "mail"))
+
+    for keys in (world.use.keys, elsewhere(world)):
+        found = keys.verify(made.secret)
+        assert found == Principal(made.key.id, "sensors", Role.PRODUCER, ("ngsi.*", "mail"))
+
+
+def test_only_a_hash_of_a_key_is_stored_and_its_secret_is_not_printed(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+    record = world.store.record("key", made.key.id)
+
+    assert record is not None
+    secret = made.secret.removeprefix(made.key.prefix)
+    assert len(secret) == 1 + 160 // 4
+    assert made.secret.startswith(made.key.prefix)
+    assert secret[1:] not in json.dumps(record.body)
+    assert secret[1:] not in repr(made)
+    assert "admin_key" not in repr(world.use.keys)
+
+
+@pytest.mark.parametrize(
+    "presented",
+    [
+        "",
+        "test2",
+        "hr_",
+        "hr_00000000000000000000_0000000000000000000000000000000000000000",
+        "key_00000000000000000000",
+        "é\ud800",
+        "x" * 10_000,
+    ],
+)
+def test_what_is_no_key_is_refused(world: World, presented: str) -> None:
+    with pytest.raises(Unauthenticated, match="not known"):
+        world.use.keys.verify(presented)
+
+
+def test_an_id_with_another_secret_is_refused(world: World) -> None:
+    one = world.use.keys.create(BOOTSTRAP, "one", Role.ADMIN, ("*",))
+    two = world.use.keys.create(BOOTSTRAP, "two", Role.ADMIN, ("*",))
+    secret = two.secret.removeprefix(two.key.prefix)
+
+    for forged in (one.key.prefix + secret, one.secret.upper(), one.secret + " ", one.key.id):
+        with pytest.raises(Unauthenticated):
+            world.use.keys.verify(forged)
+
+
+def test_a_key_costs_one_read_in_ten_seconds(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    keys = elsewhere(world)
+    keys.verify(made.secret)
+    world.clock.forward(10)
+    with metered() as first:
+        keys.verify(made.secret)
+    world.clock.forward(9.9)
+
+    with metered() as again:
+        for _ in range(100):
+            keys.verify(made.secret)
+
+    assert first.read <= 1
+    assert (first.write, again.read, again.write) == (0, 0, 0)
+
+
+def test_a_key_that_nobody_has_costs_one_read_in_ten_seconds(world: World) -> None:
+    unknown = f"hr_{'0' * 20}_{'0' * 40}"
+    with pytest.raises(Unauthenticated):
+        world.use.keys.verify(unknown)
+
+    with metered() as meter, pytest.raises(Unauthenticated):
+        world.use.keys.verify(unknown)
+
+    assert meter.read == 0
+
+
+def test_made_up_ids_neither_fill_the_memory_nor_drive_out_a_real_key(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    world.use.keys.verify(made.secret)
+    keys = replace(world.use.keys, store=MemoryStore())  # where it could not be read again
+    for number in range(3000):
+        with pytest.raises(Unauthenticated):
+            keys.verify(f"hr_{number:020x}_{'0' * 40}")
+
+    assert len(keys._unknown) == 2000  # noqa: SLF001  what is bounded
+    assert keys.verify(made.secret).name == "sensors"
+
+
+def test_a_revoked_key_stops_here_at_once_and_elsewhere_within_ten_seconds(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    there = elsewhere(world)
+    there.verify(made.secret)
+
+    world.use.keys.revoke(BOOTSTRAP, made.key.id)
+
+    with pytest.raises(Unauthenticated):
+        world.use.keys.verify(made.secret)
+    world.clock.forward(10)
+    with pytest.raises(Unauthenticated):
+        there.verify(made.secret)
+    with pytest.raises(NotFound):
+        world.use.keys.revoke(BOOTSTRAP, made.key.id)
+
+
+def test_a_longer_cache_of_settings_makes_no_revoked_key_live_longer(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    there = replace(elsewhere(world), cache_seconds=3600)
+    there.verify(made.secret)
+
+    world.use.keys.revoke(BOOTSTRAP, made.key.id)
+    world.clock.forward(10)
+
+    with pytest.raises(Unauthenticated):
+        there.verify(made.secret)
+
+
+def test_the_last_use_is_noted_once_an_hour(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    assert made.key.last_used_at is None
+    writes = []
+    for _ in range(8):
+        with metered() as meter:
+            for keys in (world.use.keys, elsewhere(world), elsewhere(world)):
+                keys.verify(made.secret)
+        writes.append(meter.write)
+        world.clock.forward(HOUR / 4)
+
+    noted = next(listed(world.use.keys, BOOTSTRAP)).last_used_at
+
+    assert noted is not None
+    assert (world.clock() - noted).total_seconds() == HOUR
+    assert writes in ([0] * 8, [1, 0, 0, 0, 1, 0, 0, 0])  # in memory nothing costs
+
+
+class _Throttled(MemoryStore):
+    """A table that can be read and not be written."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.store, self.tries = store, 0
+
+    def record(self, kind: str, name: str) -> Record | None:
+        return self.store.record(kind, name)
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        self.tries += 1
+        raise Unavailable("the table is throttled")
+
+
+def test_a_request_does_not_fail_for_the_noting_of_its_key(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+    table = _Throttled(world.store)
+    keys = replace(elsewhere(world), store=table)
+    for _ in range(5):
+        assert keys.verify(made.secret).name == "sensors"
+
+    assert table.tries == 1
+
+
+def test_who_only_looks_notes_nothing(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+    elsewhere(world).verify(made.secret, note_use=False)
+
+    assert next(listed(world.use.keys, BOOTSTRAP)).last_used_at is None
+
+
+def test_a_key_revoked_while_it_is_used_does_not_come_back(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    there = elsewhere(world)
+    there.verify(made.secret, note_use=False)
+    world.use.keys.revoke(BOOTSTRAP, made.key.id)
+
+    there.verify(made.secret)  # which would note the use
+
+    assert world.store.record("key", made.key.id) is None
+
+
+def test_keys_are_listed_in_the_order_they_were_made_page_by_page(world: World) -> None:
+    made = []
+    for number in range(5):
+        made.append(world.use.keys.create(BOOTSTRAP, f"key {number}", Role.VIEWER, ("a",)).key)
+        world.clock.forward(1)
+
+    assert list(listed(world.use.keys, BOOTSTRAP)) == made
+    with pytest.raises(InvalidRequest, match="cursor"):
+        world.use.keys.list(BOOTSTRAP, cursor="forged")
+
+
+def test_an_admin_makes_keys_of_any_role_that_are_not_wider_than_its_own(world: World) -> None:
+    boss = principal(world, "ngsi.*", "mail")
+
+    for role in Role:
+        world.use.keys.create(boss, "ok", role, ("ngsi.a*", "mail", "ngsi.*"))
+    for pattern in ("*", "ngsi*", "*.notify", "mail*", "mai*", "other"):
+        with pytest.raises(Forbidden, match="this key is not for") as refused:
+            world.use.keys.create(boss, "wide", Role.VIEWER, ("mail", pattern))
+        assert refused.value.errors[0].field == "queues[1]"
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.PRODUCER, Role.WORKER])
+def test_only_admins_have_to_do_with_keys(world: World, role: Role) -> None:
+    nobody = principal(world, "*", role=role)
+    keys = world.use.keys
+
+    for call in (
+        lambda: keys.create(nobody, "x", Role.VIEWER, ("a",)),
+        lambda: keys.list(nobody),
+        lambda: keys.revoke(nobody, nobody.key_id),
+    ):
+        with pytest.raises(Forbidden, match="takes the role admin"):
+            call()
+
+
+def test_a_restricted_admin_sees_and_revokes_keys_not_wider_than_its_own(world: World) -> None:
+    keys = world.use.keys
+    boss = principal(world, "ngsi.*")
+    makers = {"inside": ("ngsi.a",), "partly": ("ngsi.a", "mail"), "wide": ("*",)}
+    ids = {
+        name: keys.create(BOOTSTRAP, name, Role.VIEWER, queues).key.id
+        for name, queues in makers.items()
+    }
+
+    assert {key.name for key in listed(keys, boss, limit=1)} == {"somebody", "inside"}
+    for name in ("partly", "wide"):
+        with pytest.raises(Forbidden) as wider:
+            keys.revoke(boss, ids[name])
+        with pytest.raises(Forbidden) as missing:
+            keys.revoke(boss, "key_00000000000000000000")
+        assert wider.value.detail.replace(ids[name], "") == missing.value.detail.replace(
+            "key_00000000000000000000", ""
+        )
+    keys.revoke(boss, ids["inside"])
+    assert {key.name for key in listed(keys, BOOTSTRAP)} == {"somebody", "partly", "wide"}
+
+
+def test_no_cursor_tells_of_keys_that_are_not_shown(world: World) -> None:
+    keys = world.use.keys
+    boss = principal(world, "ngsi.*")
+    keys.create(BOOTSTRAP, "wide", Role.VIEWER, ("*",))
+
+    assert keys.list(boss, limit=1).cursor is None
+
+
+def test_the_name_of_the_deployments_own_key_is_taken(world: World) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        world.use.keys.create(BOOTSTRAP, "bootstrap", Role.VIEWER, ("*",))
+
+    assert refused.value.errors[0].field == "name"
+
+
+def test_making_and_revoking_is_audited_with_who_did_it(world: World) -> None:
+    with acting(BOOTSTRAP, request_id="r-1"):
+        assert current_actor() is BOOTSTRAP
+        boss = principal(world, "ngsi.*")
+    world.clock.forward(1)
+    with acting(boss, request_id="r-2"):
+        world.use.keys.revoke(boss, boss.key_id)
+    assert current_actor() is None
+
+    last, first = world.use.audit.list(AuditFilter()).entries
+    assert (first.actor, first.action, first.request_id) == ("bootstrap", "create_key", "r-1")
+    assert (last.actor, last.action, last.ids) == ("somebody", "revoke_key", [boss.key_id])
+    assert first.filter == {"name": "somebody", "role": "admin", "queues": ["ngsi.*"]}

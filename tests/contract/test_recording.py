@@ -1,0 +1,465 @@
+"""What the recorder promises on every store: each change of a task is counted exactly once.
+
+Tasks change in a store whose stream is kept; the recorder is given it in batches of any kind.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import recorder
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.tally import Activity
+from headrace.domain.task import Place, State, Task
+from headrace.ops import ledger as books
+from headrace.ops.ledger import BUCKETS, KEPT, LANES, Ledger, bucket_of, lane_of, micros_of
+from headrace.ops.recording import Recorded, Recording
+from headrace.runtime.wiring import using
+from headrace.store.base import Store, metered
+from headrace.store.memory import MemoryStore
+from infra.local.lambdas import LambdaContext
+from infra.local.tables import Function
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed, Unsure, stream_record
+
+ITEM_BYTES = 400 * 1024  # DynamoDB's limit
+AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=1)
+
+
+@dataclass
+class Recorder:
+    """A service, the stream of its tasks, and the books kept of it."""
+
+    world: World
+    stream: Streamed
+
+    @property
+    def recording(self) -> Recording:
+        return self.world.use.recording
+
+    def record(self, changes: Sequence[Any] | None = None, shard: str = SHARD) -> Recorded:
+        """Record *changes*, by default what is new in the stream."""
+        return self.recording.record(shard, self.stream.taken() if changes is None else changes)
+
+    def counts(self, queue: str) -> tuple[int, ...]:
+        return counts(self.world, queue)
+
+    def events(self, queue: str) -> list[int]:
+        """Return how often each event happened in the last hour."""
+        return events(self.world, queue).numbers
+
+
+def counts(world: World, queue: str) -> tuple[int, ...]:
+    ledger = world.use.recording.ledger
+    return tuple(ledger.counts(queue, ledger.lanes()))
+
+
+def events(world: World, queue: str) -> Activity:
+    ledger = world.use.recording.ledger
+    now = micros_of(world.clock()) // 60_000_000
+    total = Activity()
+    for _, activity in ledger.minutes(queue, ledger.lanes(), now - 60, now + 1):
+        total.merge(activity)
+    return total
+
+
+def new_recorder(store: Store, clock: ManualClock) -> Recorder:
+    stream = Streamed(store, clock)
+    world = new_world(stream.store, clock)
+    world.use.recording.ledger.sleep = lambda _: None
+    return Recorder(world, stream)
+
+
+@pytest.fixture
+def it(store: Store, clock: ManualClock) -> Recorder:
+    return new_recorder(store, clock)
+
+
+def worked(world: World, queue: str) -> None:
+    """Let five tasks come: one succeeds, one is tried again, one dies, one is worked on."""
+    world.put(queue, *["{}"] * 5)
+    world.clock.forward(1)
+    tasks = world.take(queue, 4)
+    world.clock.forward(2)
+    world.say(tasks[0], "SUCCEEDED")
+    world.say(tasks[1], "FAILED")
+    world.say(tasks[2], "FAILED", retryable=False)
+
+
+AFTER_WORK = ((2, 1, 1, 1), [5, 4, 1, 2, 1])
+"""Tasks by state (ENQUEUED, INFLIGHT, SUCCEEDED, DEAD), events as in COUNTED."""
+
+
+def test_what_happens_is_counted(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+
+    recorded = it.record()
+
+    assert recorded == Recorded(counted=12, repeated=0)
+    assert (it.counts(queue), it.events(queue)) == AFTER_WORK
+    activity = events(it.world, queue)
+    assert activity.wait.percentile(0.5) == pytest.approx(1.001, rel=0.025)
+    assert activity.run.percentile(0.5) == pytest.approx(2, rel=0.025)
+    assert it.counts("other") == (0, 0, 0, 0)
+
+
+def test_a_batch_that_comes_again_changes_nothing(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+    changes = it.stream.taken()
+    it.record(changes)
+
+    again = it.record(changes)
+    halves = [it.record(half) for half in (changes[:6], changes[6:])]
+
+    assert again == Recorded(counted=0, repeated=12)
+    assert [half.repeated for half in halves] == [6, 6]
+    assert (it.counts(queue), it.events(queue)) == AFTER_WORK
+
+
+def test_halves_that_overlap_what_was_counted_add_only_what_is_new(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+    changes = it.stream.taken()
+
+    first, second = it.record(changes[:5]), it.record(changes[3:])
+
+    assert (first.counted, second.counted, second.repeated) == (5, 7, 2)
+    assert (it.counts(queue), it.events(queue)) == AFTER_WORK
+
+
+def test_shards_are_counted_apart_in_any_order(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+    changes = it.stream.taken()
+    # The same numbers mean other records in another shard.
+    shards = [f"shardId-{number}" for number in range(3 * LANES)]
+    assert len({lane_of(shard) for shard in shards}) > 1
+
+    for shard in (*shards, *reversed(shards)):
+        it.record(changes, shard)
+
+    assert it.counts(queue) == tuple(len(shards) * number for number in AFTER_WORK[0])
+
+
+def test_a_change_that_comes_twice_in_one_batch_counts_once(it: Recorder) -> None:
+    queue = it.world.queue()
+    it.world.put(queue)
+    (change,) = it.stream.taken()
+
+    it.record([change, change])
+
+    assert it.counts(queue) == (1, 0, 0, 0)
+
+
+def test_a_recorder_that_was_overtaken_looks_again(it: Recorder) -> None:
+    """Lambda may still run the first try of a batch when it starts the second."""
+    queue = it.world.queue()
+    ledger = it.recording.ledger
+    other = Recording(it.world.use.queues, Ledger(ledger.store, ledger.now, lambda _: None))
+    for first, second in ((it.recording, other), (other, it.recording)) * 3:
+        it.world.put(queue)
+        changes = it.stream.taken()
+
+        assert first.record(SHARD, changes).counted == 1
+        assert second.record(SHARD, changes).repeated == 1
+
+    assert it.counts(queue) == (6, 0, 0, 0)
+
+
+def test_minutes_go_into_the_books_and_counts_stay(it: Recorder) -> None:
+    queue, other = it.world.queue(retry_strategy=AT_ONCE), it.world.queue("other")
+    for _ in range(3):
+        worked(it.world, queue)
+        it.record()
+        it.world.put(other)
+        it.record()
+        it.world.clock.forward(75)
+
+    assert sum(it.counts(queue)) == 15
+    assert it.events(queue)[0] == 15
+    assert (it.counts(other), it.events(other)) == ((3, 0, 0, 0), [3, 0, 0, 0, 0])
+
+
+def test_counts_of_a_removed_task_go_whoever_removes_it(it: Recorder) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+    it.record()
+
+    it.world.use.queues.purge(queue, (State.ENQUEUED,))
+    forgotten = it.world.use.inspect.list(queue).tasks
+    done = next(task for task in forgotten if task.state is State.SUCCEEDED)
+    service = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    it.stream.note(done, None, userIdentity=service)
+    it.record()
+
+    assert it.counts(queue) == (0, 1, 0, 1)
+    assert it.events(queue) == AFTER_WORK[1]
+
+
+def test_what_vanishes_on_success_is_counted_as_succeeded(it: Recorder) -> None:
+    queue = it.world.queue(history_retention_in_seconds=0)
+    it.world.put(queue)
+    it.world.say(it.world.one(queue), "SUCCEEDED")
+
+    it.record()
+
+    assert (it.counts(queue), it.events(queue)) == ((0, 0, 0, 0), [1, 1, 1, 0, 0])
+
+
+def test_tasks_deleted_with_their_queue_are_no_events(it: Recorder) -> None:
+    queue = it.world.queue(history_retention_in_seconds=0)
+    it.world.put(queue)
+    it.world.one(queue)
+    it.world.use.queues.delete(queue)
+
+    it.record()
+
+    assert (it.counts(queue), it.events(queue)) == ((0, 0, 0, 0), [1, 1, 0, 0, 0])
+
+
+POISON: list[Any] = [
+    None,
+    {},
+    {"dynamodb": None},
+    {"dynamodb": {"SequenceNumber": "x"}},
+    {"dynamodb": {"SequenceNumber": "7", "ApproximateCreationDateTime": "soon"}},
+    {"dynamodb": {"SequenceNumber": "7", "ApproximateCreationDateTime": float("inf")}},
+    {"dynamodb": {"SequenceNumber": "7", "ApproximateCreationDateTime": 1, "NewImage": 5}},
+    {
+        "dynamodb": {
+            "SequenceNumber": "7",
+            "ApproximateCreationDateTime": 1,
+            "NewImage": {"queue#state": {"S": "no place"}},
+        }
+    },
+]
+
+
+@pytest.mark.parametrize("poison", POISON)
+def test_a_poisoned_record_is_left_out_and_stops_nothing(it: Recorder, poison: Any) -> None:
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+    changes = it.stream.taken()
+
+    recorded = it.record([*changes[:6], poison, *changes[7:]])
+
+    assert (recorded.counted, len(recorded.unreadable)) == (11, 1)
+    assert recorded.failed_at is None
+    assert it.record([poison]).failed_at is None
+
+
+def test_a_batch_that_could_not_be_written_must_come_again(
+    store: Store, clock: ManualClock
+) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    worked(it.world, queue)
+    changes = it.stream.taken()
+
+    with unsure.failing("lost"):
+        assert it.record(changes).failed_at == "1"
+    assert it.counts(queue) == (0, 0, 0, 0)
+    with unsure.failing("unanswered"):
+        assert it.record(changes).failed_at == "1"
+
+    assert it.record(changes) == Recorded(counted=0, repeated=12)
+    assert (it.counts(queue), it.events(queue)) == AFTER_WORK
+
+
+def test_a_batch_is_one_write_whatever_its_size_and_however_many_queues(
+    store: Store, clock: ManualClock
+) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    queues = [f"queue-{number}" for number in range(30)]
+    changes = [
+        stream_record(number, None, a_task(f"t{number}", queues[number % 30], clock), clock())
+        for number in range(1, 1001)
+    ]
+
+    it.record(changes)
+
+    assert [record.kind for record in unsure.written] == [books.LANE]
+    assert sum(it.counts(queue)[0] for queue in queues) == 1000
+
+
+def test_a_minutes_end_adds_at_most_two_writes_for_each_bucket(
+    store: Store, clock: ManualClock
+) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    queues = [f"queue-{number}" for number in range(5)]
+
+    def one(number: int) -> None:
+        task = a_task(f"t{number}", queues[number % 5], clock)
+        it.record([stream_record(number, None, task, clock())])
+
+    for number in range(1, 6):
+        one(number)
+    clock.forward(61)
+    one(6)
+    assert len(unsure.written) == 6  # the write that finds the minute over only says so
+    one(7)
+
+    buckets = len({bucket_of(queue) for queue in queues})
+    assert buckets > 1
+    kinds = [record.kind.rstrip("0123456789") for record in unsure.written[6:]]
+    assert (kinds[-1], len(kinds)) == (books.LANE, 1 + 2 * buckets)
+    assert set(kinds[:-1]) == {books.TOTALS, books.SERIES}
+    assert sum(sum(it.counts(queue)) for queue in queues) == 7
+    one(8)
+    assert unsure.written[-1].kind == unsure.written[-2].kind == books.LANE
+
+
+def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
+    if isinstance(it.world.store, MemoryStore):
+        pytest.skip("costs nothing")
+    queue = it.world.queue(retry_strategy=AT_ONCE)
+    for _ in range(20):
+        worked(it.world, queue)
+    changes = it.stream.taken()
+
+    with metered() as meter:
+        it.record(changes)
+
+    if meter.write:
+        assert meter.write <= 2
+        assert meter.read <= 1
+
+
+LONGEST = "q" * 120
+
+
+def test_no_record_outgrows_the_table_however_long_the_names(
+    store: Store, clock: ManualClock
+) -> None:
+    """Every change moves a task between two queues that nobody else uses."""
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    sequence = 0
+    for _ in range(3):
+        changes = []
+        for _ in range(1000):
+            sequence += 1
+            before = a_task("t1", f"{LONGEST}-{sequence:07}", clock, State.INFLIGHT)
+            after = a_task("t1", f"{LONGEST[1:]}_{sequence:07}", clock, last_move="move")
+            changes.append(stream_record(sequence, before, after, clock()))
+        assert it.record(changes).counted == 1000
+
+    sizes = [len(json.dumps(record.body)) for record in unsure.written]
+    assert max(sizes) + 1024 < ITEM_BYTES
+    lanes = it.recording.ledger.lanes()
+    for number in (1, 1500, 3000):
+        ledger = it.recording.ledger
+        assert ledger.counts(f"{LONGEST}-{number:07}", lanes) == [0, -1, 0, 0]
+        assert ledger.counts(f"{LONGEST[1:]}_{number:07}", lanes) == [1, 0, 0, 0]
+
+
+def test_a_bucket_of_totals_has_room_for_over_two_thousand_queues_of_the_longest_names() -> None:
+    totals = {
+        f"{LONGEST}-{number:07}": [9_999_999, 9_999, 99_999_999, 99_999] for number in range(2300)
+    }
+    body = {"posted": dict.fromkeys(map(str, range(LANES)), 10**9), "counts": totals}
+
+    assert len(json.dumps(body)) + 1024 < ITEM_BYTES
+    assert BUCKETS * 2300 > 140_000
+
+
+def test_the_minutes_are_forgotten_after_a_week_and_shards_after_a_day(it: Recorder) -> None:
+    queue = it.world.queue()
+    names = (f"shardId-{number}" for number in range(100))
+    first, second, *_ = (name for name in names if lane_of(name) == 0)
+    for shard in (first, second):
+        it.world.put(queue)
+        it.record(shard=shard)
+        it.world.clock.forward(27 * 3600)
+    it.world.put(queue)
+    it.record(shard=second)
+
+    (block, *_), _ = it.world.store.records(f"{books.SERIES}{bucket_of(queue)}", limit=1)
+    assert block.expires_at is not None
+    age = block.expires_at - it.world.clock()
+    assert timedelta() < KEPT - age <= timedelta(hours=55)
+    assert len(it.recording.ledger.lane(0).shards) == 1
+    assert (it.recording.position(first), it.recording.position(second)) == (-1, 3)
+
+
+def test_the_position_of_a_shard_is_how_far_it_is_counted(it: Recorder) -> None:
+    queue = it.world.queue()
+    assert it.recording.position(SHARD) == -1
+    it.world.put(queue, *["{}"] * 4)
+    it.record()
+
+    assert it.recording.position(SHARD) == 4
+    assert it.recording.position("another") == -1
+
+
+CONTEXT: Any = LambdaContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
+
+
+class TestTheHandler:
+    def test_it_answers_as_lambda_wants_it_of_a_window(self, it: Recorder) -> None:
+        queue = it.world.queue()
+        it.world.put(queue)
+
+        with using(it.world.use):
+            answer = recorder.handler({"shardId": SHARD, "Records": it.stream.taken()}, CONTEXT)
+
+        assert answer == {"batchItemFailures": [], "state": {}}
+        assert it.counts(queue) == (1, 0, 0, 0)
+
+    def test_the_end_of_a_window_has_no_records(self, it: Recorder) -> None:
+        with using(it.world.use):
+            answer = recorder.handler({"shardId": SHARD, "Records": []}, CONTEXT)
+
+        assert answer["batchItemFailures"] == []
+
+    def test_it_names_the_first_record_that_must_come_again(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        unsure = Unsure(store)
+        it = new_recorder(unsure.store, clock)
+        it.world.put(it.world.queue(), *["{}"] * 3)
+        event = {"shardId": SHARD, "Records": it.stream.taken()[1:]}
+
+        with using(it.world.use), unsure.failing("lost"):
+            answer = recorder.handler(event, CONTEXT)
+
+        assert answer["batchItemFailures"] == [{"itemIdentifier": "2"}]
+
+    def test_it_starts_without_pydantic(self) -> None:
+        code = "import sys, recorder; print([m for m in sys.modules if m.startswith('pydantic')])"
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="functions")
+
+        assert done.stdout.strip() == "[]"
+
+
+def a_task(
+    task_id: str,
+    queue: str,
+    clock: ManualClock,
+    state: State = State.ENQUEUED,
+    last_move: str = "enqueue",
+) -> Task:
+    now = clock()
+    return Task(
+        id=task_id,
+        place=Place(queue, state, 0),
+        scheduled_at=now,
+        due_at=now,
+        created_at=now,
+        enqueued_at=now,
+        started_at=now,
+        last_move=last_move,
+    )

@@ -1,0 +1,169 @@
+"""Lists and counts with every filter: the same tasks in both, and only those."""
+
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Service
+
+WORDS = ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD", "SCHEDULED", "READY"]
+
+
+@pytest.fixture
+def path(call: Service) -> str:
+    """Give a queue with a task of every kind, each with its kind as id."""
+    path = call.queue()
+    for kind, status, worker, error in (
+        ("done", "SUCCEEDED", "ada:1", None),
+        ("timeout", "FAILED", "bob:1", {"type": "Timeout", "message": "Slow", "detail": "é"}),
+        ("refused", "FAILED", "ada:1", {"type": "Refused", "message": "no", "detail": ""}),
+    ):
+        call.put(path, id=kind, tags={"kind": kind, "of": "ended"})
+        (task,) = call.take(path, worker=worker)
+        call.say(
+            task, status, **({"error": error, "retryable": False} if error is not None else {})
+        )
+        call.clock.forward(10)
+    call.put(path, id="flying", tags={"kind": "flying", "of": "live", "comma": "a,b &="})
+    call.take(path, worker="eve, the 2nd")
+    call.put(path, id="ready", tags={"kind": "ready", "of": "live"})
+    call.put(path, id="later", tags={"kind": "later", "of": "live"}, delay_in_seconds=3600)
+    call.clock.forward(1)
+    return path
+
+
+def ids(call: Service, path: str, **query: str) -> list[str]:
+    return [task["id"] for task in listed(call, path, **query)["tasks"]]
+
+
+def listed(call: Service, path: str, **query: str) -> Any:
+    answer = call("GET", f"{path}/tasks", query=query)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+FILTERS: list[tuple[dict[str, str], list[str]]] = [
+    ({}, ["ready", "later", "flying", "timeout", "refused", "done"]),
+    ({"state": "pending"}, ["ready", "later", "flying"]),
+    ({"state": "failed"}, ["timeout", "refused"]),
+    ({"state": "running"}, ["flying"]),
+    ({"state": "SCHEDULED"}, ["later"]),
+    ({"state": "READY"}, ["ready"]),
+    ({"state": "READY,SCHEDULED"}, ["ready", "later"]),
+    ({"state": "DEAD,SUCCEEDED,DEAD"}, ["timeout", "refused", "done"]),
+    ({"state": "failed", "order": "desc"}, ["refused", "timeout"]),
+    ({"tag.of": "live"}, ["ready", "later", "flying"]),
+    ({"tag.of": "live", "tag.kind": "ready"}, ["ready"]),
+    ({"tag.of": "live", "tag.kind": "done"}, []),
+    ({"tag.comma": "a,b &="}, ["flying"]),
+    ({"tag.of": "liv"}, []),
+    ({"tag.nothing": ""}, []),
+    ({"worker": "ada:1"}, ["refused", "done"]),
+    ({"worker": "eve, the 2nd"}, ["flying"]),
+    ({"worker": "ada"}, []),
+    ({"min_attempts": "1"}, ["flying", "timeout", "refused", "done"]),
+    ({"min_attempts": "0"}, ["ready", "later", "flying", "timeout", "refused", "done"]),
+    ({"min_attempts": "2"}, []),
+    ({"error": "time"}, ["timeout"]),
+    ({"error": "SLOW"}, ["timeout"]),
+    ({"error": "É"}, ["timeout"]),
+    ({"error": "E"}, ["timeout", "refused"]),
+    ({"error": "no", "worker": "ada:1", "state": "DEAD", "tag.of": "ended"}, ["refused"]),
+    ({"state": "DEAD", "scheduled_after": "2026-11-21T08:00:15Z"}, ["refused"]),
+    ({"state": "DEAD", "scheduled_before": "2026-11-21T08:00:15Z"}, ["timeout"]),
+    ({"state": "DEAD", "scheduled_before": "2026-11-21T10:00:15+02:00"}, ["timeout"]),
+    ({"scheduled_after": "2026-11-21T08:30:00Z"}, ["later"]),
+    (
+        {"scheduled_after": "2026-11-21T08:00:05Z", "scheduled_before": "2026-11-21T08:00:25Z"},
+        ["timeout", "refused"],
+    ),
+    ({"scheduled_after": "2026-11-21T09:00:00Z", "scheduled_before": "2026-11-21T08:00:00Z"}, []),
+]
+
+
+@pytest.mark.parametrize(("query", "expected"), FILTERS, ids=str)
+def test_a_list_and_a_count_mean_the_same_tasks(
+    call: Service, path: str, query: dict[str, str], expected: list[str]
+) -> None:
+    assert ids(call, path, **query) == expected
+    where = {name: value for name, value in query.items() if name != "order"}
+    counted = call("GET", f"{path}/count", query=where).json
+    assert counted["count"] == len(expected)
+    assert sum(counted["by_state"].values()) == len(expected)
+    assert counted["exact"] is True
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_of_a_filter_are_the_list(call: Service, path: str, order: str) -> None:
+    query = {"tag.of": "live", "min_attempts": "0", "order": order}
+    whole = ids(call, path, **query)
+    found: list[str] = []
+
+    page = listed(call, path, **query, limit="1")
+    while True:
+        found += [task["id"] for task in page["tasks"]]
+        if page["cursor"] is None:
+            break
+        page = listed(call, path, **query, limit="1", cursor=page["cursor"])
+
+    assert sorted(whole) == ["flying", "later", "ready"]
+    assert found == whole
+
+
+def test_a_cursor_is_good_for_its_own_filter_only(call: Service, path: str) -> None:
+    query = {"tag.of": "live", "tag.kind": "ready", "limit": "1"}
+    cursor = listed(call, path, **query)["cursor"]
+
+    turned = {"limit": "1", "tag.kind": "ready", "tag.of": "live", "cursor": cursor}
+    assert call("GET", f"{path}/tasks", query=turned).status == 200
+    other = {**query, "tag.kind": "later", "cursor": cursor}
+    answer = call("GET", f"{path}/tasks", query=other)
+    assert (answer.status, answer.fields) == (400, {"cursor"})
+
+
+@pytest.mark.parametrize("where", ["tasks", "count"])
+def test_every_bad_parameter_is_named_at_once(call: Service, path: str, where: str) -> None:
+    query = {
+        "state": "GONE",
+        "tag.": "x",
+        "tag.long": "x" * 257,
+        "worker": "",
+        "scheduled_after": "soon",
+        "scheduled_before": "late",
+        "min_attempts": "-1",
+        "error": "",
+    }
+
+    answer = call("GET", f"{path}/{where}", query=query)
+
+    assert answer.status == 400
+    assert answer.fields == set(query)
+
+
+def test_a_parameter_given_twice_is_refused(call: Service, path: str) -> None:
+    for name in ("state", "tag.of", "worker"):
+        answer = call.twice("GET", f"{path}/tasks", {name: ["DEAD", "live"]})
+        assert (answer.status, answer.fields) == (400, {name})
+
+
+def test_a_count_that_breaks_off_says_so(call: Service, path: str) -> None:
+    call.use.inspect.patience = -1
+
+    counted = call("GET", f"{path}/count", query={"tag.of": "live"}).json
+
+    assert counted["exact"] is False
+    assert counted["count"] <= 3
+    assert call("GET", f"{path}/count", query={"state": "DEAD"}).json["exact"] is True
+
+
+def test_a_page_may_be_empty_and_still_lead_on(call: Service) -> None:
+    path = call.queue()
+    for _ in range(81):
+        call.put(path, *[None] * 25)
+    call.clock.forward(1)
+    call.put(path, id="needle", tags={"a": "needle"})
+
+    first = listed(call, path, **{"tag.a": "needle"})
+    assert (first["tasks"], first["cursor"] is None) == ([], False)
+    second = listed(call, path, **{"tag.a": "needle", "cursor": first["cursor"]})
+    assert [task["id"] for task in second["tasks"]] == ["needle"]

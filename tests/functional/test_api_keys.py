@@ -1,0 +1,112 @@
+"""Keys over HTTP: made, shown once, listed, revoked, and never wider than their maker's."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Service
+from tests.functional.test_api_roles import ADMIN, keyed
+
+
+def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
+    body = {"name": "sensors", "role": "producer", "queues": ["ngsi.*"]}
+    made = call("POST", "/v1/keys", body)
+    key = made.json
+    secret = key.pop("secret")
+
+    assert made.status == 201
+    assert key.items() >= body.items()
+    assert {*key} == {"id", "name", "role", "queues", "prefix", "created_at"}
+    assert secret.startswith(key["prefix"])
+    assert call("GET", "/v1/keys").json == {"keys": [{**key, "last_used_at": None}], "cursor": None}
+
+    sensors = replace(call, key=secret)
+    call.queue("ngsi.notify")
+    assert sensors("POST", "/v1/queues/ngsi.notify/tasks", {"tasks": [{}]}).status == 200
+    (listed,) = call("GET", "/v1/keys").json["keys"]
+    assert listed["last_used_at"] == "2026-11-21T08:00:00.000000Z"
+    assert secret not in json.dumps(listed)
+
+    gone = call("DELETE", f"/v1/keys/{key['id']}")
+    assert (gone.status, gone.body) == (204, "")
+    assert sensors("GET", "/v1/queues").status == 401
+    assert call("DELETE", f"/v1/keys/{key['id']}").status == 404
+    assert call("DELETE", "/v1/keys/bootstrap").status == 404
+    assert call("GET", "/v1/keys").json["keys"] == []
+
+
+def test_keys_are_listed_page_by_page(call: Service) -> None:
+    for number in range(3):
+        call("POST", "/v1/keys", {"name": str(number), "role": "viewer", "queues": ["*"]})
+        call.clock.forward(1)
+
+    first = call("GET", "/v1/keys", query={"limit": "2"}).json
+    last = call("GET", "/v1/keys", query={"limit": "2", "cursor": first["cursor"]}).json
+
+    assert [key["name"] for key in first["keys"] + last["keys"]] == ["0", "1", "2"]
+    assert last["cursor"] is None
+    assert call("GET", "/v1/keys", query={"cursor": "x"}).fields == {"cursor"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "x" * 129}, "name"),
+        ({"name": 1}, "name"),
+        ({"name": "bootstrap"}, "name"),
+        ({"role": "root"}, "role"),
+        ({"role": None}, "role"),
+        ({"queues": []}, "queues"),
+        ({"queues": "*"}, "queues"),
+        ({"queues": [""]}, "queues[0]"),
+        ({"queues": ["*"] * 101}, "queues"),
+        ({"queues": ["*", "x" * 257]}, "queues[1]"),
+        ({"secret": "mine"}, "secret"),
+    ],
+)
+def test_a_key_that_makes_no_sense_is_refused(call: Service, body: Any, field: str) -> None:
+    sound = {"name": "sensors", "role": "producer", "queues": ["*"]}
+
+    answer = call("POST", "/v1/keys", {**sound, **body})
+
+    assert (answer.status, answer.fields) == (400, {field})
+    assert call("GET", "/v1/keys").json["keys"] == []
+    for name in sound:
+        left_out = {key: value for key, value in sound.items() if key != name}
+        assert call("POST", "/v1/keys", left_out).fields == {name}
+
+
+def test_a_pattern_may_be_any_text_and_means_itself(call: Service) -> None:
+    call.queue("mail")
+    for pattern in ("ma?l", "[m]ail", "m.il", "^mail$", "Mail", "mail,other", "ма́il"):
+        assert keyed(call, ADMIN, pattern)("GET", "/v1/queues/mail").status == 403
+    for pattern in ("mail", "m*l", "*", "**", "*mail*"):
+        assert keyed(call, ADMIN, pattern)("GET", "/v1/queues/mail").status == 200
+
+
+def test_a_restricted_admin_keeps_to_its_queues_and_to_keys_not_wider(call: Service) -> None:
+    boss = keyed(call, ADMIN, "ngsi.*")
+    wide = call("POST", "/v1/keys", {"name": "wide", "role": "viewer", "queues": ["*"]}).json["id"]
+    narrow = boss("POST", "/v1/keys", {"name": "n", "role": "admin", "queues": ["ngsi.a*"]})
+
+    assert narrow.status == 201
+    assert {key["name"] for key in boss("GET", "/v1/keys").json["keys"]} == {"the admin", "n"}
+    for key_id in (wide, "key_00000000000000000000", "x"):
+        assert boss("DELETE", f"/v1/keys/{key_id}").status == 403
+    assert boss("DELETE", f"/v1/keys/{narrow.json['id']}").status == 204
+    assert boss("POST", "/v1/queues", {"name": "ngsi.a"}).status == 201
+    assert boss("POST", "/v1/queues", {"name": "mail"}).status == 403
+
+
+def test_a_key_revoked_elsewhere_stops_within_ten_seconds(call: Service) -> None:
+    made = call("POST", "/v1/keys", {"name": "x", "role": "viewer", "queues": ["*"]}).json
+    service = replace(call, key=made["secret"])
+    assert service("GET", "/v1/queues").status == 200
+
+    call.use.keys.store.drop_record("key", made["id"])
+    call.clock.forward(10)
+
+    assert service("GET", "/v1/queues").status == 401

@@ -1,0 +1,192 @@
+"""What operators look at: why a task is not running, and who changed what by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.ops.keys import BOOTSTRAP
+from tests.functional.conftest import REQUEST_ID, Service
+
+# --------------------------------------------------------------------------------------- explain
+
+
+def codes(call: Service, task_id: str) -> list[str]:
+    answer = call("GET", f"/v1/tasks/{task_id}/explain")
+    assert answer.status == 200, answer.body
+    assert all(set(reason) == {"code", "detail", "until"} for reason in answer.json["reasons"])
+    return [reason["code"] for reason in answer.json["reasons"]]
+
+
+def test_a_task_that_is_next_has_no_reason_to_wait(call: Service) -> None:
+    (task_id,) = call.put(call.queue())
+    call.clock.forward(1)
+
+    assert call("GET", f"/v1/tasks/{task_id}/explain").json == {"reasons": []}
+
+
+def test_a_task_says_why_it_is_not_running(call: Service) -> None:
+    path = call.queue()
+    (task_id,) = call.put(path, delay_in_seconds=60)
+    (reason,) = call("GET", f"/v1/tasks/{task_id}/explain").json["reasons"]
+    assert reason["code"] == "scheduled"
+    assert reason["until"] == "2026-11-21T08:01:00.000000Z"
+
+    call("POST", f"{path}/pause", {"resume_in_seconds": 600})
+    assert codes(call, task_id) == ["scheduled", "paused"]
+    call("POST", f"{path}/resume")
+    call.clock.forward(60)
+    (task,) = call.take(path)
+    (reason,) = call("GET", f"/v1/tasks/{task_id}/explain").json["reasons"]
+    assert (reason["code"], reason["until"]) == ("leased", task["lease_expires_at"])
+    assert "ada:1" in reason["detail"]
+    assert task["lease"]["id"] not in str(reason)
+    call.say(task, "SUCCEEDED")
+    assert codes(call, task_id) == ["finished"]
+
+
+def test_limits_and_other_tasks_are_reasons(call: Service) -> None:
+    path = call.queue(
+        dequeuing_settings={"max_inflight_tasks": 1, "rate_limiting": {"max_tokens": 1}}
+    )
+    call.put(path, 1, 2, 3)
+    call.take(path)
+    last = call("GET", f"{path}/tasks", query={"state": "READY"}).json["tasks"][-1]["id"]
+
+    assert codes(call, last) == ["concurrency_limited", "rate_limited", "behind"]
+
+
+# ----------------------------------------------------------------------------------------- audit
+
+
+def entries(call: Service, **query: str) -> list[dict[str, Any]]:
+    answer = call("GET", "/v1/audit", query=query)
+    assert answer.status == 200, answer.body
+    found: list[dict[str, Any]] = answer.json["entries"]
+    return found
+
+
+def test_every_action_by_hand_leaves_an_entry(call: Service) -> None:
+    path = call.queue()
+    call.clock.forward(1)
+    call.queue("other")
+    ids = call.put(path, 1, 2, 3)
+    everything: dict[str, Any] = {"filter": {}}
+    where = {"state": "READY", "scheduled_after": "2026-11-21T07:00:00Z", "tags": {"a": "1"}}
+    for method, rest, body in (
+        ("PUT", "", {"description": "mail"}),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+        ("POST", "/tasks/run", {"filter": where}),
+        ("POST", "/tasks/restart", {"ids": ids[:2]}),
+        ("POST", "/tasks/move", {**everything, "to_queue": "other", "limit": 1}),
+        ("POST", "/tasks/delete", {**everything, "dry_run": True}),
+        ("POST", "/tasks/delete", {"ids": [ids[1]]}),
+        ("POST", "/purge", {"states": ["ENQUEUED"]}),
+        ("DELETE", "", None),
+    ):
+        call.clock.forward(1)
+        assert call(method, f"{path}{rest}", body).status in (200, 204)
+    call.clock.forward(1)
+    assert call("DELETE", f"/v1/tasks/{ids[0]}").status == 204
+
+    found = entries(call)
+
+    assert [(entry["action"], entry["queue"]) for entry in found] == [
+        ("delete", "other"),
+        ("delete_queue", "mail"),
+        ("purge", "mail"),
+        ("delete", "mail"),
+        ("move", "mail"),
+        ("restart", "mail"),
+        ("run", "mail"),
+        ("resume", "mail"),
+        ("pause", "mail"),
+        ("update_queue", "mail"),
+        ("create_queue", "other"),
+        ("create_queue", "mail"),
+    ]
+    assert {entry["actor"] for entry in found} == {BOOTSTRAP.name}
+    assert {entry["request_id"] for entry in found} == {REQUEST_ID}
+    by_action = {entry["action"]: entry for entry in found}
+    assert by_action["restart"] == {
+        "at": "2026-11-21T08:00:06.000000Z",
+        "actor": BOOTSTRAP.name,
+        "action": "restart",
+        "queue": "mail",
+        "filter": None,
+        "ids": ids[:2],
+        "matched": 0,
+        "changed": 0,
+        "request_id": REQUEST_ID,
+    }
+    assert by_action["run"]["filter"] == {
+        "state": "READY",
+        "tags": {"a": "1"},
+        "scheduled_after": "2026-11-21T07:00:00.000000Z",
+    }
+    assert by_action["move"]["filter"] == {"to_queue": "other"}
+    assert (by_action["move"]["matched"], by_action["move"]["changed"]) == (1, 1)
+    assert by_action["purge"]["filter"] == {"state": "ENQUEUED"}
+
+
+def test_what_producers_and_workers_do_is_not_audited(call: Service) -> None:
+    path = call.queue()
+    call.put(path)
+    (task,) = call.take(path)
+    call.say(task, "SUCCEEDED")
+    call("GET", f"{path}/tasks")
+
+    assert [entry["action"] for entry in entries(call)] == ["create_queue"]
+
+
+@pytest.fixture
+def audited(call: Service) -> Service:
+    """Give a service whose queues were paused, one a minute, from 08:01 on."""
+    for name in ("a", "b", "c"):
+        path = call.queue(name)
+        call.clock.forward(60)
+        call("POST", f"{path}/pause")
+    return call
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"action": "pause"}, ["c", "b", "a"]),
+        ({"action": "pause", "queue": "b"}, ["b"]),
+        ({"action": "pause", "from": "2026-11-21T08:02:00Z"}, ["c", "b"]),
+        ({"action": "pause", "to": "2026-11-21T08:02:00Z"}, ["a"]),
+        (
+            {
+                "action": "pause",
+                "from": "2026-11-21T10:02:00+02:00",
+                "to": "2026-11-21T08:02:00.000001Z",
+            },
+            ["b"],
+        ),
+        ({"action": "pause", "actor": BOOTSTRAP.name}, ["c", "b", "a"]),
+        ({"actor": "nobody"}, []),
+        ({"queue": "d"}, []),
+        ({"action": "explode"}, []),
+    ],
+    ids=str,
+)
+def test_the_audit_can_be_filtered(
+    audited: Service, query: dict[str, str], expected: list[str]
+) -> None:
+    assert [entry["queue"] for entry in entries(audited, **query)] == expected
+
+
+def test_the_audit_goes_on_with_its_cursor(audited: Service) -> None:
+    query = {"action": "pause", "limit": "2"}
+
+    first = audited("GET", "/v1/audit", query=query).json
+    second = audited("GET", "/v1/audit", query={**query, "cursor": first["cursor"]}).json
+
+    assert [entry["queue"] for entry in first["entries"]] == ["c", "b"]
+    assert [entry["queue"] for entry in second["entries"]] == ["a"]
+
+
+def test_the_audit_needs_a_key(call: Service) -> None:
+    assert replace(call, key=None)("GET", "/v1/audit").status == 401

@@ -1,0 +1,295 @@
+"""QuantumLeap's management API: its shapes, and exactly the notifications that are meant."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.local.lambdas import LambdaContext
+from infra.local.tables import Function
+from tests.functional.conftest import Answer, Service
+
+PATH = "/management/queue/notifications"
+ENTITY = '{"id": "Room:1", "type": "Room", "temperature": {"value": 23.30, "type": "Number"}}'
+ENTITIES = f"[{ENTITY}, 1e5]"
+
+
+def notify(call: Service, body: Any = None, **headers: str) -> None:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    assert call("POST", "/v2/notify", body or f'{{"data": {ENTITIES}}}', sent).status == 200
+
+
+def look(call: Service, part: str = "", status: str | None = None, **headers: str) -> Answer:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    answer = call("GET", PATH + part, None, sent, {"taskStatus": status} if status else None)
+    assert answer.status == 200, answer.body
+    assert answer.headers["content-type"] == "application/json"
+    return answer
+
+
+@pytest.fixture
+def path(call: Service) -> str:
+    """Give the queue with one notification of every kind, in three tenants' paths."""
+    path = call.queue("ngsi.notify", retry_strategy={"kind": "fixed", "max_retries": 3})
+    notify(call, Fiware_Service="x", Fiware_ServicePath="/ab")
+    (done,) = call.take(path)
+    call.say(done, "SUCCEEDED")
+    notify(call, Fiware_Service="x", Fiware_ServicePath="/abc")
+    (dead,) = call.take(path)
+    call.say(dead, "FAILED", retryable=False, error={"type": "ValueError", "message": "no id"})
+    notify(call, Fiware_Service="x", Fiware_ServicePath="/abcdef", Fiware_Correlator="c-1")
+    call.take(path)
+    notify(call, Fiware_Service="x", Fiware_ServicePath="/ab")
+    notify(call)
+    return path
+
+
+def test_a_notification_is_shown_as_quantumleap_shows_it(call: Service, path: str) -> None:
+    (shown,) = look(call, Fiware_Correlator="c-1").json
+    (task,) = call("GET", f"{path}/tasks", query={"state": "INFLIGHT"}).json["tasks"]
+
+    assert shown == {
+        "runtime": {
+            "task_id": task["id"],
+            "task_type": "ngsi.notify",
+            "status": "pending",
+            "retries_left": 3,
+            "errors": [],
+        },
+        "input": {
+            "fiware_service": "x",
+            "fiware_service_path": "/abcdef",
+            "fiware_correlator": "c-1",
+            "payload": json.loads(ENTITIES),
+        },
+    }
+
+
+def test_what_came_in_is_shown_as_it_came(call: Service) -> None:
+    call.queue("ngsi.notify")
+    notify(call, f'{{"subscriptionId": "5ce3", "\\u0064ata":{ENTITIES} }}', Fiware_Service='"é\\')
+
+    (shown,) = look(call).json
+
+    assert f'"payload":{ENTITIES}}}' in look(call).body
+    assert shown["input"]["fiware_service"] == '"é\\'
+    assert (shown["input"]["fiware_service_path"], shown["input"]["fiware_correlator"]) == (
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        ('{"data":{}}', [{"data": {}}]),
+        ("{}", [{}]),
+        ("[1,2]", [1, 2]),
+        ("null", [None]),
+        ('"text"', ["text"]),
+        ('{"data":[],"data":[1]}', [1]),
+        (json.dumps({"data": [5]} | {f"m{number}": 0 for number in range(500)}), [5]),
+        ('{"data":' + "[" * 500 + "]" * 500 + "}", None),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_whatever_is_in_the_queue_can_be_shown(call: Service, payload: str, shown: Any) -> None:
+    path = call.queue("ngsi.notify")
+    call("POST", f"{path}/tasks", f'{{"tasks":[{{"payload":{payload}}}]}}')
+
+    (notification,) = look(call).json
+
+    if shown is not None:
+        assert notification["input"]["payload"] == shown
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, ["pending", "pending", "pending", "failed", "succeeded"]),
+        ("pending", ["pending", "pending", "pending"]),
+        ("succeeded", ["succeeded"]),
+        ("failed", ["failed"]),
+    ],
+)
+def test_list_summary_and_count_agree_on_a_status(
+    call: Service, path: str, status: str | None, expected: list[str]
+) -> None:
+    whole = look(call, "", status).json
+    summary = look(call, "/summary", status).json
+    count = look(call, "/count", status)
+
+    assert [notification["runtime"]["status"] for notification in whole] == expected
+    assert summary == [notification["runtime"] for notification in whole]
+    assert count.json == len(expected)
+    assert count.headers["x-count-exact"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("headers", "count"),
+    [
+        ({}, 5),
+        ({"Fiware_Service": "x"}, 4),
+        ({"Fiware_Service": ""}, 5),
+        ({"Fiware_Service": "X"}, 0),
+        ({"Fiware_ServicePath": "/ab"}, 2),
+        ({"Fiware_ServicePath": "/abc"}, 1),
+        ({"Fiware_ServicePath": "/"}, 0),
+        ({"Fiware_Service": "x", "Fiware_ServicePath": "/ab", "Fiware_Correlator": "c-1"}, 0),
+        ({"Fiware_Service": "x", "Fiware_Correlator": "c-1"}, 1),
+    ],
+    ids=str,
+)
+def test_headers_mean_exactly_what_they_say(
+    call: Service, path: str, headers: dict[str, str], count: int
+) -> None:
+    assert look(call, "/count", **headers).json == count
+    assert len(look(call, "", **headers).json) == count
+    assert len(look(call, "/summary", **headers).json) == count
+
+
+def test_errors_and_what_is_left_of_the_retries(call: Service) -> None:
+    path = call.queue("ngsi.notify", retry_strategy={"kind": "fixed", "max_retries": 2})
+    notify(call)
+    seen = []
+    for attempt in range(3):
+        (task,) = call.take(path)
+        seen.append(look(call, "/summary").json[0])
+        call.say(task, "FAILED", error={"type": "E", "message": str(attempt)}, delay_in_seconds=0)
+        seen.append(look(call, "/summary").json[0])
+
+    assert [info["retries_left"] for info in seen] == [2, 1, 1, 0, 0, 0]
+    assert seen[-1]["status"] == "failed"
+    assert seen[-1]["errors"] == ["E: 0", "E: 1", "E: 2"]
+
+
+def test_a_retried_notification_that_succeeds_keeps_its_errors(call: Service) -> None:
+    path = call.queue("ngsi.notify")
+    notify(call)
+    (task,) = call.take(path, keepalive_timeout_in_seconds=1)
+    call.clock.forward(3600)
+    call.take(path)
+    call.clock.forward(3600)
+    (task,) = call.take(path)
+    call.say(task, "SUCCEEDED")
+
+    (info,) = look(call, "/summary", "succeeded").json
+
+    assert info["errors"] == ["LeaseExpired: lease expired (worker ada:1)"]
+    assert info["retries_left"] == 4
+
+
+def test_without_retries_none_are_left_to_speak_of(call: Service) -> None:
+    call.queue("ngsi.notify", retry_strategy={"kind": "fixed", "max_retries": 0})
+    notify(call)
+
+    assert look(call, "/summary").json[0]["retries_left"] is None
+
+
+def test_an_empty_queue_is_an_empty_array(call: Service) -> None:
+    call.queue("ngsi.notify")
+
+    assert look(call).body == look(call, "/summary").body == "[]"
+    assert look(call, "/count").body == "0"
+    assert "link" not in look(call).headers
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "left"),
+    [
+        ("failed", {}, {"pending": 3, "succeeded": 1, "failed": 0}),
+        ("pending", {}, {"pending": 0, "succeeded": 1, "failed": 1}),
+        (None, {"Fiware_ServicePath": "/ab"}, {"pending": 2, "succeeded": 0, "failed": 1}),
+        ("succeeded", {"Fiware_ServicePath": "/abc"}, {"pending": 3, "succeeded": 1, "failed": 1}),
+        (None, {"Fiware_ServicePath": "/"}, {"pending": 3, "succeeded": 1, "failed": 1}),
+        (None, {}, {"pending": 0, "succeeded": 0, "failed": 0}),
+    ],
+    ids=str,
+)
+def test_a_delete_removes_what_is_named_and_nothing_else(
+    call: Service, path: str, status: str | None, headers: dict[str, str], left: dict[str, int]
+) -> None:
+    other = call.queue("other")
+    call.put(other, tags={"fiware-servicepath": "/ab"})
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    answer = call("DELETE", PATH, None, sent, {"taskStatus": status} if status else None)
+
+    assert (answer.status, answer.body) == (204, "")
+    assert {status: look(call, "/count", status).json for status in left} == left
+    assert call("GET", f"{other}/count").json["count"] == 1
+
+
+def test_a_delete_that_is_not_finished_says_so(call: Service) -> None:
+    path = call.queue("ngsi.notify")
+    for _ in range(6):
+        call.put(path, *range(25))
+    call.use.bulk.patience = -1
+
+    first, second = (call("DELETE", PATH) for _ in range(2))
+
+    assert (first.status, first.json["code"]) == (503, "unavailable")
+    assert "100 are deleted" in first.json["detail"]
+    assert (second.status, look(call, "/count").json) == (204, 0)
+
+
+def test_an_array_over_4_mib_is_cut_and_leads_on(call: Service) -> None:
+    path = call.queue("ngsi.notify")
+    for turn in range(30):
+        tags = {"fiware-service": "x" if turn % 3 else "y"}
+        payloads = [{"data": ["x" * 9_000, turn, number]} for number in range(25)]
+        call.put(path, *payloads, tags=tags)
+        call.clock.forward(1)
+    headers = {"Fiware-Service": "x"}
+    found: list[Any] = []
+
+    query: dict[str, str] = {"taskStatus": "pending"}
+    while query:
+        answer = call("GET", PATH, None, headers, query)
+        assert answer.status == 200
+        assert len(answer.body) <= 4_194_304
+        found += [tuple(shown["input"]["payload"][1:]) for shown in answer.json]
+        query = next_query(answer)
+        assert bool(query) == (len(found) < 500)
+
+    assert found == [(turn, number) for turn in range(30) if turn % 3 for number in range(25)]
+
+
+def test_an_array_ends_when_time_is_up_and_leads_on(call: Service) -> None:
+    path = call.queue("ngsi.notify")
+    for _ in range(5):
+        call.put(path, *range(25))
+    call.context = LambdaContext(Function("Api", "api.handler", 29, 512), lambda: True)
+
+    first = look(call, "/summary")
+    second = call("GET", f"{PATH}/summary", query=next_query(first))
+
+    assert (len(first.json), len(second.json)) == (100, 25)
+    assert next_query(second) == {}
+
+
+def next_query(answer: Answer) -> dict[str, str]:
+    """Return the parameters to which an answer leads on; none at the end."""
+    link = answer.headers.get("link")
+    if link is None:
+        return {}
+    assert link.startswith("<?")
+    assert link.endswith('>; rel="next"')
+    return dict(pair.split("=", 1) for pair in link[2 : link.index(">")].split("&"))
+
+
+def test_a_count_that_breaks_off_says_so(call: Service, path: str) -> None:
+    call.use.inspect.patience = -1
+
+    answer = look(call, "/count", Fiware_Service="x")
+
+    assert answer.headers["x-count-exact"] == "false"
+    assert answer.json <= 4
+
+
+@pytest.mark.parametrize("part", ["", "/summary", "/count"])
+def test_without_the_queue_there_is_nothing_to_look_at(call: Service, part: str) -> None:
+    answer = call("GET", PATH + part)
+
+    assert (answer.status, answer.json["code"]) == (404, "not_found")
+    assert "ngsi.notify" in answer.json["detail"]

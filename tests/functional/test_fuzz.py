@@ -1,0 +1,206 @@
+"""Requests made at random from our own OpenAPI document: no 5xx, and no answer it does not tell of.
+
+They go through the local gateway into the Lambda handler, in this process.  Each example has a
+service of its own with a few queues and tasks, and most requests name one of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import CheckFunction, not_a_server_error
+from schemathesis.schemas import BaseSchema
+from schemathesis.specs.openapi import checks as documented
+
+from headrace.http.app import RESOLVER
+from headrace.http.openapi import document
+from headrace.runtime.wiring import using
+from infra.local.gateway import Gateway
+from infra.local.lambdas import load_handler
+from infra.local.tables import Template, routes
+from tests.functional.conftest import KEY, Service, new_service
+
+OPERATIONS = [
+    f"{method.upper()} {path}"
+    for path, methods in document(RESOLVER)["paths"].items()
+    for method in methods
+]
+WITH_INPUT = [
+    f"{method.upper()} {path}"
+    for path, methods in document(RESOLVER)["paths"].items()
+    for method, operation in methods.items()
+    if "parameters" in operation or "requestBody" in operation
+]
+CHECKS: list[CheckFunction] = [
+    not_a_server_error,
+    documented.status_code_conformance,
+    documented.content_type_conformance,
+    documented.response_headers_conformance,
+    documented.response_schema_conformance,
+]
+# To look for more: more examples, and without derandomize.
+FUZZ = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def schema(template: Template) -> BaseSchema:
+    """Give the document as Schemathesis reads it, its requests going to the handler."""
+    soon = st.datetimes(datetime(2026, 11, 21, 7), datetime(2026, 11, 21, 12))  # noqa: DTZ001  Z is put behind
+    ever = st.datetimes(datetime(1970, 1, 1), datetime(9998, 12, 31))  # noqa: DTZ001  likewise
+    instants = (soon | ever).map(lambda at: f"{at.isoformat()}Z")
+    schemathesis.openapi.format("date-time", instants)
+    read = schemathesis.openapi.from_dict(document(RESOLVER))
+    read.app = Gateway(routes(template), {"api.handler": load_handler("api.handler")})
+    return read
+
+
+@dataclass(frozen=True)
+class World:
+    """A service with something in it, the report of a task that is held, and a key's id."""
+
+    service: Service
+    held: dict[str, str]
+    key_id: str
+
+
+def populated() -> World:
+    """Return a service with tasks in every state, a schedule and a key."""
+    service = new_service()
+    service.use.deliveries.sleep = service.clock.forward
+    mail = service.queue("mail")
+    service.queue("next")
+    service.put(mail, {"n": 1.5}, id="held")
+    (held,) = service.take(mail)
+    service.put(mail, id="waiting", tags={"a": "1"}, dedupe_key="k")
+    service.put(mail, "late", delay_in_seconds=600)
+    service.put(mail, "bad")
+    (dead,) = (task for task in service.take(mail, 2) if task["id"] != "waiting")
+    service.say(dead, "FAILED", retryable=False, error={"type": "T", "message": "m"})
+    service.put(service.queue("ngsi.notify"), {"data": [1]}, tags={"fiware-service": "a"})
+    assert service("PUT", f"{mail}/schedules/one", {"every_seconds": 60}).status < 300
+    made = service("POST", "/v1/keys", {"name": "k", "role": "viewer", "queues": ["*"]})
+    report = {"task_id": "held", "lease_id": held["lease"]["id"]}
+    return World(service, report, made.json["id"])
+
+
+def operation(schema: BaseSchema, label: str) -> Any:
+    method, path = label.split(" ")
+    return schema[path][method]
+
+
+def send(case: Case[Any], service: Service, checks: list[CheckFunction]) -> None:
+    with using(service.use):
+        response = case.call(headers={"Authorization": f"Bearer {KEY}"})
+    case.validate_response(response, checks=checks)
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_requests_as_documented_are_answered_as_documented(schema: BaseSchema, label: str) -> None:
+    @settings(FUZZ, max_examples=12)
+    @given(case=operation(schema, label).as_strategy(), data=st.data())
+    def run(case: Case[Any], data: st.DataObject) -> None:
+        world = populated()
+        aim(case, data.draw, world)
+        send(case, world.service, CHECKS)
+
+    run()
+
+
+@pytest.mark.parametrize("label", WITH_INPUT)
+def test_requests_that_are_not_as_documented_are_refused_as_documented(
+    schema: BaseSchema, label: str
+) -> None:
+    broken = operation(schema, label).as_strategy(generation_mode=GenerationMode.NEGATIVE)
+
+    @settings(FUZZ, max_examples=6)
+    @given(case=broken)
+    def run(case: Case[Any]) -> None:
+        send(case, populated().service, [*CHECKS, documented.negative_data_rejection])
+
+    run()
+
+
+# What a document of shapes cannot say: what is there, and which fields go together.
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+MOSTLY = st.sampled_from([True, True, True, False])
+QUEUES = st.sampled_from(["mail", "next", "ngsi.notify"])
+MEANT = {
+    "SUCCEEDED": {"result", "spawn"},
+    "INFLIGHT": {"progress", "keepalive_timeout_in_seconds"},
+    "FAILED": {"error", "retryable", "delay_in_seconds"},
+    "RELEASED": {"delay_in_seconds"},
+    "MOVED": {"delay_in_seconds", "to_queue", "payload", "tags", "spawn"},
+}
+
+
+def aim(case: Case[Any], draw: Draw, world: World) -> None:
+    """Let most requests mean something that is there, and say nothing contradictory."""
+    there = {
+        "queue": QUEUES,
+        "id": st.sampled_from(["held", "waiting", world.key_id]),
+        "name": st.just("one"),
+    }
+    for name in case.path_parameters:
+        if draw(MOSTLY):
+            case.path_parameters[name] = draw(there[name])
+    if draw(MOSTLY):
+        case.query.pop("cursor", None)
+    if isinstance(case.body, dict) and draw(MOSTLY):
+        aim_body(case, case.body, draw, world)
+
+
+def aim_body(case: Case[Any], body: dict[str, Any], draw: Draw, world: World) -> None:
+    body.pop("cursor", None)
+    if "to_queue" in body:
+        body["to_queue"] = draw(QUEUES)
+    for task in body.get("tasks") or ():
+        agree(task, draw)
+    for report in body.get("reports") or ():
+        agree_report(report, draw)
+        report.update(world.held)
+    if case.operation.label == "PUT /v1/queues/{queue}":
+        body.pop("version", None)
+        agree(body, draw)
+    if case.operation.label == "PUT /v1/queues/{queue}/schedules/{name}":
+        body.update(draw(st.sampled_from(RHYTHMS)))
+        agree(body, draw)
+
+
+def agree_report(report: dict[str, Any], draw: Draw) -> None:
+    for field in set(report) - {"task_id", "lease_id", "status", *MEANT[report["status"]]}:
+        del report[field]
+    if report["status"] == "MOVED":
+        report["to_queue"] = draw(QUEUES | st.just("nowhere"))
+    for task in report.get("spawn") or ():
+        agree(task, draw)
+        task["queue"] = draw(QUEUES)
+
+
+RHYTHMS: list[dict[str, Any]] = [
+    {"name": None, "cron": None, "every_seconds": 90, "timezone": "UTC"},
+    {"name": None, "cron": "0 9 * * MON#2", "every_seconds": None, "timezone": "Europe/Madrid"},
+]
+
+
+def agree(body: dict[str, Any], draw: Draw) -> None:
+    """Let a body not contradict itself."""
+    if body.get("scheduled_at"):
+        body.pop("delay_in_seconds", None)
+        body.pop("expires_at", None)
+    if body.get("overwrite_on_duplicate"):
+        body["dedupe_key"] = draw(st.sampled_from(["k", "l"]))
+    if "intervals" in (body.get("retry_strategy") or {}):
+        del body["retry_strategy"]

@@ -1,0 +1,237 @@
+"""Whatever happens to tasks, and however the stream delivers it, the books tell the truth."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.tally import COUNTED, STATES, Activity, Tally
+from headrace.domain.task import Place, State, Task
+from headrace.domain.transitions import transition
+from headrace.ops.ledger import LANE_BYTES, Ledger, micros_of
+from headrace.ops.recording import Recording
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed, Unsure, stream_record
+
+COMMON = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+QUEUES = ("plain", "bare", "wide", "mail")
+FATES = st.lists(st.sampled_from(["lost", "unanswered", None, None, None]), max_size=30)
+
+
+def no_wait(_: float) -> None:
+    """Do not wait."""
+
+
+def delivered(
+    changes: Sequence[dict[str, Any]], chance: random.Random
+) -> list[list[dict[str, Any]]]:
+    """Cut *changes* into batches, and let some come again: whole, in halves, long after."""
+    batches: list[list[dict[str, Any]]] = []
+    start = 0
+    while start < len(changes):
+        end = start + chance.choice((1, 2, 5, 20))
+        batches.append(list(changes[start:end]))
+        if chance.random() < 0.3:
+            middle = (start + end) // 2
+            batches += [list(changes[start:middle]), list(changes[middle:end])]
+        if chance.random() < 0.2:
+            batches.append(list(changes[chance.randrange(start + 1) : end]))
+        start = end
+    return batches
+
+
+OPERATIONS = ("enqueue", "take", "say", "reap", "purge", "delete", "restart", "move", "run")
+calls = st.tuples(
+    st.sampled_from((*OPERATIONS, "enqueue", "take", "say", "say")),
+    st.sampled_from(QUEUES),
+    st.integers(0, 1000),
+    st.sampled_from((0, 0.5, 4, 70)),
+)
+STATUSES = ("SUCCEEDED", "SUCCEEDED", "FAILED", "RELEASED", "MOVED", "INFLIGHT")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {"keepalive_timeout_in_seconds": 10},
+    "bare": {
+        "history_retention_in_seconds": 0,
+        "dead_letter_queue_config": DeadLetterConfig(enable=False),
+        "expires_in_seconds": 60,
+        "keepalive_timeout_in_seconds": 5,
+    },
+    "wide": {"shards": 3, "expires_in_seconds": 90},
+    "mail": {
+        "retry_strategy": RetryStrategy(kind=Backoff.FIXED, base_seconds=0, max_retries=1),
+    },
+}
+
+
+class Life:
+    """Tasks in four queues, to which anything may happen."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.stream = Streamed(MemoryStore(), clock)
+        self.world = new_world(self.stream.store, clock)
+        self.held: list[Task] = []
+        for name, chosen in SETTINGS.items():
+            self.world.queue(name, **chosen)
+
+    def call(self, operation: str, queue: str, number: int, seconds: float) -> None:
+        world = self.world
+        world.clock.forward(seconds)
+        if operation == "enqueue":
+            world.put(queue, *["{}"] * (1 + number % 3), delay_in_seconds=number % 2 * seconds)
+        elif operation == "take":
+            self.held += world.take(queue, 2)
+        elif operation == "say" and self.held:
+            task = self.held.pop(number % len(self.held))
+            status = STATUSES[number % len(STATUSES)]
+            target = {"to_queue": QUEUES[number % 3]} if status == "MOVED" else {}
+            world.say(task, status, **target)
+        elif operation == "reap":
+            world.use.reaping.run()
+        elif operation == "purge":
+            world.use.queues.purge(queue, (STATES[number % 4],))
+        elif operation in ("delete", "restart", "move", "run"):
+            others = [name for name in QUEUES if name != queue]
+            to_queue = others[number % 3] if operation == "move" else None
+            world.use.bulk.by_filter(
+                queue, BulkAction(operation), TaskFilter(), to_queue=to_queue, limit=2
+            )
+
+
+@given(st.lists(calls, min_size=20, max_size=80), st.randoms(use_true_random=False))
+@settings(COMMON, max_examples=100)
+def test_after_any_history_the_counts_are_the_truth(
+    history: list[tuple[str, str, int, float]], chance: random.Random
+) -> None:
+    life = Life()
+    for call in history:
+        life.call(*call)
+    changes = life.stream.taken()
+
+    recording = life.world.use.recording
+    for batch in delivered(changes, chance):
+        assert not recording.record(SHARD, batch).unreadable
+        life.world.clock.forward(7)
+
+    tasks = life.stream.store.read({change_id(change) for change in changes})
+    places = Counter((task.queue, task.state) for task in tasks.values())
+    ledger = recording.ledger
+    for queue in QUEUES:
+        truth = [places[queue, state] for state in STATES]
+        assert ledger.counts(queue, ledger.lanes()) == truth
+
+
+def change_id(change: dict[str, Any]) -> str:
+    images = change["dynamodb"]
+    return str((images.get("NewImage") or images["OldImage"])["task_id"]["S"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Return a stream in which tasks wander between queues and states, minutes apart."""
+    clock = ManualClock()
+    changes: list[dict[str, Any]] = []
+    tasks: dict[str, Task] = {}
+    steps = st.tuples(
+        st.integers(0, 5), st.sampled_from(QUEUES), st.sampled_from(State), st.floats(0, 45)
+    )
+    for number, queue, state, seconds in draw(st.lists(steps, max_size=40)):
+        clock.forward(seconds)
+        task_id = f"t{number}"
+        before = tasks.pop(task_id, None)
+        after = None if before is not None and seconds < 5 else at(task_id, queue, state, clock)
+        if after is not None:
+            tasks[task_id] = after
+        changes.append(stream_record(len(changes) + 1, before, after, clock()))
+    return changes
+
+
+MOVES = {
+    State.ENQUEUED: "move",
+    State.INFLIGHT: "dequeue",
+    State.SUCCEEDED: "succeed",
+    State.DEAD: "expire",
+}
+
+
+def at(task_id: str, queue: str, state: State, clock: ManualClock) -> Task:
+    now = clock()
+    return Task(
+        id=task_id,
+        place=Place(queue, state, 0),
+        scheduled_at=now,
+        due_at=now,
+        created_at=now,
+        enqueued_at=now,
+        started_at=now,
+        finished_at=now,
+        lease_expires_at=now,
+        last_move=MOVES[state],
+    )
+
+
+def truth_of(changes: Sequence[dict[str, Any]]) -> Tally:
+    tally = Tally()
+    for change in changes:
+        images = change["dynamodb"]
+        at_micros = images["ApproximateCreationDateTime"] * 1_000_000
+        old, new = images.get("OldImage"), images.get("NewImage")
+        tally.add(transition(old, new, recorded_at=at_micros))
+    return tally
+
+
+@given(histories(), st.randoms(use_true_random=False), FATES)
+@settings(COMMON, max_examples=300)
+def test_crashes_lost_answers_and_late_twins_lose_and_double_nothing(
+    changes: list[dict[str, Any]], chance: random.Random, fates: list[str | None]
+) -> None:
+    unsure = Unsure(MemoryStore())
+    clock = ManualClock()
+    use = build(Settings(admin_key="test"), unsure.store, now=clock)
+
+    # Two functions that hold on to what they wrote last, and one that starts cold each time.
+    recorders = [new_recording(use), new_recording(use)]
+    with unsure.failing(*fates):
+        for batch in delivered(changes, chance):
+            clock.forward(chance.choice((0, 1, 70)))
+            while True:
+                recorder = chance.choice([*recorders, new_recording(use)])
+                if recorder.record(SHARD, batch).failed_at is None:
+                    break
+    assert_books_hold(truth_of(changes), use, clock)
+
+
+def new_recording(use: UseCases) -> Recording:
+    return Recording(use.queues, Ledger(use.recording.ledger.store, use.now, no_wait))
+
+
+def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:
+    ledger = use.recording.ledger
+    lanes = ledger.lanes()
+    assert all(len(str(lane.body)) < 3 * LANE_BYTES for lane in lanes)
+    last = micros_of(clock()) // 60_000_000 + 100
+    for queue in QUEUES:
+        counts = truth.counts.get(queue, [0] * len(STATES))
+        assert ledger.counts(queue, lanes) == counts
+        minutes: dict[int, Activity] = {}
+        for minute, activity in ledger.minutes(queue, lanes, 0, last):
+            minutes.setdefault(minute, Activity()).merge(activity)
+        assert minutes == truth.minutes.get(queue, {})
+        assert all(len(activity.numbers) == len(COUNTED) for activity in minutes.values())

@@ -1,0 +1,192 @@
+"""Roles, permissions and patterns: the table of the contract, and what ``*`` means."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.domain import access
+from headrace.domain.access import Permission, Principal, Role, as_seen_by, common_head, covers, may
+from headrace.domain.errors import Forbidden
+from headrace.domain.task import Place, State, Task
+
+NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
+TASK = Task(
+    "tsk_1",
+    Place("mail", State.SUCCEEDED, 0),
+    NOW,
+    NOW,
+    NOW,
+    NOW,
+    payload='"letter"',
+    progress="0.5",
+    result='"sent"',
+)
+
+# The table of the contract, column by column.
+VIEWER, OPERATOR, PRODUCER, WORKER, ADMIN = Role
+TABLE = {
+    Permission.READ: {VIEWER, OPERATOR, PRODUCER, WORKER, ADMIN},
+    Permission.LIST: {VIEWER, OPERATOR, ADMIN},
+    Permission.DETAILS: {OPERATOR, PRODUCER, WORKER, ADMIN},
+    Permission.ENQUEUE: {OPERATOR, PRODUCER, WORKER, ADMIN},
+    Permission.WORK: {WORKER, ADMIN},
+    Permission.OPERATE: {OPERATOR, ADMIN},
+    Permission.ADMINISTER: {ADMIN},
+}
+
+patterns = st.text("ab*", max_size=6)
+names = st.text("ab", max_size=8)
+
+
+def key(role: Role = Role.ADMIN, *queues: str) -> Principal:
+    return Principal("key_1", "somebody", role, queues or ("*",))
+
+
+def regex(pattern: str) -> re.Pattern[str]:
+    """Say the same as a regular expression."""
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_the_table_of_roles_is_the_contracts(permission: Permission) -> None:
+    assert {role for role in Role if may(role, permission)} == TABLE[permission]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "covered"),
+    [
+        ("mail", "mail", True),
+        ("mail", "mail2", False),
+        ("mail", "Mail", False),
+        ("*", "mail", True),
+        ("ngsi.*", "ngsi.notify", True),
+        ("ngsi.*", "ngsi.", True),
+        ("ngsi.*", "ngsi", False),
+        ("ngsi.*", "ngsi-notify", False),
+        ("ngsi.*", "my.ngsi.notify", False),
+        ("*.dead", "mail.dead", True),
+        ("*.dead", "mail.dead2", False),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "a1b2b3c", True),
+        ("a*b*c", "acb", False),
+        ("a*a", "a", False),
+        ("a**a", "aa", True),
+        ("*ab*ab*", "ab", False),
+        ("*ab*ab*", "abab", True),
+        ("ma?l", "mail", False),
+        ("ma[i]l", "mail", False),
+        ("m.il", "mail", False),
+        ("mail|*", "mail", False),
+        ("*", "two\nlines", True),
+        ("", "mail", False),
+    ],
+)
+def test_a_star_is_any_text_and_everything_else_is_itself(
+    pattern: str, name: str, *, covered: bool
+) -> None:
+    assert covers(pattern, name) is covered
+
+
+@given(patterns, names)
+def test_a_pattern_matches_the_whole_name_as_the_same_expression_would(
+    pattern: str, name: str
+) -> None:
+    assert covers(pattern, name) == bool(regex(pattern).fullmatch(name))
+
+
+@given(patterns, patterns, names)
+def test_what_a_covered_pattern_matches_its_cover_matches_too(
+    wide: str, narrow: str, name: str
+) -> None:
+    if covers(wide, narrow) and covers(narrow, name):
+        assert covers(wide, name)
+
+
+@given(patterns, patterns)
+def test_a_pattern_that_is_not_covered_matches_something_the_other_does_not(
+    wide: str, narrow: str
+) -> None:
+    witness = narrow.replace("*", "c")  # a letter that no pattern here spells out
+    assert covers(narrow, witness)
+    assert covers(wide, narrow) == covers(wide, witness)
+
+
+def test_a_pattern_of_many_stars_is_matched_in_no_time() -> None:
+    assert not covers("*a" * 64 + "*b", "a" * 128)
+
+
+@given(st.lists(patterns, min_size=1, max_size=3), names)
+def test_every_covered_name_begins_with_the_common_head(given_: list[str], name: str) -> None:
+    head = common_head(given_)
+
+    assert "*" not in head
+    if any(covers(pattern, name) for pattern in given_):
+        assert name.startswith(head)
+
+
+def test_the_common_head_is_as_long_as_it_can_be() -> None:
+    assert common_head(["ngsi.*"]) == "ngsi."
+    assert common_head(["ngsi.notify", "ngsi.n*", "ngsi.no*y"]) == "ngsi.n"
+    assert common_head(["mail", "*"]) == ""
+    assert common_head([]) == ""
+
+
+def test_a_key_is_for_all_queues_by_a_star_alone() -> None:
+    assert key(ADMIN, "*").everywhere
+    assert key(ADMIN, "mail", "**").everywhere
+    assert not key(ADMIN, "a*", "*a").everywhere
+    assert not key(ADMIN, "mail").everywhere
+
+
+def test_a_key_is_not_wider_when_each_of_its_patterns_is_covered() -> None:
+    boss = key(ADMIN, "ngsi.*", "mail")
+
+    assert boss.covers_all(["ngsi.*"])
+    assert boss.covers_all(["ngsi.a*b", "mail", "ngsi.notify"])
+    assert not boss.covers_all(["ngsi*"])
+    assert not boss.covers_all(["mail", "mail*"])
+    assert not boss.covers_all(["*"])
+
+
+def test_a_permission_is_held_for_the_keys_queues_only() -> None:
+    worker = key(WORKER, "ngsi.*")
+
+    assert worker.may(Permission.WORK)
+    assert worker.may(Permission.WORK, "ngsi.notify")
+    assert not worker.may(Permission.WORK, "mail")
+    assert not worker.may(Permission.OPERATE, "ngsi.notify")
+    worker.require(Permission.WORK, "ngsi.notify", "ngsi.entities")
+    with pytest.raises(Forbidden, match="not for queue mail"):
+        worker.require(Permission.WORK, "ngsi.notify", "mail")
+
+
+def test_a_refusal_says_which_role_would_do() -> None:
+    with pytest.raises(Forbidden) as refused:
+        key(PRODUCER, "mail").require(Permission.OPERATE, "other")
+
+    assert refused.value.detail == (
+        "a producer key may not change tasks, pauses, schedules and workers by hand, or read the "
+        "audit; that takes the role operator or admin"
+    )
+    with pytest.raises(Forbidden, match=r"that takes the role admin$"):
+        key(OPERATOR).require(Permission.ADMINISTER)
+
+
+def test_a_refusal_repeats_no_more_than_a_name_may_be_long() -> None:
+    for refusal in (access.not_this_queue, access.not_this_task, access.not_this_key):
+        assert len(refusal("x" * 5000).detail) < 250
+
+
+def test_a_viewer_sees_a_task_without_what_is_in_it() -> None:
+    seen = as_seen_by(key(VIEWER), TASK)
+
+    assert (seen.payload, seen.progress, seen.result) == (None, None, None)
+    assert (seen.id, seen.state) == (TASK.id, TASK.state)
+
+
+@pytest.mark.parametrize("role", [OPERATOR, PRODUCER, WORKER, ADMIN])
+def test_everybody_else_sees_it_whole(role: Role) -> None:
+    assert as_seen_by(key(role), TASK) is TASK

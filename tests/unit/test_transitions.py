@@ -1,0 +1,408 @@
+"""What each move of a task looks like in the stream, and what the recorder takes it for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.domain import transitions
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State
+from headrace.domain.transitions import Event, Transition, Unreadable, farewell, transition
+from headrace.store import keys
+from headrace.store.items import FIELDS, instant
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import Streamed
+
+ENQUEUED, INFLIGHT, SUCCEEDED, DEAD = State
+ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=60, jitter=0, max_retries=1)
+NO_DEAD = DeadLetterConfig(enable=False)
+
+
+class Watched(World):
+    """A service whose stream is looked at move by move."""
+
+    store: Any
+
+    def moved(self) -> list[Transition]:
+        """Return what happened since the last call."""
+        return [read(record) for record in self.store.taken()]
+
+    def last(self) -> Transition:
+        """Return what happened since the last call, which is one thing."""
+        (only,) = self.moved()
+        return only
+
+    def seconds(self, change: Transition) -> list[tuple[Event, str, float | None]]:
+        """Return what happened, with durations in seconds."""
+        return [
+            (each.event, each.queue, None if each.micros is None else each.micros / 1_000_000)
+            for each in change.happenings
+        ]
+
+
+def read(record: dict[str, Any]) -> Transition:
+    change = record["dynamodb"]
+    recorded_at = change["ApproximateCreationDateTime"] * 1_000_000
+    return transition(change.get("OldImage"), change.get("NewImage"), recorded_at=recorded_at)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    clock = ManualClock()
+    world = new_world(Streamed(MemoryStore(), clock).store, clock)
+    return Watched(world.store, world.clock, world.use)
+
+
+def test_the_attributes_are_those_the_store_writes() -> None:
+    assert keys.QUEUE_STATE == transitions.PLACE
+    same_named = {
+        transitions.LAST_MOVE,
+        transitions.DUE,
+        transitions.ENQUEUED_AT,
+        transitions.STARTED_AT,
+        transitions.FINISHED_AT,
+        transitions.EXPIRES_AT,
+        transitions.LEASE_EXPIRES_AT,
+        transitions.ERRORS,
+    }
+    assert {FIELDS[name][0] for name in same_named} == same_named
+
+
+def test_an_enqueue_brings_a_task(watched: Watched) -> None:
+    queue = watched.queue()
+    watched.put(queue, delay_in_seconds=60)
+
+    change = watched.last()
+
+    assert (change.left, change.entered) == (None, (queue, ENQUEUED))
+    assert watched.seconds(change) == [(Event.ENQUEUED, queue, None)]
+    assert instant(change.at) == watched.clock()  # when it came, not when it is due
+
+
+def test_a_delivery_tells_how_long_the_task_was_due(watched: Watched) -> None:
+    queue = watched.queue()
+    watched.put(queue, delay_in_seconds=60)
+    watched.clock.forward(62.5)
+    watched.moved()
+
+    watched.one(queue)
+    change = watched.last()
+
+    assert (change.left, change.entered) == ((queue, ENQUEUED), (queue, INFLIGHT))
+    assert watched.seconds(change) == [(Event.STARTED, queue, 2.501)]
+    assert instant(change.at) == watched.clock()
+
+
+def delivered(watched: Watched, **settings: Any) -> Any:
+    """Return a task that has been worked on for three seconds."""
+    queue = watched.queue(**settings)
+    watched.put(queue)
+    task = watched.one(queue)
+    watched.clock.forward(3)
+    watched.moved()
+    return task
+
+
+def test_a_success_tells_how_long_the_worker_had_the_task(watched: Watched) -> None:
+    task = delivered(watched)
+
+    watched.say(task, "SUCCEEDED")
+    change = watched.last()
+
+    assert (change.left, change.entered) == ((task.queue, INFLIGHT), (task.queue, SUCCEEDED))
+    assert watched.seconds(change) == [(Event.SUCCEEDED, task.queue, 3.0)]
+
+
+def test_a_heartbeat_changes_no_count(watched: Watched) -> None:
+    task = delivered(watched)
+
+    watched.say(task, "INFLIGHT", progress="1")
+    change = watched.last()
+
+    assert change.left == change.entered
+    assert change.happenings == ()
+
+
+def test_a_failed_attempt_is_a_failure_and_a_wait(watched: Watched) -> None:
+    task = delivered(watched, retry_strategy=ONCE)
+
+    watched.say(task, "FAILED")
+    change = watched.last()
+
+    assert change.entered == (task.queue, ENQUEUED)
+    assert watched.seconds(change) == [(Event.FAILED, task.queue, 3.0)]
+    assert instant(change.at) == watched.clock()
+
+
+@pytest.mark.parametrize("end", ["fail", "lapse"])
+def test_the_last_failure_is_a_failure_and_a_death(watched: Watched, end: str) -> None:
+    task = delivered(watched, retry_strategy=replace(ONCE, max_retries=0))
+
+    if end == "fail":
+        watched.say(task, "FAILED")
+    else:
+        watched.clock.forward(60)
+        watched.use.reaping.run()
+    change = watched.last()
+
+    assert change.entered == (task.queue, DEAD)
+    assert watched.seconds(change) == [
+        (Event.FAILED, task.queue, 3.0 if end == "fail" else 63.0),
+        (Event.DEAD, task.queue, None),
+    ]
+
+
+def test_a_lapsed_lease_is_a_failed_attempt(watched: Watched) -> None:
+    task = delivered(watched, retry_strategy=ONCE)
+    watched.clock.forward(60)
+
+    watched.use.reaping.run()
+
+    assert watched.seconds(watched.last()) == [(Event.FAILED, task.queue, 63.0)]
+
+
+def test_a_release_is_no_event(watched: Watched) -> None:
+    task = delivered(watched)
+
+    watched.say(task, "RELEASED")
+    change = watched.last()
+
+    assert (change.entered, change.happenings) == ((task.queue, ENQUEUED), ())
+
+
+def test_an_expiry_is_a_death_without_a_failure(watched: Watched) -> None:
+    queue = watched.queue(expires_in_seconds=10)
+    watched.put(queue)
+    watched.clock.forward(11)
+    watched.moved()
+
+    watched.use.reaping.run()
+
+    assert watched.seconds(watched.last()) == [(Event.DEAD, queue, None)]
+
+
+def test_a_workers_move_ends_work_here_and_enqueues_there(watched: Watched) -> None:
+    task = delivered(watched)
+    other = watched.queue("other")
+
+    watched.say(task, "MOVED", to_queue=other)
+    change = watched.last()
+
+    assert (change.left, change.entered) == ((task.queue, INFLIGHT), (other, ENQUEUED))
+    assert watched.seconds(change) == [
+        (Event.ENQUEUED, other, None),
+        (Event.MOVED, task.queue, 3.0),
+    ]
+
+
+@pytest.mark.parametrize("spawning", ["SUCCEEDED", "MOVED"])
+def test_what_a_report_spawns_is_enqueued(watched: Watched, spawning: str) -> None:
+    task = delivered(watched)
+    other = watched.queue("other")
+    fields: dict[str, Any] = {"to_queue": other} if spawning == "MOVED" else {}
+    children = ((other, NewTask("1")), (other, NewTask("2")))
+
+    watched.say(task, spawning, spawn=children, **fields)
+    changes = watched.moved()
+
+    enqueued = [each for change in changes for each in change.happenings]
+    assert sum(each.event is Event.ENQUEUED for each in enqueued) == 2 + (spawning == "MOVED")
+
+
+def test_an_operators_move_enqueues_there(watched: Watched) -> None:
+    queue, other = watched.queue(), watched.queue("other")
+    (task_id,) = watched.put(queue, delay_in_seconds=600)
+    watched.clock.forward(5)
+    watched.moved()
+
+    watched.use.bulk.by_ids(queue, BulkAction.MOVE, [task_id], to_queue=other)
+    change = watched.last()
+
+    assert (change.left, change.entered) == ((queue, ENQUEUED), (other, ENQUEUED))
+    assert watched.seconds(change) == [(Event.ENQUEUED, other, None)]
+    assert instant(change.at) == watched.clock()
+
+
+@pytest.mark.parametrize("end", ["SUCCEEDED", "FAILED"])
+def test_a_restart_enqueues_again(watched: Watched, end: str) -> None:
+    task = delivered(watched, retry_strategy=replace(ONCE, max_retries=0))
+    watched.say(task, end)
+    watched.clock.forward(5)
+    watched.moved()
+
+    watched.use.bulk.by_ids(task.queue, BulkAction.RESTART, [task.id])
+    change = watched.last()
+
+    assert change.entered == (task.queue, ENQUEUED)
+    assert watched.seconds(change) == [(Event.ENQUEUED, task.queue, None)]
+    assert instant(change.at) == watched.clock()
+
+
+def test_running_a_task_now_is_no_event(watched: Watched) -> None:
+    queue = watched.queue()
+    (task_id,) = watched.put(queue, delay_in_seconds=600)
+    watched.moved()
+
+    watched.use.bulk.by_ids(queue, BulkAction.RUN, [task_id])
+    change = watched.last()
+
+    assert (change.left, change.happenings) == (change.entered, ())
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_removal_leaves_and_comes_to_nothing(watched: Watched, state: State) -> None:
+    change = removed(watched, state)
+
+    assert (change.left, change.entered) == (("mail", state), None)
+    assert change.happenings == ()
+    assert change.vanished == (state in (ENQUEUED, INFLIGHT))
+
+
+def removed(watched: Watched, state: State) -> Transition:
+    watched.use.tasks.delete(in_state(watched, state))
+    return watched.last()
+
+
+def in_state(watched: Watched, state: State) -> str:
+    """Return a task in *state*."""
+    if state is ENQUEUED:
+        (task_id,) = watched.put(watched.queue())
+    else:
+        task = delivered(watched, retry_strategy=replace(ONCE, max_retries=0))
+        task_id = task.id
+        if state is not INFLIGHT:
+            watched.say(task, "SUCCEEDED" if state is SUCCEEDED else "FAILED")
+    watched.moved()
+    return task_id
+
+
+def lapse(watched: Watched, _task: Any) -> None:
+    watched.clock.forward(60)
+    watched.use.reaping.run()
+
+
+Act = Callable[[Watched, Any], object]
+ENDS: dict[str, Act] = {
+    "succeeds": lambda watched, task: watched.say(task, "SUCCEEDED"),
+    "fails": lambda watched, task: watched.say(task, "FAILED", retryable=False),
+    "lapses": lapse,
+    "is deleted": lambda watched, task: watched.use.tasks.delete(task.id),
+}
+
+
+@pytest.mark.parametrize(
+    ("history", "dead_letters", "end", "meant"),
+    [
+        (0, True, "succeeds", [Event.SUCCEEDED]),
+        (0, False, "succeeds", [Event.SUCCEEDED]),
+        (0, False, "lapses", [Event.FAILED, Event.DEAD]),
+        (60, False, "fails", [Event.FAILED, Event.DEAD]),
+        (60, False, "lapses", [Event.FAILED, Event.DEAD]),
+        (60, True, "is deleted", []),
+        # What looks the same is taken for the same.
+        (0, True, "is deleted", [Event.SUCCEEDED]),
+        (60, False, "is deleted", [Event.FAILED, Event.DEAD]),
+    ],
+)
+def test_what_a_vanished_task_met_is_told_by_what_its_queue_keeps(
+    watched: Watched, *, history: int, dead_letters: bool, end: str, meant: list[Event]
+) -> None:
+    task = delivered(
+        watched,
+        history_retention_in_seconds=history,
+        dead_letter_queue_config=DeadLetterConfig(enable=dead_letters),
+        retry_strategy=replace(ONCE, max_retries=0),
+    )
+
+    ENDS[end](watched, task)
+
+    assert goodbyes(watched, task.queue) == meant
+
+
+def test_a_task_that_expires_where_no_dead_are_kept_has_died(watched: Watched) -> None:
+    queue = watched.queue(expires_in_seconds=10, dead_letter_queue_config=NO_DEAD)
+    watched.put(queue)
+    watched.clock.forward(12)
+    watched.moved()
+
+    watched.use.reaping.run()
+
+    assert goodbyes(watched, queue) == [Event.DEAD]
+
+
+def test_a_waiting_task_that_is_deleted_has_met_nothing(watched: Watched) -> None:
+    queue = watched.queue(dead_letter_queue_config=NO_DEAD)
+    (task_id,) = watched.put(queue)
+    watched.moved()
+
+    watched.use.tasks.delete(task_id)
+
+    assert goodbyes(watched, queue) == []
+
+
+def goodbyes(watched: Watched, queue: str) -> list[Event]:
+    (record,) = watched.store.taken()
+    assert read(record).vanished
+    old = record["dynamodb"]["OldImage"]
+    at = record["dynamodb"]["ApproximateCreationDateTime"] * 1_000_000
+    settings = watched.use.queues.get(queue)
+    return [happening.event for happening in farewell(old, settings, recorded_at=at)]
+
+
+GOOD = {
+    "queue#state": {"S": "mail#INFLIGHT#0"},
+    "last_move": {"S": "dequeue"},
+    "started_at": {"N": "1795248000000000"},
+    "due_at": {"N": "1795248000000000"},
+}
+
+
+def test_the_example_of_the_next_test_can_be_read() -> None:
+    assert transition(None, GOOD, recorded_at=0).entered == ("mail", INFLIGHT)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"queue#state": {"S": "mail"}},
+        {"queue#state": {"S": "mail#LOST#0"}},
+        {"queue#state": {"N": "5"}},
+        {"queue#state": "mail#INFLIGHT#0"},
+        {"queue#state": {"S": None}},
+        {"queue#state": {"S": ["a"]}},
+        {"started_at": {"N": "soon"}},
+        {"started_at": {"N": "1e99"}},
+        {"started_at": {"N": "9" * 40}},
+        {"started_at": {"N": "-1"}},
+        {"due_at": None},
+        {"last_move": {"S": "fail"}, "queue#state": {"S": "mail#ENQUEUED#0"}},
+        {
+            "last_move": {"S": "fail"},
+            "queue#state": {"S": "mail#ENQUEUED#0"},
+            "errors": {"L": [{"S": "{"}]},
+        },
+        {
+            "last_move": {"S": "fail"},
+            "queue#state": {"S": "mail#ENQUEUED#0"},
+            "errors": {"L": [{"S": "[]"}]},
+        },
+    ],
+)
+def test_what_is_no_image_of_a_task_is_refused(wrong: dict[str, Any]) -> None:
+    image = {**GOOD, **wrong} if wrong else {}
+    with pytest.raises(Unreadable):
+        transition(GOOD, image, recorded_at=0)
+
+
+@pytest.mark.parametrize("old", [{}, {"queue#state": {"S": "mail"}}])
+def test_a_removal_of_what_was_no_task_is_refused(old: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable):
+        transition(old, None, recorded_at=0)

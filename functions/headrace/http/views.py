@@ -50,7 +50,7 @@ def queue_fields(queue: Queue) -> dict[str, Any]:
     }
 
 
-def queue_json(queue: Queue, **more: Any) -> str:
+def queue_json(queue: Queue, **more: object) -> str:
     """Return one queue, with *more* that is known of it."""
     return dumps({**queue_fields(queue), **more})
 

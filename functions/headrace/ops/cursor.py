@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -17,7 +17,7 @@ _MARK_BYTES: Final = 12
 class Cursors:
     """Writes and reads cursors; *secret* is what makes them ours."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def write(self, scope: str, state: Any) -> str:  # noqa: ANN401  any JSON value
         """Return *state* as a cursor that is good for *scope* (the list and its filter) only."""

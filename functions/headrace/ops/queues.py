@@ -19,7 +19,7 @@ from headrace.domain.limits import NAME, NAME_RE
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State
-from headrace.ops import queue_body
+from headrace.ops import queue_body, schedule_body
 from headrace.ops.audit import Audit
 from headrace.ops.chores import Chore, Chores
 from headrace.ops.cursor import Cursors
@@ -149,6 +149,7 @@ class Queues:
         with self.audit.action("delete_queue", queue=name):
             self.chores.write(chore)
             self.store.drop_record(queue_body.KIND, name)
+            schedule_body.drop_all(self.store, name)
             self._cache.pop(name, None)
             return self.chores.work(chore).finished
 

@@ -115,7 +115,7 @@ class TickTasks:
         holder: str | None = None
         now, key = self.now(), new.dedupe_key or ""
         for _ in range(_LOOKS):
-            change = self._birth(queue, new, due_at=due_at, now=now, replaces=holder)
+            change = self._birth(queue, new, due_at=max(due_at, now), now=now, replaces=holder)
             if fence is not None:
                 change = change.together(fence, seen=None)
             outcome = self.store.commit([change])[0]

@@ -29,6 +29,8 @@ _TRIES: Final = 50  # at a mark that others move at the same time
 
 _log: Final = logging.getLogger(__name__)
 
+_Seen = tuple[str | None, Schedule]
+
 
 @dataclass(slots=True)
 class Ticked:
@@ -50,26 +52,33 @@ class Ticking:
     read_cron: ReadCron
 
     def run(self) -> Ticked:
-        """Look at every schedule once.
+        """Look at every schedule once; the most urgent ones go first.
 
         Raises Unavailable and stops while the table throttles: the ticks of the next minutes are
         enqueued already.
         """
         done = Ticked()
         marks = self.store.marks(schedule_body.PROGRESS)  # before the schedules, as always
+        waiting: list[tuple[datetime, str, _Seen]] = []
         for schedule in self._all():
             done.schedules += 1
             name = schedule_body.key(schedule.queue, schedule.name)
+            seen = (marks.pop(name, None), schedule)
             try:
-                done.enqueued += self.advance(name, seen=(marks.pop(name, None), schedule))
+                first = self._first_wanted(*seen)
             except InvalidRequest as wrong:  # a library or the time zones have changed
                 done.unreadable += 1
                 _log.error("schedule %s cannot be read: %s", name, wrong)
+                continue
+            if first is not None:
+                waiting.append((first, name, seen))
+        for _, name, seen in sorted(waiting, key=lambda each: each[:2]):
+            done.enqueued += self.advance(name, seen=seen)
         for name in marks:
             self.settle(name)
         return done
 
-    def advance(self, name: str, *, seen: tuple[str | None, Schedule] | None = None) -> int:
+    def advance(self, name: str, *, seen: "_Seen | None" = None) -> int:
         """Enqueue what one schedule wants now; return how many ticks that were.
 
         *seen* is its mark, and itself, as read in this order a moment ago.
@@ -85,8 +94,7 @@ class Ticking:
                     return 0
                 continue
             now = self.now()
-            near = ticks(schedule, self.read_cron, now - GRACE)
-            wanted = [] if schedule.settings.paused else progress.wanted(near, now)
+            wanted = self._wanted(schedule, progress, now)
             queue = self.queue_of(schedule) if wanted else None
             if queue is None:
                 return 0
@@ -141,6 +149,19 @@ class Ticking:
         except NotFound:
             return None
         return queue if queue.created_at == schedule.queue_created_at else None
+
+    def _first_wanted(self, text: str | None, schedule: Schedule) -> datetime | None:
+        """Return when a schedule first wants something; None when it wants nothing now."""
+        now = self.now()
+        progress = None if text is None else schedule_body.from_text(text)
+        if not _current(progress, schedule):
+            return now
+        return next(iter(self._wanted(schedule, progress, now)), None)
+
+    def _wanted(self, schedule: Schedule, progress: Progress, now: datetime) -> list[datetime]:
+        if schedule.settings.paused:
+            return []
+        return progress.wanted(ticks(schedule, self.read_cron, now - GRACE), now)
 
     def _mark(self, name: str) -> str | None:
         return self.store.mark(schedule_body.PROGRESS, name)

@@ -52,7 +52,8 @@ class MemoryStore:
 
     def _write(self, also: Mark | Change) -> None:
         if isinstance(also, Change):
-            self._put(None, also.insert)
+            before = self._tasks.get(also.task_id)
+            self._put(before, also.apply(before))
             for inner in also.also:
                 self._write(inner)
         elif also.value is None:

@@ -1,6 +1,7 @@
 """The local service: engine, tables, handlers, HTTP and timers, put together."""
 
 import contextlib
+import gc
 import http.client
 import threading
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,9 @@ class Service:
             functions.add(self._pump.function)
         for function in functions:
             handlers[function.handler] = load_handler(function.handler)
+        # What is loaded stays; looking through it for garbage again and again costs each request.
+        gc.collect()
+        gc.freeze()
         threading.Thread(target=server.serve, name="server", daemon=True).start()
         self._check_health()
         for timer in timers:

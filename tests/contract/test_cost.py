@@ -207,7 +207,7 @@ def test_expiring_and_purging_write_no_more_than_entry_and_task(world: World) ->
     fill(world, queue)
     world.clock.forward(11)
 
-    buried, _ = spend(lambda: world.use.reaping.run())
+    buried, _ = spend(world.use.reaping.run)
     purged, _ = spend(lambda: world.use.queues.purge(queue, (State.DEAD,)))
 
     assert buried == 3.0

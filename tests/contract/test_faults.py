@@ -10,7 +10,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -116,11 +116,8 @@ class FaultyClient:
 
     @staticmethod
     def _unheard(real: Call, arguments: Answer) -> None:
-        try:
+        with suppress(ClientError):  # a refusal, which the SDK hears when it asks again
             real(**arguments)
-        except ClientError as refusal:
-            codes = {"ConditionalCheckFailedException", "TransactionCanceledException"}
-            assert refusal.response["Error"]["Code"] in codes
 
     def _partly_written(self, real: Call, arguments: Answer) -> Answer:
         """Throttle some statements of a batch and send the others."""
@@ -274,7 +271,8 @@ def test_a_batch_of_enqueues_whose_answer_was_lost_is_there_once(
     assert world.use.inspect.count(queue).count == 25
 
 
-def test_an_enqueue_is_not_repeated_when_its_task_has_come_and_gone_meanwhile(
+@pytest.mark.parametrize("sender", ["batch"], indirect=True)  # a single refusal brings the item
+def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_read(
     service: Service, world: World, new_service: Callable[[], Service]
 ) -> None:
     """It took effect, a worker was done with it and nothing was kept: that is no second task."""
@@ -282,11 +280,13 @@ def test_an_enqueue_is_not_repeated_when_its_task_has_come_and_gone_meanwhile(
     other = new_service().world
     done: list[Task] = []
 
-    def come_and_go() -> None:
-        done.append(other.one(queue))
-        other.say(done[0], "SUCCEEDED")
+    def come_and_go(name: str, _arguments: Answer) -> bool:
+        if name == "batch_get_item" and not done:
+            done.append(other.one(queue))
+            other.say(done[0], "SUCCEEDED")
+        return False
 
-    with service.suffering(lost=1, meanwhile=come_and_go):
+    with service.suffering(lost=1, blocked=come_and_go):
         (result,) = world.use.tasks.enqueue(queue, [NewTask("1")])
 
     assert result.outcome is EnqueueOutcome.CREATED
@@ -732,7 +732,9 @@ def test_a_list_by_an_index_that_lags_shows_nothing_in_a_state_it_is_not_in(
 
 
 @pytest.mark.parametrize(
-    ("sender", "seed"), [("batch", 0), ("batch", 1), ("batch", 2), ("single", 3)], indirect=["sender"]
+    ("sender", "seed"),
+    [("batch", 0), ("batch", 1), ("batch", 2), ("single", 3)],
+    indirect=["sender"],
 )
 def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(
     new_service: Callable[[], Service], seed: int

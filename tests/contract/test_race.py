@@ -61,8 +61,8 @@ class WatchedStore(DynamoStore):
 
     races: Races
 
-    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
-        outcomes = super().commit(changes)
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+        outcomes = super().commit(changes, partly=partly)
         self.races.count(changes, outcomes)
         return outcomes
 
@@ -121,9 +121,7 @@ def work_off(use: UseCases, queue: str, batch_size: int, left: "Left") -> list[T
         tasks = use.deliveries.dequeue(queue, batch_size=batch_size, worker="ada").tasks
         left.less(len(tasks))
         mine += tasks
-        reports = [
-            Report(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks
-        ]
+        reports = [Report(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks]
         for result in use.reports.report(queue, reports):
             assert result.outcome is ReportOutcome.OK
     return mine

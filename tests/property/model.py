@@ -173,9 +173,7 @@ class Model:
         self.tasks[task.id] = task
         self.ended.pop(task.id, None)
 
-    def new(
-        self, task_id: str, queue: str, payload: str, due: datetime, now: datetime
-    ) -> Known:
+    def new(self, task_id: str, queue: str, payload: str, due: datetime, now: datetime) -> Known:
         expires = self.queues[queue].expires
         return Known(
             id=task_id,

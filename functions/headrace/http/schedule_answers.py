@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from headrace.http.answers import Answer, At, Queue, RetryStrategy
+from headrace.http.stats_answers import Stats
 
 
 class ScheduleInShort(Answer):
@@ -35,8 +36,9 @@ class Schedule(ScheduleInShort):
 
 
 class QueueInFull(Queue):
-    """A queue, its settings and its schedules."""
+    """A queue, its settings, how it is doing, and its schedules."""
 
+    stats: Stats
     schedules: Annotated[list[ScheduleInShort], Field(description="By name.")]
 
 

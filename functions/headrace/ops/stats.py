@@ -26,8 +26,9 @@ from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
 from headrace.ops.queues import Queues
 from headrace.store.base import Record, Store
 
-_LOOK: Final = 500  # entries of one state and side, all shards together
-_GLANCE: Final = 100
+_LOOK: Final = 250  # entries of one state and side, all shards together
+_FEW: Final = 100
+_GLANCE: Final = 50
 _FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
 _SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -100,7 +101,7 @@ class Stats:
         recorded = dict(zip(STATES, self.ledger.counts(queue, lanes), strict=True))
         now = self.now()
         later = self._look(source, State.ENQUEUED, since=now + _MICROSECOND, limit=_LOOK)
-        limit = _GLANCE if later.complete else _LOOK
+        limit = _FEW if later.complete else _LOOK
         ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
         inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
         as_of = self._as_of(source, lanes, now)

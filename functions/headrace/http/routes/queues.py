@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.http import examples, schedule_views, views
+from headrace.http import examples, schedule_views, stats_views, views
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -71,14 +71,15 @@ def list_queues(
     summary="Show a queue",
     tags=_TAGS,
     operation_id="get_queue",
-    responses=answers(200, "The queue and its schedules.", "QueueInFull"),
+    responses=answers(200, "The queue, how it is doing, and its schedules.", "QueueInFull"),
 )
 def show(queue: QueueInPath) -> Answered:
     """Show a queue."""
     use = use_cases()
     found = use.queues.get(queue_name(queue))
     schedules = [schedule_views.in_short(seen) for seen in use.schedules.of_queue(found)]
-    return json_answer(views.queue_json(found, schedules=schedules))
+    stats = stats_views.stats_fields(use.stats.of(found.name))
+    return json_answer(views.queue_json(found, stats=stats, schedules=schedules))
 
 
 @router.put(

@@ -119,6 +119,19 @@ def test_what_exists_or_is_held_counts_as_done(world: World) -> None:
     assert world.see(task.id).state is State.SUCCEEDED
 
 
+def test_a_repeat_names_the_holder_that_a_duplicate_met(world: World) -> None:
+    task = parent(world)
+    (holder,) = world.put("left", dedupe_key="k")
+    spawn = (("left", NewTask("1", dedupe_key="k")), ("left", NewTask("2")))
+
+    first = world.say(task, "SUCCEEDED", spawn=spawn)
+    again = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert outcomes(first) == [EnqueueOutcome.DUPLICATE, CREATED]
+    assert outcomes(again) == [EnqueueOutcome.DUPLICATE, EXISTING]
+    assert again.spawned[0].id == holder
+
+
 def test_a_key_whose_holder_has_expired_is_free_for_a_child(world: World) -> None:
     task = parent(world)
     world.put("left", dedupe_key="k", expires_at=world.clock() + timedelta(seconds=1))

@@ -1,6 +1,6 @@
 """Children of a report: tasks that are created in the same transaction, or not at all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -113,9 +113,21 @@ class Spawning:
         raise Unavailable(message)
 
     def repeated(self, task: Task, children: Sequence[Child]) -> Spawned:
-        """Return the answer to a report that took effect before."""
-        found = tuple(Enqueued(EnqueueOutcome.EXISTING, child.task_id) for child in children)
-        return Spawned(task, found)
+        """Return the answer to a report that took effect before.
+
+        A child that is not there was finished and forgotten since, or was a duplicate then.
+        """
+        there = self.store.read(child.task_id for child in children)
+        return Spawned(task, tuple(self._found(child, there) for child in children))
+
+    def _found(self, child: Child, there: Mapping[str, Task]) -> Enqueued:
+        holder = None
+        if child.task_id not in there and child.new.dedupe_key is not None:
+            mark = plan.holder(child.queue.name, child.new.dedupe_key, value=None, expects=None)
+            holder = self.store.mark(mark.kind, mark.name)
+        if holder is not None:
+            return Enqueued(EnqueueOutcome.DUPLICATE, holder)
+        return Enqueued(EnqueueOutcome.EXISTING, child.task_id)
 
     def _birth(self, child: Child, replaces: str | None, parent: Task | None) -> Change:
         key = child.new.dedupe_key

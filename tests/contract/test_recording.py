@@ -4,8 +4,6 @@ Tasks change in a store whose stream is kept; the recorder is given it in batche
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,17 +11,13 @@ from typing import Any
 
 import pytest
 
-import recorder
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import Activity
 from headrace.domain.task import Place, State, Task
 from headrace.ops import ledger as books
 from headrace.ops.ledger import BUCKETS, KEPT, LANES, Ledger, bucket_of, lane_of, micros_of
 from headrace.ops.recording import Recorded, Recording
-from headrace.runtime.wiring import using
 from headrace.store.base import Store, metered
-from infra.local.lambdas import LambdaContext
-from infra.local.tables import Function
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed, Unsure, stream_record
@@ -398,47 +392,6 @@ def test_the_position_of_a_shard_is_how_far_it_is_counted(it: Recorder) -> None:
 
     assert it.recording.position(SHARD) == 4
     assert it.recording.position("another") == -1
-
-
-CONTEXT: Any = LambdaContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
-
-
-class TestTheHandler:
-    def test_it_answers_as_lambda_wants_it_of_a_window(self, it: Recorder) -> None:
-        queue = it.world.queue()
-        it.world.put(queue)
-
-        with using(it.world.use):
-            answer = recorder.handler({"shardId": SHARD, "Records": it.stream.taken()}, CONTEXT)
-
-        assert answer == {"batchItemFailures": [], "state": {}}
-        assert it.counts(queue) == (1, 0, 0, 0)
-
-    def test_the_end_of_a_window_has_no_records(self, it: Recorder) -> None:
-        with using(it.world.use):
-            answer = recorder.handler({"shardId": SHARD, "Records": []}, CONTEXT)
-
-        assert answer["batchItemFailures"] == []
-
-    def test_it_names_the_first_record_that_must_come_again(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        unsure = Unsure(store)
-        it = new_recorder(unsure.store, clock)
-        it.world.put(it.world.queue(), *["{}"] * 3)
-        event = {"shardId": SHARD, "Records": it.stream.taken()[1:]}
-
-        with using(it.world.use), unsure.failing("lost"):
-            answer = recorder.handler(event, CONTEXT)
-
-        assert answer["batchItemFailures"] == [{"itemIdentifier": "2"}]
-
-    def test_it_starts_without_pydantic(self) -> None:
-        code = "import sys, recorder; print([m for m in sys.modules if m.startswith('pydantic')])"
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="functions")
-
-        assert done.stdout.strip() == "[]"
 
 
 def a_task(

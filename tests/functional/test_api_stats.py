@@ -1,17 +1,12 @@
 """How a queue is doing, over HTTP: the recorder is given the stream when a test says so."""
 
-from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from headrace.http.app import RESOLVER
-from headrace.http.openapi import document
 from headrace.http.schedule_answers import QueueInFull
 from headrace.http.stats_answers import Metrics, Stats
-from headrace.ops.metrics import POINTS, Steps
+from headrace.ops.metrics import POINTS
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -354,25 +349,6 @@ def test_too_many_points_are_refused_with_the_step_that_would_do(counted: Counte
     assert len(answer.json["points"]) <= POINTS
 
 
-instants = st.integers(0, 3 * 86_400).map(
-    lambda seconds: ManualClock().time + timedelta(seconds=seconds)
-)
-
-
-@given(instants, instants, st.integers(1, 200))
-def test_steps_cover_a_range_and_no_step_begins_behind_it(
-    since: Any, until: Any, minutes: int
-) -> None:
-    if since >= until or (until - since) / timedelta(minutes=minutes) >= POINTS - 1:
-        return
-    steps = Steps.asked(since, until, minutes * 60, until)
-
-    length = timedelta(minutes=minutes)
-    assert steps.begin <= since < steps.begin + timedelta(minutes=1)
-    assert steps.begin + (steps.count - 1) * length < until <= steps.begin + steps.count * length
-    assert len(steps.points([])) == steps.count
-
-
 @pytest.mark.parametrize("what", ["stats", "metrics"])
 def test_there_are_no_figures_of_a_queue_that_is_not_there(counted: Counted, what: str) -> None:
     assert counted("GET", f"/v1/queues/nothing/{what}").status == 404
@@ -384,15 +360,6 @@ def test_an_unknown_parameter_is_refused(counted: Counted) -> None:
 
     assert counted("GET", f"{path}/stats", query={"exact": "yes"}).fields == {"exact"}
     assert counted("GET", f"{path}/stats", query={"precise": "true"}).fields == {"precise"}
-
-
-def test_both_are_documented() -> None:
-    paths = document(RESOLVER)["paths"]
-
-    for what, model in (("stats", "Stats"), ("metrics", "Metrics")):
-        operation = paths[f"/v1/queues/{{queue}}/{what}"]["get"]
-        schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
-        assert schema == {"$ref": f"#/components/schemas/{model}"}
 
 
 def test_a_glance_at_a_large_queue_reads_a_bounded_part_of_it(counted: Counted) -> None:

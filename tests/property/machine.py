@@ -77,6 +77,7 @@ asks = st.builds(
 
 
 PLAIN: Final = Ask(None, None, None, None, None, None)
+OWN: Final = Ask(None, None, None, expires=45, retry="growing", keepalive=7)
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class AnyOrder(RuleBasedStateMachine):
         for name, rules in self.model.queues.items():
             self.world.use.queues.create(name, rules.settings())
         for name in self.model.queues:
-            self.enqueue(name, [PLAIN, PLAIN])
+            self.enqueue(name, [OWN, PLAIN])
 
     def now(self) -> datetime:
         """Let a moment pass and return the time of this call."""
@@ -256,17 +257,21 @@ class AnyOrder(RuleBasedStateMachine):
     ) -> None:
         """A shard that was looked at gave its first tasks, and buried its expired ones."""
         stored = self.world.store.read([task.id for task in due if task.expired(now)])
+        gone: list[Known] = []
         for shard in {task.shard for task in due}:
             mine = [task for task in due if task.shard == shard]
             waiting = [task for task in mine if not task.expired(now)]
             picked = [task for task in waiting if task in first]
             assert picked == waiting[: len(picked)]  # nobody was passed over
             over = [task for task in mine if task.expired(now)]
-            buried = [known(stored[t.id]) != t if t.id in stored else True for t in over]
-            assert len(set(buried)) <= 1
-            assert not over or buried[0] or not (picked or all_shards)
-            for task in over if any(buried) else ():
-                self.model.expire(task, now)
+            buried = [
+                task for task in over if task.id not in stored or known(stored[task.id]) != task
+            ]
+            assert buried in ([], over)
+            assert buried == over or not (picked or all_shards)
+            gone += buried
+        for task in gone:
+            self.model.expire(task, now)
 
     def _reclaimed_on_the_way(self, lapsed: list[Known], now: datetime) -> list[Known]:
         """Too little was ready, so lapsed leases were taken back; some of the tasks wait no more.

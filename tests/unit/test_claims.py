@@ -72,6 +72,14 @@ def test_what_was_let_go_is_free_at_once() -> None:
     assert taken.pick(window, 3, now=START, crowded=False) == [window[0], window[2]]
 
 
+def test_what_is_free_can_be_counted_without_taking_it() -> None:
+    taken, window = claims(), waiting(5)
+    taken.pick(window, 2, now=START, crowded=False)
+
+    assert (taken.free(window), taken.free(window[:2]), taken.free([])) == (3, 0, 0)
+    assert taken.pick(window, 5, now=START, crowded=False) == window[2:]
+
+
 def test_in_a_crowd_any_of_the_window_are_picked_still_in_order() -> None:
     window = waiting(20)
 

@@ -30,6 +30,7 @@ from headrace.domain.lifecycle import (
     rules,
     table,
 )
+from headrace.domain.operate import STATES, BulkAction, operate
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import DeadLetterConfig, Queue, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -235,27 +236,50 @@ def purge(case: Case) -> None:
     case.world.use.queues.purge("mail", tuple(State))
 
 
-LATER, TOO_LATE = DELAY.total_seconds(), EXPIRY.total_seconds()
+def operated(action: BulkAction, **fields: Any) -> Callable[[Case], None]:
+    """Return an act that an operator does to the task by its id."""
 
-# Each act makes one move if it may; where it leads, if the table allows it at all.
-ACTS: list[tuple[Action, State | None, Callable[[Case], None]]] = [
-    (Action.ENQUEUE, ENQUEUED, enqueue),
-    (Action.OVERWRITE, ENQUEUED, overwrite),
-    (Action.DEQUEUE, INFLIGHT, dequeue),
-    (Action.HEARTBEAT, INFLIGHT, reported("INFLIGHT")),
-    (Action.SUCCEED, SUCCEEDED, reported("SUCCEEDED", result="1")),
-    (Action.FAIL, ENQUEUED, reported("FAILED")),
-    (Action.FAIL, DEAD, reported("FAILED", retryable=False)),
-    (Action.FAIL, DEAD, reported("FAILED", delay_in_seconds=TOO_LATE)),
-    (Action.FAIL, DEAD, fail_for_good),
-    (Action.RELEASE, ENQUEUED, reported("RELEASED", delay_in_seconds=LATER)),
-    (Action.RELEASE, DEAD, reported("RELEASED", delay_in_seconds=TOO_LATE)),
-    (Action.MOVE, ENQUEUED, reported("MOVED", to_queue="other", delay_in_seconds=LATER)),
-    (Action.RECLAIM, ENQUEUED, reclaim),
-    (Action.RECLAIM, DEAD, reclaim_for_good),
-    (Action.EXPIRE, DEAD, expire),
-    (Action.DELETE, None, delete),
-    (Action.PURGE, None, purge),
+    def act(case: Case) -> None:
+        case.world.use.bulk.by_ids("mail", action, [case.task_id], **fields)
+
+    act.__name__ = f"operators-{action}"
+    return act
+
+
+def run(case: Case) -> None:
+    """Put a waiting task off, so that there is something to hasten."""
+    if (task := case.stored) and task.state is ENQUEUED:
+        case.lease = str(lease_name(case.world.one("mail")))
+        case.report(ReportStatus.RELEASED, delay_in_seconds=LATER)
+    operated(BulkAction.RUN)(case)
+
+
+LATER, TOO_LATE = DELAY.total_seconds(), EXPIRY.total_seconds()
+PRODUCER, WORKER, OPERATOR, SERVICE = Actor
+
+# Each act makes one move if it may; by whom, and where it leads if the table allows it at all.
+ACTS: list[tuple[Action, Actor, State | None, Callable[[Case], None]]] = [
+    (Action.ENQUEUE, PRODUCER, ENQUEUED, enqueue),
+    (Action.OVERWRITE, PRODUCER, ENQUEUED, overwrite),
+    (Action.DEQUEUE, WORKER, INFLIGHT, dequeue),
+    (Action.HEARTBEAT, WORKER, INFLIGHT, reported("INFLIGHT")),
+    (Action.SUCCEED, WORKER, SUCCEEDED, reported("SUCCEEDED", result="1")),
+    (Action.FAIL, WORKER, ENQUEUED, reported("FAILED")),
+    (Action.FAIL, WORKER, DEAD, reported("FAILED", retryable=False)),
+    (Action.FAIL, WORKER, DEAD, reported("FAILED", delay_in_seconds=TOO_LATE)),
+    (Action.FAIL, WORKER, DEAD, fail_for_good),
+    (Action.RELEASE, WORKER, ENQUEUED, reported("RELEASED", delay_in_seconds=LATER)),
+    (Action.RELEASE, WORKER, DEAD, reported("RELEASED", delay_in_seconds=TOO_LATE)),
+    (Action.MOVE, WORKER, ENQUEUED, reported("MOVED", to_queue="other", delay_in_seconds=LATER)),
+    (Action.MOVE, OPERATOR, ENQUEUED, operated(BulkAction.MOVE, to_queue="other")),
+    (Action.RECLAIM, SERVICE, ENQUEUED, reclaim),
+    (Action.RECLAIM, SERVICE, DEAD, reclaim_for_good),
+    (Action.EXPIRE, SERVICE, DEAD, expire),
+    (Action.RUN, OPERATOR, ENQUEUED, run),
+    (Action.RESTART, OPERATOR, ENQUEUED, operated(BulkAction.RESTART)),
+    (Action.DELETE, OPERATOR, None, delete),
+    (Action.DELETE, OPERATOR, None, operated(BulkAction.DELETE)),
+    (Action.PURGE, OPERATOR, None, purge),
 ]
 
 
@@ -265,10 +289,11 @@ def _name(value: object) -> str:
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize("source", ANYWHERE, ids=str)
-@pytest.mark.parametrize(("action", "target", "act"), ACTS, ids=_name)
+@pytest.mark.parametrize(("action", "actor", "target", "act"), ACTS, ids=_name)
 def test_what_the_table_allows_happens_and_nothing_else(
     source: State | None,
     action: Action,
+    actor: Actor,
     target: State | None,
     act: Callable[[Case], None],
     *,
@@ -280,7 +305,7 @@ def test_what_the_table_allows_happens_and_nothing_else(
     act(case)
 
     after = case.stored
-    row = _row_of_use_case(action, source, target)
+    row = _row(action, actor, source, target)
     if row is None:
         extended = action is Action.EXPIRE and source is INFLIGHT
         assert after == before or (extended and after and after.last_move == "heartbeat")
@@ -293,8 +318,8 @@ def test_what_the_table_allows_happens_and_nothing_else(
         assert (after.lease_id is not None) == (after.state is INFLIGHT)
 
 
-def _row_of_use_case(action: Action, source: State | None, target: State | None) -> Rule | None:
-    found = [row for row in _rows_with_use_case() if (row.action, row.source) == (action, source)]
+def _row(action: Action, actor: Actor, source: State | None, target: State | None) -> Rule | None:
+    found = rules(action, source, actor=actor)
     if not found:
         return None
     (row,) = (row for row in found if row.target is target)
@@ -303,19 +328,16 @@ def _row_of_use_case(action: Action, source: State | None, target: State | None)
 
 def _time_by(row: Rule, before: Task | None, now: datetime) -> datetime | None:
     """Return what ``scheduled_at`` becomes by the clock of *row*."""
-    match row.clock:
-        case Clock.DUE:
-            return now + DELAY
-        case Clock.LEASE_END:
-            return now + LEASE
-        case Clock.KEPT:
-            return before.scheduled_at if before else None
-        case Clock.BACKOFF:
-            return now + BACKOFF
-        case Clock.NOW:
-            return now
-        case Clock.NONE:
-            return None
+    kept = before.scheduled_at if before else None
+    by_operator = row.actor is OPERATOR  # whose move leaves a waiting task its due time
+    return {
+        Clock.DUE: kept if by_operator else now + DELAY,
+        Clock.LEASE_END: now + LEASE,
+        Clock.KEPT: kept,
+        Clock.BACKOFF: now + BACKOFF,
+        Clock.NOW: now,
+        Clock.NONE: None,
+    }[row.clock]
 
 
 def _index_times(world: World, place: Place) -> list[datetime]:
@@ -331,36 +353,30 @@ def test_a_worker_that_fails_may_ask_for_another_wait_than_the_backoff() -> None
     assert case.stored.scheduled_at == case.world.clock() + DELAY
 
 
+ENDS = [
+    (row.source, act)
+    for action, actor, target, act in ACTS
+    for row in LIFECYCLE
+    if (row.action, row.actor, row.target) == (action, actor, target) and row.kept_by
+]
+
+
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
-@pytest.mark.parametrize(("action", "target", "act"), ACTS, ids=_name)
+@pytest.mark.parametrize(("source", "act"), ENDS, ids=_name)
 def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
-    action: Action, target: State | None, act: Callable[[Case], None], *, keyed: bool
+    source: State | None, act: Callable[[Case], None], *, keyed: bool
 ) -> None:
-    rows = [row for row in _rows_with_use_case() if (row.action, row.target) == (action, target)]
-    if not rows[0].kept_by:
-        return
-    case = case_in(rows[0].source, keyed=keyed, kept=False)
+    case = case_in(source, keyed=keyed, kept=False)
 
     act(case)
 
     assert case.stored is None
 
 
-def test_every_row_that_has_a_use_case_was_tried() -> None:
-    tried = {(action, target) for action, target, _ in ACTS}
+def test_every_row_was_tried() -> None:
+    tried = {(action, actor, target) for action, actor, target, _ in ACTS}
 
-    assert {(row.action, row.target) for row in _rows_with_use_case()} == tried
-
-
-def _rows_with_use_case() -> list[Rule]:
-    """Return the rows without those that only bulk actions make: run, restart, operators' moves."""
-    bulk = (Action.RUN, Action.RESTART)
-    operators_move = (Action.MOVE, Actor.OPERATOR)
-    return [
-        row
-        for row in LIFECYCLE
-        if row.action not in bulk and (row.action, row.actor) != operators_move
-    ]
+    assert {(row.action, row.actor, row.target) for row in LIFECYCLE} == tried
 
 
 # -- the planners -------------------------------------------------------------------------------
@@ -380,6 +396,7 @@ def _planned() -> list[Change]:
         plan.overwrite(waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         settle.reclaim(held, queue, now=_T0, spread=0),
         *(plan.purge(_task(state), before=_T0) for state in State),
+        *(_operated(action, state) for action, states in STATES.items() for state in states),
     ]
     for known in (Held.of(held), replace(Held.of(held), task=None)):
         changes += [
@@ -396,6 +413,16 @@ def _planned() -> list[Change]:
             for retryable in (True, False)
         ]
     return changes
+
+
+def _operated(action: BulkAction, state: State) -> Change:
+    queue = Queue("mail", QueueSettings(), _T0, _T0)
+    task = _task(state)
+    if action is BulkAction.RUN:
+        task = replace(task, due_at=_T0 + DELAY)
+    change = operate(action, task, queue, target=queue, now=_T0)
+    assert isinstance(change, Change)
+    return change
 
 
 _T0 = ManualClock()()
@@ -431,8 +458,8 @@ def test_a_planned_change_follows_a_row_and_is_refused_in_every_other_state(
 
     assert change.allowed(source)
     for state in State:
-        elsewhere = replace(source, place=replace(source.place, state=state))
-        assert change.allowed(elsewhere) == (state is source.state)
+        if state is not source.state:
+            assert not change.allowed(_gone_to(source, state=state))
     assert not change.allowed(None)
 
 
@@ -440,7 +467,12 @@ def test_a_planned_change_follows_a_row_and_is_refused_in_every_other_state(
 def test_a_planned_change_is_refused_in_another_queue(change: Change) -> None:
     source = _task(change.rule.source or ENQUEUED)
 
-    assert not change.allowed(replace(source, place=replace(source.place, queue="mai")))
+    assert not change.allowed(_gone_to(source, queue="mai"))
+
+
+def _gone_to(task: Task, **where: Any) -> Task:
+    """Return *task* after somebody else's move."""
+    return replace(task, place=replace(task.place, **where), version=task.version + 1)
 
 
 @pytest.mark.parametrize("change", _planned(), ids=_planned_id)

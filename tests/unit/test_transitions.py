@@ -12,7 +12,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.domain.transitions import Event, Transition, Unreadable, farewell, transition
+from headrace.domain.transitions import Event, Transition, farewell, transition
 from headrace.store import keys
 from headrace.store.items import FIELDS, instant
 from headrace.store.memory import MemoryStore
@@ -354,55 +354,3 @@ def goodbyes(watched: Watched, queue: str) -> list[Event]:
     at = record["dynamodb"]["ApproximateCreationDateTime"] * 1_000_000
     settings = watched.use.queues.get(queue)
     return [happening.event for happening in farewell(old, settings, recorded_at=at)]
-
-
-GOOD = {
-    "queue#state": {"S": "mail#INFLIGHT#0"},
-    "last_move": {"S": "dequeue"},
-    "started_at": {"N": "1795248000000000"},
-    "due_at": {"N": "1795248000000000"},
-}
-
-
-def test_the_example_of_the_next_test_can_be_read() -> None:
-    assert transition(None, GOOD, recorded_at=0).entered == ("mail", INFLIGHT)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {},
-        {"queue#state": {"S": "mail"}},
-        {"queue#state": {"S": "mail#LOST#0"}},
-        {"queue#state": {"N": "5"}},
-        {"queue#state": "mail#INFLIGHT#0"},
-        {"queue#state": {"S": None}},
-        {"queue#state": {"S": ["a"]}},
-        {"started_at": {"N": "soon"}},
-        {"started_at": {"N": "1e99"}},
-        {"started_at": {"N": "9" * 40}},
-        {"started_at": {"N": "-1"}},
-        {"due_at": None},
-        {"last_move": {"S": "fail"}, "queue#state": {"S": "mail#ENQUEUED#0"}},
-        {
-            "last_move": {"S": "fail"},
-            "queue#state": {"S": "mail#ENQUEUED#0"},
-            "errors": {"L": [{"S": "{"}]},
-        },
-        {
-            "last_move": {"S": "fail"},
-            "queue#state": {"S": "mail#ENQUEUED#0"},
-            "errors": {"L": [{"S": "[]"}]},
-        },
-    ],
-)
-def test_what_is_no_image_of_a_task_is_refused(wrong: dict[str, Any]) -> None:
-    image = {**GOOD, **wrong} if wrong else {}
-    with pytest.raises(Unreadable):
-        transition(GOOD, image, recorded_at=0)
-
-
-@pytest.mark.parametrize("old", [{}, {"queue#state": {"S": "mail"}}])
-def test_a_removal_of_what_was_no_task_is_refused(old: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable):
-        transition(old, None, recorded_at=0)

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
-from headrace.domain.task import Task
+from headrace.domain.task import Place, State, Task
 from headrace.store.base import Outcome, Record, Store
 from headrace.store.items import to_item
+from tests.manual_clock import ManualClock
 
 SHARD = "shardId-00000001"
 
@@ -112,3 +113,23 @@ class Unsure:
     def store(self) -> Store:
         """The same, for those who ask for a store."""
         return cast("Store", self)
+
+
+def a_task(
+    task_id: str,
+    queue: str,
+    clock: ManualClock,
+    state: State = State.ENQUEUED,
+    last_move: str = "enqueue",
+) -> Task:
+    now = clock()
+    return Task(
+        id=task_id,
+        place=Place(queue, state, 0),
+        scheduled_at=now,
+        due_at=now,
+        created_at=now,
+        enqueued_at=now,
+        started_at=now,
+        last_move=last_move,
+    )

@@ -18,7 +18,7 @@ from headrace.store.dynamo import DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import lease_name
 
-STAYING = int(os.environ.get("HEADRACE_BIG_LIST", "4000"))  # the bar is 20,000: a minute and more
+STAYING = int(os.environ.get("HEADRACE_BIG_LIST", "2000"))  # the bar is 20,000: a minute and more
 WORKERS = 16
 
 

@@ -13,14 +13,14 @@ import pytest
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import Activity
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import State
 from headrace.ops import ledger as books
 from headrace.ops.ledger import BUCKETS, KEPT, LANES, Ledger, bucket_of, lane_of, micros_of
 from headrace.ops.recording import Recorded, Recording
 from headrace.store.base import Store, metered
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Streamed, Unsure, stream_record
+from tests.streamed import SHARD, Streamed, Unsure, a_task, stream_record
 
 ITEM_BYTES = 400 * 1024  # DynamoDB's limit
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retries=1)
@@ -392,23 +392,3 @@ def test_the_position_of_a_shard_is_how_far_it_is_counted(it: Recorder) -> None:
 
     assert it.recording.position(SHARD) == 4
     assert it.recording.position("another") == -1
-
-
-def a_task(
-    task_id: str,
-    queue: str,
-    clock: ManualClock,
-    state: State = State.ENQUEUED,
-    last_move: str = "enqueue",
-) -> Task:
-    now = clock()
-    return Task(
-        id=task_id,
-        place=Place(queue, state, 0),
-        scheduled_at=now,
-        due_at=now,
-        created_at=now,
-        enqueued_at=now,
-        started_at=now,
-        last_move=last_move,
-    )

@@ -20,6 +20,7 @@ from tests.manual_clock import ManualClock
 
 KEY = "a-key-for-the-tests"
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
+HIDDEN = {"payload": "what-is-in-it", "result": "what-came-of-it", "progress": "how-far-it-is"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,20 @@ def proxy_event(
 def call() -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
     return new_service()
+
+
+@pytest.fixture
+def stocked(call: Service) -> Service:
+    """Give a service with queues and tasks in them."""
+    for name in ("ngsi.notify", "ngsi.entities", "ngsi.quarantine", "mail"):
+        call.queue(name)
+        call.put(f"/v1/queues/{name}", *[HIDDEN["payload"]] * 3)
+        done, running = call.take(f"/v1/queues/{name}", 2)
+        call.say(done, "SUCCEEDED", result=HIDDEN["result"])
+        call.say(running, "INFLIGHT", progress=HIDDEN["progress"])
+        schedule = {"every_seconds": 3600, "payload": HIDDEN["payload"]}
+        assert call("PUT", f"/v1/queues/{name}/schedules/nightly", schedule).status == 200
+    return call
 
 
 def new_service() -> Service:

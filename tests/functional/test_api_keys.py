@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Service
-from tests.functional.test_api_roles import ADMIN, keyed
+from tests.functional.roles import ADMIN, keyed
 
 
 def test_a_key_is_made_shown_and_revoked(call: Service) -> None:

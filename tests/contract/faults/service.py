@@ -1,0 +1,80 @@
+"""A service on a faulty client, what it is asked, and what it holds afterwards."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.store import keys
+from infra.local.tables import TableNames
+from tests.contract.conftest import World
+from tests.contract.faults.client import Answer, Faults, FaultyClient
+
+AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
+AN_HOUR = timedelta(hours=1)
+T = TypeVar("T")
+
+REPORTS: list[tuple[str, dict[str, Any], State]] = [
+    ("SUCCEEDED", {"result": "1"}, State.SUCCEEDED),
+    ("INFLIGHT", {"progress": "1"}, State.INFLIGHT),
+    ("FAILED", {}, State.ENQUEUED),
+    ("FAILED", {"retryable": False}, State.DEAD),
+    ("RELEASED", {}, State.ENQUEUED),
+    ("MOVED", {"to_queue": "other", "payload": "2"}, State.ENQUEUED),
+]
+
+
+@dataclass
+class Service:
+    """A service on a faulty client, and what it takes to make it faulty for a while."""
+
+    world: World
+    client: FaultyClient
+    tables: TableNames
+
+    @contextmanager
+    def suffering(self, **faults: Any) -> Iterator[Faults]:
+        """Let these faults happen inside the block."""
+        self.client.faults = Faults(**faults)
+        yield self.client.faults
+        self.client.faults = Faults()
+
+    def see(self, task_id: str) -> Task:
+        return self.world.see(task_id)
+
+
+def insisted(call: Callable[[], T]) -> T:
+    """Repeat *call* until the table answers."""
+    for _ in range(100):
+        try:
+            return call()
+        except Unavailable:
+            continue
+    message = "the table never answers"
+    raise AssertionError(message)
+
+
+def tasks_of(dequeue: Callable[[], Sequence[Task]]) -> list[Task]:
+    """Return what was handed out; nothing when the table does not answer."""
+    try:
+        return list(dequeue())
+    except Unavailable:
+        return []
+
+
+def everything(service: Service) -> list[Answer]:
+    """Return every item of both tables, read past the faults."""
+    scan = service.client._client.scan  # noqa: SLF001  the real client, whatever it suffers from
+    items = [
+        item
+        for table in (service.tables.tasks, service.tables.control)
+        for item in scan(TableName=table)["Items"]
+        if not re.match("chore", item.get(keys.PK, {"S": ""})["S"])
+    ]
+    return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))

@@ -1,0 +1,225 @@
+"""Lost answers: what took effect did so once, and is answered as it was."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import NotFound
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import State, Task
+from headrace.ops.reports import ReportOutcome
+from headrace.ops.tasks import EnqueueOutcome
+from tests.contract.conftest import World
+from tests.contract.faults.client import Answer
+from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, Service
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"id": "order-1"}, {"dedupe_key": "k"}, {"id": "order-1", "dedupe_key": "k"}]
+)
+def test_an_enqueue_whose_answer_was_lost_created_its_task_once(
+    service: Service, world: World, fields: dict[str, str]
+) -> None:
+    queue = world.queue()
+
+    with service.suffering(lost=1):
+        (result,) = world.use.tasks.enqueue(queue, [NewTask("1", **fields)])  # type: ignore[arg-type]
+
+    assert result.outcome is EnqueueOutcome.CREATED
+    assert service.see(str(result.id)).version == 1
+    assert world.use.inspect.count(queue).count == 1
+
+
+def test_a_batch_of_enqueues_whose_answer_was_lost_is_there_once(
+    service: Service, world: World
+) -> None:
+    queue = world.queue()
+    world.put(queue, id="order-3")
+
+    with service.suffering(lost=1):
+        results = world.use.tasks.enqueue(
+            queue, [NewTask(str(number), id=f"order-{number}") for number in range(25)]
+        )
+
+    outcomes = Counter(result.outcome for result in results)
+    assert outcomes == {EnqueueOutcome.CREATED: 24, EnqueueOutcome.EXISTING: 1}
+    assert results[3].outcome is EnqueueOutcome.EXISTING
+    assert world.use.inspect.count(queue).count == 25
+
+
+@pytest.mark.parametrize("sender", ["batch"], indirect=True)  # a single refusal brings the item
+def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_read(
+    service: Service, world: World, new_service: Callable[[], Service]
+) -> None:
+    """It took effect, a worker was done with it and nothing was kept: that is no second task."""
+    queue = world.queue(history_retention_in_seconds=0)
+    other = new_service().world
+    done: list[Task] = []
+
+    def come_and_go(name: str, _arguments: Answer) -> bool:
+        if name == "batch_get_item" and not done:
+            done.append(other.one(queue))
+            other.say(done[0], "SUCCEEDED")
+        return False
+
+    with service.suffering(lost=1, blocked=come_and_go):
+        (result,) = world.use.tasks.enqueue(queue, [NewTask("1")])
+
+    assert result.outcome is EnqueueOutcome.CREATED
+    assert [task.id for task in done] == [result.id]
+    assert world.take(queue) == ()
+
+
+def test_a_dequeue_whose_answer_was_lost_delivers_once(
+    service: Service, world: World, new_service: Callable[[], Service]
+) -> None:
+    queue = world.queue()
+    ids = world.put(queue, *["{}"] * 25)
+
+    with service.suffering(lost=1):
+        tasks = world.take(queue, 25)
+
+    assert [task.id for task in tasks] == ids
+    assert {(task.attempts, task.version) for task in tasks} == {(1, 2)}
+    assert new_service().world.take(queue, 25) == ()
+    assert world.say(tasks[0], "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize(("status", "fields", "state"), REPORTS)
+def test_a_report_whose_answer_was_lost_took_effect_once(
+    service: Service,
+    world: World,
+    status: str,
+    fields: dict[str, Any],
+    state: State,
+    *,
+    keyed: bool,
+) -> None:
+    queue, _ = world.queue(retry_strategy=AT_ONCE), world.queue("other")
+    world.put(queue, dedupe_key="key" if keyed else None)
+    task = world.one(queue)
+
+    with service.suffering(lost=1):
+        result = world.say(task, status, **fields)
+
+    assert result.outcome is ReportOutcome.OK
+    after = service.see(task.id)
+    assert after.state is state
+    assert (len(after.errors), len(after.trail)) == (status == "FAILED", status == "MOVED")
+    assert after.attempts == (status not in ("RELEASED", "MOVED"))
+    repeated = 2 if status == "INFLIGHT" else 1  # a lease may be renewed twice
+    assert after.version == task.version + repeated
+    assert result.task == after
+
+
+def test_a_failure_whose_answer_was_lost_counts_once_though_others_were_quick(
+    service: Service, world: World, new_service: Callable[[], Service]
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    task = world.one(queue)
+    other = new_service().world
+    taken: list[Task] = []
+
+    with service.suffering(lost=1, meanwhile=lambda: taken.append(other.one(queue))):
+        result = world.say(task, "FAILED")
+
+    assert result.outcome is ReportOutcome.OK
+    assert service.see(task.id) == taken[0]
+    assert other.say(taken[0], "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+def test_a_success_that_nobody_keeps_is_done_or_gone(
+    service: Service, world: World, *, keyed: bool
+) -> None:
+    """Design 1 leaves both answers open; above all the task is gone, and gone once."""
+    queue = world.queue(history_retention_in_seconds=0)
+    world.put(queue, dedupe_key="key" if keyed else None)
+    task = world.one(queue)
+
+    with service.suffering(lost=1):
+        result = world.say(task, "SUCCEEDED")
+
+    assert result.outcome in (ReportOutcome.OK, ReportOutcome.NOT_FOUND)
+    assert world.store.read([task.id]) == {}
+    (again,) = world.use.tasks.enqueue(queue, [NewTask("2", dedupe_key="key")])
+    assert again.outcome is EnqueueOutcome.CREATED
+
+
+def test_what_the_reaper_did_though_it_never_heard_so_is_done_once(
+    service: Service, world: World
+) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
+    ids = world.put(queue, "1", "2", "3")
+    world.take(queue, 2)
+    ids += world.put(queue, "4", expires_at=world.clock() + AN_HOUR)
+    world.clock.forward(AN_HOUR.total_seconds())
+
+    with service.suffering(lost=1):
+        world.use.reaping.run()
+    world.use.reaping.run()
+
+    first, second, _, fourth = (service.see(task_id) for task_id in ids)
+    for task in (first, second):
+        assert (task.state, task.attempts, len(task.errors)) == (State.ENQUEUED, 1, 1)
+    assert (fourth.state, fourth.version) == (State.DEAD, 2)
+
+
+def test_a_purge_whose_answers_were_lost_leaves_nothing(service: Service, world: World) -> None:
+    queue = world.queue()
+    world.put(queue, *["{}"] * 30)
+
+    with service.suffering(lost=1):
+        purged = world.use.queues.purge(queue, (State.ENQUEUED,))
+
+    assert purged.finished
+    assert world.use.inspect.count(queue).count == 0
+
+
+def test_a_delete_whose_answer_was_lost_is_no_missing_task(service: Service, world: World) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+
+    with service.suffering(lost=1):
+        world.use.tasks.delete(task_id)
+
+    with pytest.raises(NotFound):
+        service.see(task_id)
+
+
+def test_a_queue_whose_creation_was_not_heard_of_is_created(service: Service, world: World) -> None:
+    with service.suffering(lost=1):
+        created = world.use.queues.create("mail", QueueSettings(description="ours"))
+
+    assert world.use.queues.get("mail") == created
+
+
+def test_settings_whose_change_was_not_heard_of_are_changed_once(
+    service: Service, world: World
+) -> None:
+    queue = world.queue()
+
+    with service.suffering(lost=1):
+        changed = world.use.queues.replace(queue, QueueSettings(description="new"), version=1)
+
+    assert world.use.queues.get(queue) == changed
+    assert (changed.version, changed.settings.description) == (2, "new")
+
+
+def test_a_queue_whose_deletion_was_not_heard_of_is_gone_with_its_tasks(
+    service: Service, world: World
+) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+
+    with service.suffering(lost=1):
+        assert world.use.queues.delete(queue)
+
+    with pytest.raises(NotFound):
+        world.use.queues.get(queue)
+    assert world.store.read([task_id]) == {}

@@ -1,0 +1,202 @@
+"""A table that throttles or is away: calls are unavailable, and what was done stays right."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.plan import NewTask
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
+from headrace.ops.tasks import EnqueueOutcome
+from headrace.store import keys
+from tests.contract.conftest import World, lease_name
+from tests.contract.faults.client import WRITES, Answer
+from tests.contract.faults.service import AT_ONCE, REPORTS, Service, everything, tasks_of
+
+NEVER = RetryStrategy(max_retries=0)
+
+
+@pytest.mark.parametrize("sender", ["batch"], indirect=True)  # the SDK repeats single writes
+@pytest.mark.parametrize("seed", range(3))
+def test_statements_that_are_throttled_for_a_moment_are_sent_again_alone(
+    service: Service, world: World, seed: int
+) -> None:
+    queue = world.queue()
+
+    with service.suffering(throttled=0.3, chance=random.Random(seed)):
+        results = world.use.tasks.enqueue(queue, [NewTask(str(n)) for n in range(25)])
+        tasks = world.take(queue, 25)
+        reported = report_all(world, tasks, "SUCCEEDED")
+
+    assert {result.outcome for result in results} == {EnqueueOutcome.CREATED}
+    assert [task.id for task in tasks] == [result.id for result in results]
+    assert {result.outcome for result in reported} == {ReportOutcome.OK}
+    assert world.use.inspect.count(queue).by_state[State.SUCCEEDED] == 25
+
+
+ACTS: list[tuple[str, Callable[[World, Task], object]]] = [
+    ("enqueue", lambda world, _: world.put("mail")),
+    ("enqueue keyed", lambda world, _: world.put("mail", dedupe_key="k")),
+    ("dequeue", lambda world, _: world.take("mail")),
+    *(
+        (status, lambda world, task, of=status, more=fields: world.say(task, of, **more))
+        for status, fields, _ in REPORTS
+    ),
+    ("delete", lambda world, task: world.use.tasks.delete(task.id)),
+    ("purge", lambda world, _: world.use.queues.purge("mail", tuple(State))),
+    ("create", lambda world, _: world.queue("new")),
+    ("pause", lambda world, _: world.use.queues.pause("mail")),
+]
+
+
+@pytest.mark.parametrize("fault", [{"throttled": 1}, {"away": 1}], ids=["throttled", "away"])
+@pytest.mark.parametrize(("_name", "act"), ACTS, ids=[name for name, _ in ACTS])
+def test_a_table_that_throttles_or_is_away_is_unavailable_and_unchanged(
+    service: Service,
+    world: World,
+    _name: str,
+    act: Callable[[World, Task], object],
+    fault: dict[str, float],
+) -> None:
+    queue, _ = world.queue(keepalive_timeout_in_seconds=5), world.queue("other")
+    world.put(queue, "1", "2", dedupe_key=None)
+    task = world.one(queue)
+    world.clock.forward(5)
+    before = everything(service)
+
+    with service.suffering(**fault), pytest.raises(Unavailable):
+        act(world, task)
+
+    assert everything(service) == before
+
+
+@pytest.mark.parametrize("fault", [{"throttled": 1}, {"away": 1}], ids=["throttled", "away"])
+def test_the_reaper_stops_while_the_table_throttles_and_says_so(
+    service: Service, world: World, fault: dict[str, float]
+) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue)
+    world.one(queue)
+    world.clock.forward(5)
+    before = everything(service)
+
+    with service.suffering(**fault):
+        reaped = world.use.reaping.run()
+
+    assert (reaped.throttled, reaped.retried) == (True, 0)
+    assert everything(service) == before
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "RELEASED"])
+def test_reports_of_which_a_part_was_throttled_may_be_repeated(
+    service: Service, world: World, status: str
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue, *["{}"] * 10)
+    tasks = world.take(queue, 10)
+
+    with service.suffering(stuck=about(tasks[4].id), blocked=alone(tasks[4].id)):
+        with pytest.raises(Unavailable):
+            report_all(world, tasks, status)
+        assert service.see(tasks[4].id) == tasks[4]
+
+    results = report_all(world, tasks, status)
+    assert {result.outcome for result in results} == {ReportOutcome.OK}
+    assert {service.see(task.id).version for task in tasks} == {3}
+
+
+def test_enqueues_of_which_a_part_was_throttled_may_be_repeated_by_their_ids(
+    service: Service, world: World
+) -> None:
+    queue = world.queue()
+    entries = [NewTask("{}", id=f"order-{number}") for number in range(10)]
+
+    with (
+        service.suffering(stuck=about("order-4"), blocked=alone("order-4")),
+        pytest.raises(Unavailable),
+    ):
+        world.use.tasks.enqueue(queue, entries)
+
+    outcomes = [result.outcome for result in world.use.tasks.enqueue(queue, entries)]
+    assert outcomes[4] is EnqueueOutcome.CREATED
+    assert set(outcomes) <= {EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING}
+    assert world.use.inspect.count(queue).count == 10
+
+
+def test_a_dequeue_of_which_a_part_was_throttled_hands_out_what_it_has_leased(
+    service: Service, world: World
+) -> None:
+    """A lease that reaches no worker lapses and costs an attempt, for nothing."""
+    queue = world.queue(retry_strategy=NEVER)
+    ids = world.put(queue, *["{}"] * 10)
+
+    with service.suffering(stuck=about(ids[4]), blocked=alone(ids[4])):
+        delivered = tasks_of(lambda: world.take(queue, 10))
+
+    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
+
+
+def test_a_dequeue_hands_out_what_it_has_leased_though_another_shard_does_not_answer(
+    service: Service, world: World
+) -> None:
+    queue = world.queue(shards=2, retry_strategy=NEVER)
+    ids = world.put(queue, *["{}"] * 10)
+    queries = iter([False, True])
+
+    with service.suffering(blocked=lambda name, _: name == "query" and next(queries, True)):
+        delivered = tasks_of(lambda: world.take(queue, 10))
+
+    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
+
+
+def test_a_dequeue_hands_out_what_it_has_leased_though_it_cannot_help_the_reaper(
+    service: Service, world: World
+) -> None:
+    queue = world.queue(retry_strategy=NEVER)
+    ids = world.put(queue, *["{}"] * 3)
+
+    with service.suffering(blocked=asks_for(State.INFLIGHT)):
+        delivered = tasks_of(lambda: world.take(queue, 10))
+
+    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
+
+
+def report_all(world: World, tasks: Sequence[Task], status: str) -> list[Reported]:
+    reports = [Report(task.id, str(lease_name(task)), ReportStatus(status)) for task in tasks]
+    return world.use.reports.report(tasks[0].queue, reports)
+
+
+def about(task_id: str) -> Callable[[Answer], bool]:
+    """Tell the statements that are about *task_id*."""
+    return lambda statement: {"S": task_id} in statement["Parameters"]
+
+
+def alone(task_id: str) -> Callable[[str, Answer], bool]:
+    """Tell the single writes that are about *task_id*."""
+
+    def block(name: str, arguments: Answer) -> bool:
+        item = arguments.get("Item") or arguments.get("Key") or {}
+        return name in WRITES and item.get(keys.TASK_ID) == {"S": task_id}
+
+    return block
+
+
+def asks_for(state: State) -> Callable[[str, Answer], bool]:
+    """Tell the queries of the index that ask for tasks in *state*."""
+
+    def block(name: str, arguments: Answer) -> bool:
+        values = arguments.get("ExpressionAttributeValues", {})
+        return name == "query" and f"#{state}#" in values.get(":place", {"S": ""})["S"]
+
+    return block
+
+
+def assert_no_attempt_was_spent_in_vain(
+    world: World, ids: Sequence[str], delivered: Sequence[Task]
+) -> None:
+    """Check that only those tasks are leased that a worker was handed."""
+    leased = {task.id for task in world.store.read(ids).values() if task.state is State.INFLIGHT}
+    assert leased == {task.id for task in delivered}

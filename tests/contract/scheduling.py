@@ -1,0 +1,78 @@
+"""A schedule to test, its tasks, and schedulers that are interrupted when told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.filters import TaskFilter
+from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.task import Task
+from headrace.ops.ticking import Ticking
+from headrace.store.base import Store
+from tests.contract.conftest import World, new_world
+
+NAME = "report"
+
+
+def schedule(world: World, queue: str, cron: str | None = "* * * * *", **settings: Any) -> str:
+    """Make a schedule and return its queue."""
+    if settings.get("every_seconds"):
+        cron = None
+    world.use.schedules.put(queue, NAME, ScheduleSettings(cron=cron, **settings))
+    return queue
+
+
+def waiting(world: World, queue: str) -> list[Task]:
+    page = world.use.inspect.list(queue, TaskFilter(states=("ENQUEUED",)), payload=True, limit=250)
+    return list(page.tasks)
+
+
+def due(world: World, queue: str) -> list[datetime]:
+    return [task.due_at for task in waiting(world, queue)]
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-21T{text}Z")
+
+
+def minutes(world: World, count: int) -> int:
+    """Let the scheduler run once a minute; return how many ticks it enqueued."""
+    made = 0
+    for _ in range(count):
+        world.clock.forward(60)
+        made += world.use.ticking.run().enqueued
+    return made
+
+
+@dataclass
+class Interposed:
+    """A store that lets a test happen just before or after one kind of call."""
+
+    store: Store
+    before: dict[str, Callable[[], object]]
+    after: dict[str, Callable[[], object]]
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self.store, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.before.pop(name, lambda: None)()
+            answer = inner(*args, **kwargs)
+            self.after.pop(name, lambda: None)()
+            return answer
+
+        return call
+
+
+def interposed(world: World, **hooks: Callable[[], object]) -> Ticking:
+    """Return another scheduler, in whose calls ``before_…`` and ``after_…`` happen once."""
+    before = {name[7:]: hook for name, hook in hooks.items() if name.startswith("before_")}
+    after = {name[6:]: hook for name, hook in hooks.items() if name.startswith("after_")}
+    store: Any = Interposed(world.store, before, after)
+    return new_world(store, world.clock).use.ticking
+
+
+def dies() -> None:
+    raise Unavailable("the process ends here")

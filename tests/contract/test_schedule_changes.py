@@ -1,0 +1,163 @@
+"""What every store promises when a schedule changes, pauses or goes: nothing lost or doubled."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import NotFound, Unavailable
+from headrace.domain.operate import BulkAction
+from headrace.domain.schedule import ScheduleSettings, tick_id
+from headrace.ops import schedule_body
+from headrace.ops.ticking import Ticking
+from tests.contract.conftest import World
+from tests.contract.scheduling import (
+    NAME,
+    Interposed,
+    at,
+    dies,
+    due,
+    interposed,
+    minutes,
+    schedule,
+    waiting,
+)
+
+
+def test_a_change_takes_back_what_is_ahead_and_doubles_nothing(world: World) -> None:
+    queue = schedule(world, world.queue(), payload="1")
+    world.clock.forward(60)
+
+    schedule(world, queue, "*/2 * * * *", payload="2")
+
+    tasks = [(task.due_at, task.payload) for task in waiting(world, queue)]
+    assert tasks == [
+        (at("08:01:00"), "1"),  # was due already
+        (at("08:02:00"), "2"),
+        (at("08:04:00"), "2"),
+    ]
+
+
+def test_a_tick_that_an_operator_ran_early_does_not_run_again_after_a_change(world: World) -> None:
+    queue = schedule(world, world.queue(history_retention_in_seconds=0))
+    early = tick_id(queue, NAME, at("08:02:00"))
+    world.use.bulk.by_ids(queue, BulkAction.RUN, [early])
+    world.say(world.one(queue), "SUCCEEDED")
+
+    schedule(world, queue, payload="2")
+
+    assert due(world, queue) == [at("08:01:00"), at("08:03:00")]
+    minutes(world, 3)
+    assert at("08:02:00") not in due(world, queue)
+
+
+def test_the_same_settings_again_change_nothing(world: World) -> None:
+    queue = schedule(world, world.queue(), payload="1")
+    before = world.use.schedules.get(queue, NAME)
+
+    schedule(world, queue, payload="1")
+
+    assert world.use.schedules.get(queue, NAME) == before
+    assert [task.version for task in waiting(world, queue)] == [1, 1, 1]
+
+
+def test_a_paused_schedule_has_no_ticks_and_catches_up_on_none(world: World) -> None:
+    queue = schedule(world, world.queue())
+
+    schedule(world, queue, paused=True)
+
+    assert due(world, queue) == []
+    assert minutes(world, 3) == 0
+    assert world.use.schedules.get(queue, NAME).next_run_at is None
+    schedule(world, queue)
+    assert due(world, queue) == [at("08:04:00"), at("08:05:00"), at("08:06:00")]
+
+
+def test_pausing_and_resuming_at_once_loses_and_doubles_nothing(world: World) -> None:
+    queue = schedule(world, world.queue())
+    for _ in range(3):
+        schedule(world, queue, paused=True)
+        schedule(world, queue)
+    world.clock.forward(60)
+    world.use.ticking.run()
+
+    assert due(world, queue) == [at(f"08:0{minute}:00") for minute in range(1, 5)]
+
+
+def test_deleting_takes_back_what_is_ahead(world: World) -> None:
+    queue = schedule(world, world.queue())
+    world.clock.forward(60)
+
+    world.use.schedules.delete(queue, NAME)
+
+    assert due(world, queue) == [at("08:01:00")]
+    assert world.store.marks(schedule_body.PROGRESS) == {}
+    assert minutes(world, 1) == 0
+    with pytest.raises(NotFound, match="no schedule"):
+        world.use.schedules.get(queue, NAME)
+    with pytest.raises(NotFound, match="no schedule"):
+        world.use.schedules.delete(queue, NAME)
+
+
+def test_a_schedule_made_again_after_deletion_goes_on_where_it_is(world: World) -> None:
+    queue = schedule(world, world.queue())
+    world.clock.forward(60)
+    world.use.schedules.delete(queue, NAME)
+
+    schedule(world, queue)
+
+    assert due(world, queue) == [at(f"08:0{minute}:00") for minute in range(1, 5)]
+
+
+@pytest.mark.parametrize("moment", ["before_commit", "before_records", "after_records"])
+@pytest.mark.parametrize("change", ["put", "pause", "delete"])
+def test_a_stale_scheduler_cannot_enqueue_for_settings_that_are_gone(
+    world: World, change: str, moment: str
+) -> None:
+    queue = schedule(world, world.queue(), payload='"old"')
+    world.clock.forward(60)
+
+    def people() -> None:
+        if change == "delete":
+            world.use.schedules.delete(queue, NAME)
+        else:
+            schedule(world, queue, payload='"new"', paused=change == "pause")
+
+    interposed(world, **{moment: people}).run()
+    world.use.ticking.run()
+
+    ahead = [task for task in waiting(world, queue) if task.due_at > world.clock()]
+    assert [task.payload for task in ahead] == (['"new"'] * 3 if change == "put" else [])
+
+
+@pytest.mark.parametrize("moment", ["after_put_record", "before_set_mark", "after_set_mark"])
+def test_a_change_that_was_cut_off_is_settled_by_the_scheduler(world: World, moment: str) -> None:
+    queue = schedule(world, world.queue(), payload='"old"')
+    ticking = interposed(world, **({moment: dies} if "mark" in moment else {}))
+    schedules = replace_ticking(world, ticking)
+    if moment == "after_put_record":
+        other: Any = Interposed(world.store, {}, {"put_record": dies})
+        schedules = replace(schedules, store=other)
+
+    with pytest.raises(Unavailable):
+        schedules.put(queue, NAME, ScheduleSettings(cron="*/2 * * * *", payload='"new"'))
+    world.use.ticking.run()
+
+    tasks = [(task.due_at, task.payload) for task in waiting(world, queue)]
+    assert tasks == [(at("08:02:00"), '"new"')]
+
+
+def replace_ticking(world: World, ticking: Ticking) -> Any:
+    return replace(world.use.schedules, ticking=ticking)
+
+
+def test_a_deletion_that_was_cut_off_is_settled_by_the_scheduler(world: World) -> None:
+    queue = schedule(world, world.queue())
+    other: Any = Interposed(world.store, {}, {"drop_record": dies})
+    with pytest.raises(Unavailable):
+        replace(world.use.schedules, store=other).delete(queue, NAME)
+
+    world.use.ticking.run()
+
+    assert due(world, queue) == []
+    assert world.store.marks(schedule_body.PROGRESS) == {}

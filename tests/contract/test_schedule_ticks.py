@@ -1,0 +1,199 @@
+"""What every store promises about ticks: each makes one task, and only one."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.operate import BulkAction
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.schedule import tick_id
+from headrace.domain.task import State
+from tests.contract.conftest import World
+from tests.contract.scheduling import NAME, at, dies, due, interposed, minutes, schedule, waiting
+
+
+def test_ticks_are_enqueued_minutes_ahead_with_their_exact_time(world: World) -> None:
+    queue = world.queue()
+    world.clock.forward(12.5)
+
+    schedule(world, queue, payload='{"city": "Murcia"}', tags={"service": "smartcity"})
+
+    assert due(world, queue) == [at("08:01:00"), at("08:02:00"), at("08:03:00")]
+    task = waiting(world, queue)[0]
+    assert (task.payload, task.tags) == ('{"city": "Murcia"}', {"service": "smartcity"})
+    assert (task.schedule, task.id) == (NAME, tick_id(queue, NAME, at("08:01:00")))
+    assert world.take(queue) == ()
+    assert minutes(world, 1) == 1
+    assert world.one(queue).due_at == at("08:01:00")
+
+
+def test_the_tasks_of_a_schedule_have_what_it_says(world: World) -> None:
+    queue = world.queue(expires_in_seconds=0)
+    retry = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=5)
+
+    schedule(
+        world,
+        queue,
+        expires_in_seconds=90,
+        keepalive_timeout_in_seconds=7,
+        retry_strategy=retry,
+        dedupe_key="k",
+    )
+
+    (task,) = waiting(world, queue)
+    assert task.expires_at == at("08:02:30")
+    assert (task.keepalive, task.retry, task.dedupe_key) == (7, retry, "k")
+
+
+@pytest.mark.parametrize("seconds", [None, 0])
+def test_a_schedule_may_leave_the_expiry_to_the_queue_or_ask_for_none(
+    world: World, seconds: int | None
+) -> None:
+    queue = world.queue(expires_in_seconds=100)
+
+    schedule(world, queue, expires_in_seconds=seconds)
+    run = world.use.schedules.run(queue, NAME).task
+
+    ticked = waiting(world, queue)[-1]
+    assert run is not None
+    expected = [None, None] if seconds == 0 else [at("08:01:40"), at("08:04:40")]
+    assert [run.expires_at, ticked.expires_at] == expected
+
+
+def test_a_tick_is_enqueued_once_however_often_the_scheduler_runs(world: World) -> None:
+    queue = schedule(world, world.queue())
+
+    assert [world.use.ticking.run().enqueued for _ in range(3)] == [0, 0, 0]
+
+    assert len(waiting(world, queue)) == 3
+
+
+def test_a_tick_that_ran_and_left_nothing_behind_is_not_enqueued_again(world: World) -> None:
+    queue = schedule(world, world.queue(history_retention_in_seconds=0))
+    world.clock.forward(60)
+    world.say(world.one(queue), "SUCCEEDED")
+
+    made = [world.use.ticking.run().enqueued for _ in range(2)]
+
+    assert made == [1, 0]
+    assert due(world, queue) == [at("08:02:00"), at("08:03:00"), at("08:04:00")]
+
+
+@pytest.mark.parametrize("how", ["purge", "delete"])
+def test_what_an_operator_removed_does_not_come_back(world: World, how: str) -> None:
+    queue = schedule(world, world.queue())
+    if how == "purge":
+        world.use.queues.purge(queue, (State.ENQUEUED,))
+    else:
+        ids = [task.id for task in waiting(world, queue)]
+        world.use.bulk.by_ids(queue, BulkAction.DELETE, ids)
+
+    world.use.ticking.run()
+    schedule(world, queue, payload="2")
+
+    assert waiting(world, queue) == []
+
+
+def test_a_scheduler_that_stalls_before_its_write_makes_nothing_twice(world: World) -> None:
+    """Another one enqueues the tick, which runs and leaves nothing behind meanwhile."""
+    queue = schedule(world, world.queue(history_retention_in_seconds=0))
+    world.clock.forward(240)  # the newest missed tick is due at once
+
+    def others() -> None:
+        world.use.ticking.run()
+        for task in world.take(queue, 25):
+            world.say(task, "SUCCEEDED")
+
+    made = interposed(world, before_commit=others).run().enqueued
+
+    assert made == 0
+    assert due(world, queue) == [at("08:05:00"), at("08:06:00"), at("08:07:00")]
+
+
+@pytest.mark.parametrize("when", ["before_commit", "after_commit"])
+def test_a_scheduler_that_dies_in_the_middle_loses_and_doubles_nothing(
+    world: World, when: str
+) -> None:
+    queue = schedule(world, world.queue(history_retention_in_seconds=0))
+    world.clock.forward(240)
+    with pytest.raises(Unavailable):
+        interposed(world, **{when: dies}).run()
+    tasks = world.take(queue, 25)
+    for task in tasks:
+        world.say(task, "SUCCEEDED")
+
+    world.use.ticking.run()
+
+    ran = [task.id for task in tasks]
+
+    ran += [task.id for task in world.take(queue, 25)]
+    assert ran.count(tick_id(queue, NAME, at("08:04:00"))) == 1
+    assert due(world, queue) == [at("08:05:00"), at("08:06:00"), at("08:07:00")]
+
+
+def test_missed_ticks_are_skipped_save_the_newest_within_a_minute(world: World) -> None:
+    queue = schedule(world, world.queue(), every_seconds=20)
+    world.clock.forward(600 + 15)  # nobody has looked for ten minutes
+
+    world.use.ticking.run()
+
+    late = [task for task in waiting(world, queue) if task.created_at == world.clock()]
+    assert late[0].due_at == world.clock()
+    assert late[0].id == tick_id(queue, NAME, at("08:10:00"))
+    assert [task.due_at for task in late[1:3]] == [at("08:10:20"), at("08:10:40")]
+
+
+def test_a_tick_missed_by_more_than_a_minute_is_gone(world: World) -> None:
+    queue = schedule(world, world.queue(), "0 * * * *")
+    world.clock.forward(3600 + 61)
+
+    assert world.use.ticking.run().enqueued == 0
+    assert due(world, queue) == []
+    assert world.use.schedules.get(queue, NAME).last_run_at is None
+
+
+def test_what_was_due_before_the_schedule_was_made_is_not_missed(world: World) -> None:
+    queue = world.queue()
+    world.clock.forward(20)
+
+    schedule(world, queue, "0 * * * *")
+
+    assert due(world, queue) == []
+    assert world.use.ticking.run().enqueued == 0
+
+
+def test_an_interval_counts_from_when_it_was_set(world: World) -> None:
+    queue = world.queue()
+    world.clock.forward(7.25)
+    schedule(world, queue, every_seconds=90)
+    world.clock.forward(30)
+
+    schedule(world, queue, every_seconds=90, payload="2")  # keeps its beat
+    assert due(world, queue) == [at("08:01:37.250"), at("08:03:07.250")]
+
+    schedule(world, queue, every_seconds=100)
+    assert due(world, queue) == [at("08:02:17.250")]
+
+
+def test_an_interval_of_a_second_is_kept_to_the_second(world: World) -> None:
+    queue = schedule(world, world.queue(), every_seconds=1)
+
+    minutes(world, 1)
+
+    expected = [world.clock.time + timedelta(seconds=number - 60) for number in range(1, 241)]
+    assert due(world, queue) == expected
+
+
+def test_a_tick_whose_dedupe_key_is_held_waits_until_it_is_missed(world: World) -> None:
+    queue = schedule(world, world.queue(), dedupe_key="one at a time")
+    assert due(world, queue) == [at("08:01:00")]  # it lives, so the next ones cannot
+    minutes(world, 1)
+    running = world.one(queue, keepalive=3600)
+    assert minutes(world, 3) == 0
+    world.say(running, "SUCCEEDED")
+    world.clock.forward(30)
+
+    assert world.use.ticking.run().enqueued == 1
+
+    assert waiting(world, queue)[0].id == tick_id(queue, NAME, at("08:04:00"))

@@ -1,0 +1,187 @@
+"""The queues of a key: every route stays inside them, and tells nothing of others."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.domain.task import Task
+from headrace.runtime.wiring import Settings, build
+from headrace.store.base import charge
+from headrace.store.memory import MemoryStore
+from tests.functional.conftest import KEY, Service
+from tests.functional.roles import (
+    ADMIN,
+    ALWAYS_NOTIFY,
+    OF_A_QUEUE,
+    OF_A_TASK,
+    OPERATOR,
+    PRODUCER,
+    VIEWER,
+    WORKER,
+    everything,
+    keyed,
+    send,
+    tasks,
+)
+from tests.manual_clock import ManualClock
+
+
+@pytest.mark.parametrize("route", OF_A_QUEUE)
+def test_a_queue_outside_is_refused_whether_it_exists_or_not(stocked: Service, route: str) -> None:
+    service = keyed(stocked, ADMIN, "ngsi.*")
+    before = everything(stocked)
+    details = set()
+
+    for queue in ("mail", "nobody", "ngsi", "ng%73i", "xngsi.notify", "a b"):
+        answer = send(service, route, queue=queue)
+        assert (answer.status, answer.json["code"]) == (403, "forbidden"), queue
+        details.add(answer.json["detail"].rpartition(" queue ")[0])
+
+    assert details == {"this key is not for"}
+    assert everything(stocked) == before
+
+
+@pytest.mark.parametrize("route", OF_A_QUEUE)
+def test_a_queue_inside_is_there_or_not_as_for_everybody(stocked: Service, route: str) -> None:
+    service = keyed(stocked, ADMIN, "ngsi.*")
+
+    missing = send(service, route, queue="ngsi.nobody")
+    there = send(service, route, queue="ngsi.%6eotify")
+
+    assert missing.status == 404
+    assert there.status < 400 or "{name}" in route, there.body
+
+
+def test_a_name_in_the_path_is_the_same_however_it_is_encoded(stocked: Service) -> None:
+    service = keyed(stocked, ADMIN, "mail", "%6eew")
+
+    assert service("GET", "/v1/queues/m%61il").status == 200
+    assert service("GET", "/v1/queues/%6eew").status == 403  # the pattern is no encoding
+    assert service("GET", "/v1/queues/m%2561il").status == 403  # m%61il, which is no name
+
+
+@pytest.mark.parametrize("route", ALWAYS_NOTIFY)
+def test_notifications_are_a_queue_like_others(stocked: Service, route: str) -> None:
+    assert send(keyed(stocked, ADMIN, "ngsi.notify"), route).status in {200, 204}
+    assert send(keyed(stocked, ADMIN, "mail", "ngsi.n"), route).status == 403
+
+
+@pytest.mark.parametrize("route", OF_A_TASK)
+def test_a_task_outside_and_a_task_that_is_not_there_are_refused_alike(
+    stocked: Service, route: str
+) -> None:
+    service = keyed(stocked, ADMIN, "ngsi.*")
+    outside = tasks(stocked, "mail")[0]["id"]
+    before = everything(stocked)
+
+    answers = [send(service, route, id=task_id) for task_id in (outside, "nobody", "not an id")]
+
+    assert {answer.status for answer in answers} == {403}
+    assert len({answer.json["detail"].split(" task ")[0] for answer in answers}) == 1
+    assert everything(stocked) == before
+    inside = tasks(stocked, "ngsi.notify")[0]["id"]
+    assert send(service, route, id=inside).status in {200, 204}
+    assert send(replace(stocked, key=KEY), route, id="nobody").status == 404
+
+
+def test_what_a_refusal_cost_tells_nothing_of_the_size_of_a_task() -> None:
+    class _Costly(MemoryStore):
+        def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+            charge(read=25)
+            return super().read(task_ids, payload=payload)
+
+    clock = ManualClock()
+    call = Service(clock, build(Settings(admin_key=KEY), _Costly(), now=clock))
+    (task_id,) = call.put(call.queue("mail"))
+
+    refused = keyed(call, WORKER, "ngsi.*")("GET", f"/v1/tasks/{task_id}")
+
+    assert (refused.status, refused.headers["x-consumed-units"]) == (403, "w=0, r=0")
+    assert call("GET", f"/v1/tasks/{task_id}").headers["x-consumed-units"] == "w=0, r=25"
+
+
+def test_only_the_own_queues_are_listed_and_pages_tell_nothing_of_others(call: Service) -> None:
+    for name in ("a", "ngsi.1", "ngsi.2", "o", "ngsi.3", "z"):
+        call.queue(name)
+    service = keyed(call, VIEWER, "ngsi.*")
+
+    first = service("GET", "/v1/queues", query={"limit": "2"}).json
+    query = {"limit": "1", "cursor": first["cursor"]}
+    last = service("GET", "/v1/queues", query=query).json
+
+    assert [queue["name"] for queue in first["queues"]] == ["ngsi.1", "ngsi.2"]
+    assert [queue["name"] for queue in last["queues"]] == ["ngsi.3"]
+    assert last["cursor"] is None
+    assert service("GET", "/v1/queues", query={"prefix": "a"}).json["queues"] == []
+
+
+def outside_targets() -> Iterator[tuple[str, Any, str]]:
+    """Yield requests that name a queue outside in their body, and where."""
+    held = {"task_id": "a", "lease_id": "b"}
+    fine = {**held, "status": "SUCCEEDED"}
+    moved = {**held, "status": "MOVED", "to_queue": "mail", "payload": {"to_queue": "ngsi.x"}}
+    spawn = [{"queue": "ngsi.entities"}, {"queue": "mail"}]
+    reports = "POST /v1/queues/{queue}/reports"
+    move = "POST /v1/queues/{queue}/tasks/move"
+    create = "POST /v1/queues"
+    yield create, {"name": "mail2"}, "name"
+    yield reports, {"reports": [fine, moved]}, "reports[1].to_queue"
+    yield reports, {"reports": [{**fine, "spawn": spawn}]}, "reports[0].spawn[1].queue"
+    yield move, {"ids": ["a"], "to_queue": "mail"}, "to_queue"
+    yield move, {"filter": {}, "to_queue": "nobody", "dry_run": True}, "to_queue"
+    yield "POST /v1/keys", {"name": "x", "role": "viewer", "queues": ["ngsi.1", "*"]}, "queues[1]"
+
+
+@pytest.mark.parametrize(("route", "body", "field"), list(outside_targets()))
+def test_queues_that_a_body_names_stay_inside_too(
+    stocked: Service, route: str, body: Any, field: str
+) -> None:
+    service = keyed(stocked, ADMIN, "ngsi.*")
+    before = everything(stocked)
+
+    answer = send(service, route, body, queue="ngsi.notify")
+
+    assert (answer.status, answer.json["code"]) == (403, "forbidden")
+    assert answer.fields == {field}
+    assert everything(stocked) == before
+
+
+def test_a_queue_named_in_a_payload_is_nobodys_business(stocked: Service) -> None:
+    service = keyed(stocked, PRODUCER, "ngsi.*")
+    body = {"tasks": [{"payload": {"queue": "mail", "to_queue": "mail", "queues": ["mail"]}}]}
+
+    assert service("POST", "/v1/queues/ngsi.notify/tasks", body).status == 200
+
+
+def test_reports_are_refused_before_the_first_of_them_takes_effect(stocked: Service) -> None:
+    service = keyed(stocked, WORKER, "ngsi.*")
+    stocked.put("/v1/queues/ngsi.notify", 1, 2)
+    held = service.take("/v1/queues/ngsi.notify", 2)
+    first, second = ({"task_id": task["id"], "lease_id": task["lease"]["id"]} for task in held)
+    reports = [
+        {**first, "status": "SUCCEEDED"},
+        {**second, "status": "MOVED", "to_queue": "mail"},
+    ]
+
+    answer = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
+
+    assert answer.status == 403
+    assert {stocked.see(task["id"])["state"] for task in held} == {"INFLIGHT"}
+    reports[1]["to_queue"] = "ngsi.entities"
+    again = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
+    assert [result["outcome"] for result in again.json["results"]] == ["OK", "OK"]
+
+
+def test_a_restricted_operator_reads_the_audit_of_its_queues(stocked: Service) -> None:
+    stocked("POST", "/v1/queues/mail/pause")
+    service = keyed(stocked, OPERATOR, "ngsi.*")
+    service("POST", "/v1/queues/ngsi.notify/pause")
+
+    seen = service("GET", "/v1/audit").json["entries"]
+
+    assert {entry["queue"] for entry in seen} == {"ngsi.notify", "ngsi.entities", "ngsi.quarantine"}
+    assert (seen[0]["actor"], seen[0]["action"]) == ("the operator", "pause")
+    assert service("GET", "/v1/audit", query={"queue": "mail"}).status == 403
+    assert service("GET", "/v1/audit", query={"queue": "ngsi.notify"}).status == 200

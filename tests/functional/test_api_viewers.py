@@ -1,0 +1,66 @@
+"""Viewers: they see that a task is there, and never what is in it."""
+
+import pytest
+
+from headrace.domain.access import Role
+from tests.functional.conftest import HIDDEN, Service
+from tests.functional.roles import (
+    KEYED,
+    OPERATIONS,
+    OPERATOR,
+    PRODUCER,
+    VIEWER,
+    WORKER,
+    keyed,
+    send,
+    tasks,
+)
+
+
+@pytest.mark.parametrize("route", [route for route in KEYED if route.startswith("GET ")])
+def test_a_viewer_never_sees_payload_result_or_progress(stocked: Service, route: str) -> None:
+    viewer = keyed(stocked, VIEWER)
+    for task in tasks(stocked, "ngsi.notify"):
+        answer = send(viewer, route, queue="ngsi.notify", id=task["id"], name="nightly")
+
+        assert answer.status in {200, 403, 404}
+        assert not [text for text in HIDDEN.values() if text in answer.body]
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        route
+        for route in KEYED
+        if "payload" in [of["name"] for of in OPERATIONS[route].get("parameters", [])]
+    ],
+)
+def test_a_viewer_that_asks_for_payloads_is_refused(stocked: Service, route: str) -> None:
+    viewer, operator = keyed(stocked, VIEWER), keyed(stocked, OPERATOR)
+    task_id = tasks(stocked, "mail")[0]["id"]
+    path = route.removeprefix("GET ").replace("{queue}", "mail").replace("{id}", task_id)
+
+    refused = viewer("GET", path, query={"payload": "true"})
+
+    assert (refused.status, refused.json["code"]) == (403, "forbidden")
+    assert "payloads" in refused.json["detail"]
+    assert viewer("GET", path, query={"payload": "false"}).status == 200
+    assert viewer("GET", path).status == 200
+    assert HIDDEN["payload"] in operator("GET", path, query={"payload": "true"}).body
+
+
+def test_a_viewer_is_shown_a_task_without_its_payload_by_default(stocked: Service) -> None:
+    viewer = keyed(stocked, VIEWER)
+    ids = [task["id"] for task in tasks(stocked, "mail")]
+
+    for task_id in ids:
+        whole, seen = stocked.see(task_id), viewer.see(task_id)
+        hidden = {"result": None, "progress": None}
+        assert seen == {**{k: v for k, v in whole.items() if k != "payload"}, **hidden}
+    assert any(stocked.see(task_id)["result"] for task_id in ids)
+
+
+@pytest.mark.parametrize("role", [PRODUCER, WORKER, OPERATOR])
+def test_others_are_shown_a_task_whole(stocked: Service, role: Role) -> None:
+    for task in tasks(stocked, "mail"):
+        assert keyed(stocked, role).see(task["id"]) == stocked.see(task["id"])

@@ -1,0 +1,70 @@
+"""The calls of producers, compared with the model."""
+
+from datetime import datetime, timedelta
+from typing import Final, cast
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from headrace.domain.plan import NewTask
+from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from tests.property.calls import PLAIN, Ask, asks, queue_names
+from tests.property.ground import Ground
+from tests.property.model import RETRIES
+
+_ROOM: Final = 14  # waiting tasks of a queue: what one dequeue of one task looks at is 18
+
+
+class Producers(Ground):
+    """Tasks are enqueued: plainly, late, to expire, under ids of their own."""
+
+    @rule(queue=queue_names, entries=st.lists(asks, min_size=1, max_size=3))
+    def enqueue(self, queue: str, entries: list[Ask]) -> None:
+        if len(self.model.of(queue, "ENQUEUED")) + len(entries) > _ROOM:
+            return
+        now = self.now()
+        new = [
+            NewTask(
+                str(number),
+                id=ask.id,
+                scheduled_at=None if ask.at is None else now + timedelta(seconds=ask.at),
+                delay_in_seconds=ask.delay if ask.at is None else None,
+                expires_at=None if ask.expires is None else now + timedelta(seconds=ask.expires),
+                keepalive=ask.keepalive,
+                retry=RETRIES[ask.retry].strategy if ask.retry else None,
+            )
+            for number, ask in enumerate(entries)
+        ]
+
+        results = self.world.use.tasks.enqueue(queue, new)
+
+        taken: set[datetime] = set()
+        for ask, entry, result in zip(entries, new, results, strict=True):
+            due = now + timedelta(seconds=ask.delay or 0)
+            due = due if entry.scheduled_at is None else max(now, entry.scheduled_at)
+            while due in taken:
+                due += timedelta(microseconds=1)
+            taken.add(due)
+            self._acknowledged(queue, ask, entry, due, result, now)
+
+    def _acknowledged(
+        self, queue: str, ask: Ask, entry: NewTask, due: datetime, result: Enqueued, now: datetime
+    ) -> None:
+        there = self.model.visible(ask.id, now) if ask.id else None
+        if there is not None:
+            expected = EnqueueOutcome.EXISTING if there.queue == queue else EnqueueOutcome.INVALID
+            assert result.outcome is expected
+            assert (result.task is None) == (there.queue != queue)
+        elif entry.expires_at is not None and entry.expires_at <= due:
+            assert result.outcome is EnqueueOutcome.INVALID
+        else:
+            assert result.outcome is EnqueueOutcome.CREATED
+            task = self.model.new(cast("str", result.id), queue, entry.payload, due, now)
+            task.keepalive, task.retry = ask.keepalive, ask.retry
+            task.expires = entry.expires_at or task.expires
+            assert result.id == ask.id or (ask.id is None and result.id not in self.model.tasks)
+            self.model.enqueue(task)
+
+    @rule(queue=queue_names, count=st.integers(1, 3))
+    def enqueue_plainly(self, queue: str, count: int) -> None:
+        self.enqueue(queue, [PLAIN] * count)

@@ -1,0 +1,203 @@
+"""The calls of workers, compared with the model."""
+
+from datetime import datetime
+from typing import Any, cast
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from headrace.domain.task import Task
+from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
+from tests.contract.conftest import lease_name
+from tests.property.calls import VERBS, Delivery, Say, keepalives, queue_names, says
+from tests.property.ground import Ground
+from tests.property.model import Known, known
+
+
+class Workers(Ground):
+    """Tasks are handed out, and reported on under leases true, foreign and forged."""
+
+    @rule(queue=queue_names)
+    def dequeue_plainly(self, queue: str) -> None:
+        self.dequeue(queue, 3, None)
+
+    @rule(queue=queue_names, count=st.integers(1, 5), keepalive=keepalives)
+    def dequeue(self, queue: str, count: int, keepalive: float | None) -> None:
+        now = self.now()
+        rules, before = self.model.queues[queue], self.model.of(queue, "ENQUEUED")
+        due = [task for task in before if task.at <= now]
+        ready = {task.id: task for task in due if not task.expired(now)}
+        lapsed = [task for task in self.model.of(queue, "INFLIGHT") if task.lapsed(now)]
+        paused = rules.holds_back(now)
+
+        answer = self.world.use.deliveries.dequeue(
+            queue, batch_size=count, worker="ada", keepalive=keepalive
+        )
+
+        got = {task.id: task for task in answer.tasks}
+        assert len(got) == len(answer.tasks)
+        assert [*got] == [task.id for task in sorted(got.values(), key=_turn)]
+        if paused:
+            assert not got
+            return
+        first = [task for task in ready.values() if task.id in got]
+        assert len(first) == min(count, len(ready))
+        self._buried_on_the_way(due, first, now, all_shards=len(first) < count)
+        again: list[Known] = []
+        if len(first) < count:
+            again = self._reclaimed_on_the_way(lapsed, now)[: count - len(first)]
+        assert {task.id for task in (*first, *again)} == set(got)
+        for task in (*first, *again):
+            self._delivered(task, got[task.id], now, keepalive)
+
+    def _buried_on_the_way(
+        self, due: list[Known], first: list[Known], now: datetime, *, all_shards: bool
+    ) -> None:
+        """A shard that was looked at gave its first tasks, and buried its expired ones."""
+        stored = self.world.store.read([task.id for task in due if task.expired(now)])
+        gone: list[Known] = []
+        for shard in {task.shard for task in due}:
+            mine = [task for task in due if task.shard == shard]
+            waiting = [task for task in mine if not task.expired(now)]
+            picked = [task for task in waiting if task in first]
+            assert picked == waiting[: len(picked)]  # nobody was passed over
+            over = [task for task in mine if task.expired(now)]
+            buried = [
+                task for task in over if task.id not in stored or known(stored[task.id]) != task
+            ]
+            assert buried in ([], over)
+            assert buried == over or not (picked or all_shards)
+            gone += buried
+        for task in gone:
+            self.model.expire(task, now)
+
+    def _reclaimed_on_the_way(self, lapsed: list[Known], now: datetime) -> list[Known]:
+        """Too little was ready, so lapsed leases were taken back; some of the tasks wait no more.
+
+        A lease that a heartbeat has moved may be trusted for a while.
+        """
+        stored = self.world.store.read([task.id for task in lapsed])
+        ready = []
+        for task in sorted(lapsed, key=lambda task: (task.shard, task.at, task.id)):
+            there = stored.get(task.id)
+            if task.beaten and there is not None and there.version == task.version:
+                continue
+            self.model.reclaim(task, now)
+            if task.state == "ENQUEUED" and task.due <= now:
+                ready.append(task)
+        return ready
+
+    def _delivered(self, task: Known, got: Task, now: datetime, keepalive: float | None) -> None:
+        assert task.due <= now
+        assert task.expires is None or task.expires > now
+        lease = cast("str", got.lease_id)
+        assert all(lease not in delivery.lease for delivery in self.deliveries)
+        self.model.deliver(task, lease, "ada", now, keepalive)
+        self.deliveries.append(Delivery(task.id, task.queue, str(lease_name(got))))
+
+    @precondition(lambda self: self.deliveries)
+    @rule(say=says)
+    def report_one(self, say: Say) -> None:
+        self.report([say])
+
+    @precondition(lambda self: self.deliveries)
+    @rule(said=st.lists(says, min_size=1, max_size=3))
+    def report(self, said: list[Say]) -> None:
+        now = self.now()
+        first = self._chosen(said[0], self.deliveries)
+        here = [delivery for delivery in self.deliveries if delivery.queue == first.queue]
+        chosen = [first, *(self._chosen(say, here) for say in said[1:])]
+        path = chosen[0].queue
+        if said[0].elsewhere:
+            path = next(name for name in self.model.queues if name != path)
+        leases = [self._lease(say, of) for say, of in zip(said, chosen, strict=True)]
+        reports = [
+            self._report(say, of, lease)
+            for say, of, lease in zip(said, chosen, leases, strict=True)
+        ]
+
+        results = self.world.use.reports.report(path, reports)
+
+        for say, of, lease, result in zip(said, chosen, leases, results, strict=True):
+            before = self.model.tasks.get(of.task_id)
+            expected = self._expected(say, of.task_id, path, lease, now)
+            assert result.outcome is expected, (say, before, result)
+
+    def _chosen(self, say: Say, deliveries: list[Delivery]) -> Delivery:
+        """Return the delivery that is meant: of those that go on, if it says so, or of all."""
+        live = [delivery for delivery in deliveries if self._goes_on(delivery)] if say.live else []
+        return (live or deliveries)[say.delivery % len(live or deliveries)]
+
+    def _goes_on(self, delivery: Delivery) -> bool:
+        task = self.model.tasks.get(delivery.task_id)
+        return task is not None and task.lease == delivery.lease.partition(".")[0]
+
+    def _lease(self, say: Say, of: Delivery) -> str:
+        match say.lease:
+            case "foreign":
+                return self.deliveries[say.delivery % len(self.deliveries)].lease
+            case "forged":
+                return "lse_forged." + of.lease.partition(".")[2]
+            case "nonsense":
+                return of.lease.partition(".")[0]
+            case _:
+                return of.lease
+
+    @staticmethod
+    def _report(say: Say, of: Delivery, lease: str) -> Report:
+        fields: dict[str, Any] = {}
+        match say.status:
+            case "SUCCEEDED":
+                fields = {"result": say.text}
+            case "INFLIGHT":
+                fields = {"progress": say.text, "keepalive": say.keepalive}
+            case "FAILED":
+                error = WorkerError(message=say.text or "")
+                fields = {"error": error, "retryable": say.retryable}
+                fields["delay_in_seconds"] = say.delay
+            case "RELEASED":
+                fields = {"delay_in_seconds": say.delay}
+            case _:
+                fields = {"delay_in_seconds": say.delay, "payload": say.text}
+                fields["to_queue"] = say.target
+        return Report(of.task_id, lease, ReportStatus(say.status), **fields)
+
+    def _expected(
+        self, say: Say, task_id: str, path: str, lease: str, now: datetime
+    ) -> ReportOutcome:
+        """Carry out the report on the model and return what its outcome should be."""
+        task = self.model.tasks.get(task_id)
+        secret = lease.partition(".")[0]
+        if say.lease != "nonsense":
+            if say.status == "MOVED" and say.target == "nowhere":
+                return ReportOutcome.INVALID
+            if task is not None and (task.queue, task.lease) == (path, secret):
+                self._take_effect(say, task, now)
+                return ReportOutcome.OK
+            there = task is not None and (task.queue == path or say.status == "MOVED")
+            if task is not None and there and task.settled == (secret, VERBS[say.status]):
+                return ReportOutcome.OK
+        if task is None or task.queue != path or task.hidden(now):
+            return ReportOutcome.NOT_FOUND
+        if task.state != "INFLIGHT":
+            return ReportOutcome.NOT_INFLIGHT
+        return ReportOutcome.STALE_LEASE
+
+    def _take_effect(self, say: Say, task: Known, now: datetime) -> None:
+        match say.status:
+            case "SUCCEEDED":
+                self.model.succeed(task, now, say.text)
+            case "INFLIGHT":
+                self.model.heartbeat(task, now, say.keepalive, say.text)
+            case "FAILED":
+                self.model.fail(
+                    task, "fail", now, say.text or "", retryable=say.retryable, delay=say.delay
+                )
+            case "RELEASED":
+                self.model.release(task, now, say.delay)
+            case _:
+                self.model.move(task, say.target, now, say.delay, say.text)
+
+
+def _turn(task: Task) -> tuple[datetime, str]:
+    return (task.due_at, task.id)

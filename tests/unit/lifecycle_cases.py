@@ -1,0 +1,155 @@
+"""Tasks in every state, and the acts that try to move them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from headrace.domain.errors import NotFound
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.ops.reports import Report, ReportStatus
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, lease_name, new_world
+from tests.manual_clock import ManualClock
+
+ENQUEUED, INFLIGHT, SUCCEEDED, DEAD = State
+ANYWHERE = [None, *State]
+BACKOFF, LEASE, EXPIRY = timedelta(seconds=7), timedelta(seconds=100), timedelta(seconds=1000)
+DELAY = timedelta(seconds=3)
+LATER, TOO_LATE = DELAY.total_seconds(), EXPIRY.total_seconds()
+
+
+@dataclass
+class Case:
+    """A task in some state, and what the last worker that had it knows."""
+
+    world: World
+    task_id: str
+    lease: str = "lse_nobody.1."
+
+    @property
+    def stored(self) -> Task | None:
+        return self.world.store.read([self.task_id]).get(self.task_id)
+
+    def report(self, status: ReportStatus, **fields: Any) -> None:
+        self.world.use.reports.report("mail", [Report(self.task_id, self.lease, status, **fields)])
+
+
+def case_in(state: State | None, *, keyed: bool, kept: bool = True) -> Case:
+    """Bring a task into *state* in the ways that leave no report of its own to repeat."""
+    world = new_world(MemoryStore(), ManualClock())
+    settings = QueueSettings(
+        keepalive_timeout_in_seconds=LEASE.total_seconds(),
+        expires_in_seconds=int(EXPIRY.total_seconds()),
+        retry_strategy=RetryStrategy(Backoff.FIXED, 1, BACKOFF.total_seconds(), jitter=0),
+        dead_letter_queue_config=DeadLetterConfig(enable=kept),
+        history_retention_in_seconds=86_400 if kept else 0,
+    )
+    world.use.queues.create("mail", settings)
+    world.use.queues.create("other", settings)
+    case = Case(world, "task-1")
+    if state is None:
+        return case
+    world.put("mail", id="task-1", dedupe_key="key" if keyed else None)
+    world.clock.forward(1)
+    if state is ENQUEUED:
+        return case
+    task = world.one("mail")
+    case.lease = str(lease_name(task))
+    world.clock.forward(1)
+    if state is SUCCEEDED:
+        world.say(task, "SUCCEEDED")
+    elif state is DEAD:
+        world.say(task, "FAILED", retryable=False)
+    world.clock.forward(1)
+    return case
+
+
+def enqueue(case: Case) -> None:
+    entry = NewTask("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
+    case.world.use.tasks.enqueue("mail", [entry])
+
+
+def overwrite(case: Case) -> None:
+    due = case.world.clock() + DELAY
+    entry = NewTask("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
+    case.world.use.tasks.enqueue("mail", [entry])
+
+
+def dequeue(case: Case) -> None:
+    case.world.take("mail", 5)
+
+
+def reported(status: str, **fields: Any) -> Callable[[Case], None]:
+    """Return an act that reports under the last lease the task had."""
+
+    def act(case: Case) -> None:
+        case.report(ReportStatus(status), **fields)
+
+    act.__name__ = "-".join((status, *fields))
+    return act
+
+
+def use_up_retries(case: Case) -> None:
+    """Let the only retry of the task pass, so that the next failure is the last."""
+    if (task := case.stored) is None or task.state is not INFLIGHT:
+        return
+    case.report(ReportStatus.FAILED)
+    case.world.clock.forward(BACKOFF.total_seconds())
+    case.lease = str(lease_name(case.world.one("mail")))
+
+
+def fail_for_good(case: Case) -> None:
+    use_up_retries(case)
+    case.report(ReportStatus.FAILED)
+
+
+def reclaim(case: Case) -> None:
+    case.world.clock.forward(LEASE.total_seconds())
+    case.world.use.reaping.run()
+
+
+def reclaim_for_good(case: Case) -> None:
+    use_up_retries(case)
+    reclaim(case)
+
+
+def expire(case: Case) -> None:
+    """Let the wait pass, and in its stead the keep of a task whose lease would end sooner."""
+    if (task := case.stored) and task.state is INFLIGHT:
+        case.report(ReportStatus.INFLIGHT, keepalive=2 * EXPIRY.total_seconds())
+    case.world.clock.forward(EXPIRY.total_seconds())
+    case.world.use.reaping.run()
+
+
+def delete(case: Case) -> None:
+    try:
+        case.world.use.tasks.delete(case.task_id)
+    except NotFound:
+        assert case.stored is None
+
+
+def purge(case: Case) -> None:
+    case.world.use.queues.purge("mail", tuple(State))
+
+
+def operated(action: BulkAction, **fields: Any) -> Callable[[Case], None]:
+    """Return an act that an operator does to the task by its id."""
+
+    def act(case: Case) -> None:
+        case.world.use.bulk.by_ids("mail", action, [case.task_id], **fields)
+
+    act.__name__ = f"operators-{action}"
+    return act
+
+
+def run(case: Case) -> None:
+    """Put a waiting task off, so that there is something to hasten."""
+    if (task := case.stored) and task.state is ENQUEUED:
+        case.lease = str(lease_name(case.world.one("mail")))
+        case.report(ReportStatus.RELEASED, delay_in_seconds=LATER)
+    operated(BulkAction.RUN)(case)

@@ -36,6 +36,7 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500  # a hint for whoever answers over HTTP
     title: ClassVar[str] = "Internal error"
+    request_id: str | None = None  # of the call that was refused, where a client knows it
 
     def __init__(self, detail: str, *, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)

@@ -1,0 +1,117 @@
+"""One call of the API as a value: what goes out, and how the answer is read.
+
+Both clients send the same calls; each endpoint is described once, in ``headrace.client.calls``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.client.codec import Codec
+
+T = TypeVar("T")
+
+_ACCEPTED: Final = 202
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, before it means anything."""
+
+    status: int
+    body: bytes
+    codec: Codec
+
+    @property
+    def in_background(self) -> bool:
+        """Whether what was asked for goes on after the answer."""
+        return self.status == _ACCEPTED
+
+
+Body: TypeAlias = Callable[[Codec], bytes]
+Read: TypeAlias = Callable[[Answer], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request and how its answer is read.
+
+    ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
+    """
+
+    method: str
+    path: str
+    read: Read[T]
+    params: Mapping[str, str] | None = None
+    body: Body | None = None
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some entries of a list, and where it goes on."""
+
+    entries: list[T]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pages(Generic[T]):
+    """A list as the calls for its pages, one after the other."""
+
+    at: Callable[[str | None], Call[Page[T]]]
+
+
+def path_of(*parts: str) -> str:
+    """Return the path of *parts* under ``/v1``, names percent-encoded."""
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def params_of(**given: object) -> dict[str, str]:
+    """Return the query's parameters; None is left out."""
+    return {
+        name.removesuffix("_"): _parameter(value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _parameter(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return instant(value)
+    return str(value)
+
+
+def instant(at: datetime) -> str:
+    """Return *at* as the API writes instants.  Raises ValueError for one without a time zone."""
+    if at.tzinfo is None:
+        raise ValueError(f"an instant needs a time zone, and {at.isoformat()} has none")
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@cache
+def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type)
+    """Return what reads JSON of *shape*, made once."""
+    return msgspec.json.Decoder(shape)
+
+
+def reads(shape: type[T]) -> Read[T]:
+    """Return how an answer of *shape* is read."""
+    decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
+
+    def read(answer: Answer) -> T:
+        found: T = decoder.decode(answer.body)
+        return found
+
+    return read
+
+
+def nothing(_answer: Answer) -> None:
+    """Read an answer that says nothing but that it is done."""

@@ -1,0 +1,1 @@
+"""Every endpoint of the API, described once for both clients."""

@@ -1,0 +1,208 @@
+"""Calls about queues, their stats and their schedules."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from headrace.client.call import Answer, Call, Page, Pages, nothing, params_of, path_of, reads
+from headrace.client.codec import Codec
+from headrace.client.models import (
+    Enqueued,
+    Metrics,
+    Model,
+    Purged,
+    Queue,
+    Schedule,
+    Stats,
+    remember_codec,
+)
+from headrace.client.sending import carried, json_body
+from headrace.domain import limits
+from headrace.domain.retry import RetryStrategy
+
+_SHOWN_ONLY: Final = ("stats", "schedules")
+
+
+class _Queues(Model, frozen=True, kw_only=True):
+    queues: list[Queue]
+    cursor: str | None
+
+
+class _Results(Model, frozen=True, kw_only=True):
+    results: list[Enqueued]
+
+
+def create_queue(name: str, **settings: Any) -> Call[Queue]:  # noqa: ANN401 (as the API takes them)
+    """Create a queue; *settings* are the contract's fields, defaults for those left out.
+
+    Raises QueueExists, or InvalidRequest naming the field.
+    """
+    body = {**settings, "name": name}
+    return Call(
+        "POST", path_of("queues"), reads(Queue), body=lambda _: json_body(body), repeatable=False
+    )
+
+
+def get_queue(name: str) -> Call[Queue]:
+    """Return a queue with its stats and schedules.  Raises NotFound."""
+    return Call("GET", path_of("queues", name), reads(Queue))
+
+
+def list_queues(prefix: str | None = None) -> Pages[Queue]:
+    """Go through the queues by name, those that begin with *prefix*."""
+
+    def read(answer: Answer) -> Page[Queue]:
+        page = reads(_Queues)(answer)
+        return Page(page.queues, page.cursor)
+
+    return Pages(
+        lambda cursor: Call(
+            "GET",
+            path_of("queues"),
+            read,
+            params=params_of(prefix=prefix, limit=limits.LIST_PAGE, cursor=cursor),
+        )
+    )
+
+
+def replace_queue(queue: Queue | Mapping[str, Any]) -> Call[Queue]:
+    """Replace a queue's settings; a version in them must be the present one.
+
+    Raises VersionMismatch, NotFound, or InvalidRequest naming the field.
+    """
+    fields: dict[str, Any] = msgspec.to_builtins(queue) if isinstance(queue, Queue) else dict(queue)
+    body = {name: value for name, value in fields.items() if name not in _SHOWN_ONLY}
+    return Call(
+        "PUT",
+        path_of("queues", str(fields.get("name", ""))),
+        reads(Queue),
+        body=lambda _: json_body(body),
+        repeatable="version" not in body,
+    )
+
+
+def delete_queue(name: str) -> Call[bool]:
+    """Delete a queue with all its tasks and schedules; False: it goes on in the background."""
+    return Call(
+        "DELETE", path_of("queues", name), lambda answer: not answer.in_background, repeatable=False
+    )
+
+
+def pause_queue(name: str, resume_in_seconds: float | None = None) -> Call[Queue]:
+    """Stop deliveries, for good or for so many seconds."""
+    body = {} if resume_in_seconds is None else {"resume_in_seconds": resume_in_seconds}
+    return Call(
+        "POST", path_of("queues", name, "pause"), reads(Queue), body=lambda _: json_body(body)
+    )
+
+
+def resume_queue(name: str) -> Call[Queue]:
+    """Let deliveries go on."""
+    return Call("POST", path_of("queues", name, "resume"), reads(Queue))
+
+
+def purge_queue(name: str, states: Sequence[str]) -> Call[Purged]:
+    """Remove all tasks in *states*; settings and schedules stay."""
+
+    def read(answer: Answer) -> Purged:
+        purged = reads(Purged)(answer)
+        return Purged(deleted=purged.deleted, in_background=answer.in_background)
+
+    return Call(
+        "POST",
+        path_of("queues", name, "purge"),
+        read,
+        body=lambda _: json_body({"states": list(states)}),
+    )
+
+
+def get_stats(queue: str, *, exact: bool = False) -> Call[Stats]:
+    """Return how a queue is doing; *exact* counts instead of estimating."""
+    return Call(
+        "GET",
+        path_of("queues", queue, "stats"),
+        reads(Stats),
+        params=params_of(exact=exact or None),
+    )
+
+
+def get_metrics(
+    queue: str,
+    *,
+    from_: datetime | None = None,
+    to: datetime | None = None,
+    step_seconds: int | None = None,
+) -> Call[Metrics]:
+    """Return what happened in a queue, step by step; by default the last hour."""
+    return Call(
+        "GET",
+        path_of("queues", queue, "metrics"),
+        reads(Metrics),
+        params=params_of(from_=from_, to=to, step_seconds=step_seconds),
+    )
+
+
+# ------------------------------------------------------------------------------------- schedules
+
+
+def put_schedule(  # noqa: PLR0913 (the API's own fields)
+    queue: str,
+    name: str,
+    *,
+    cron: str | None = None,
+    every_seconds: float | None = None,
+    timezone: str | None = None,
+    payload: Any = None,  # noqa: ANN401 (any JSON value)
+    tags: Mapping[str, str] | None = None,
+    dedupe_key: str | None = None,
+    expires_in_seconds: float | None = None,
+    keepalive_timeout_in_seconds: float | None = None,
+    retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
+    paused: bool = False,
+) -> Call[Schedule]:
+    """Create or replace a schedule, with exactly one of *cron* and *every_seconds*."""
+    given = {
+        "cron": cron,
+        "every_seconds": every_seconds,
+        "timezone": timezone,
+        "tags": tags,
+        "dedupe_key": dedupe_key,
+        "expires_in_seconds": expires_in_seconds,
+        "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds,
+        "retry_strategy": retry_strategy,
+    }
+
+    def body(codec: Codec) -> bytes:
+        fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if payload is not None:
+            fields["payload"] = carried(payload, codec, field="payload", most=limits.PAYLOAD_BYTES)
+        return json_body({**fields, "paused": paused})
+
+    return Call("PUT", path_of("queues", queue, "schedules", name), _read_schedule, body=body)
+
+
+def get_schedule(queue: str, name: str) -> Call[Schedule]:
+    """Return a schedule.  Raises NotFound."""
+    return Call("GET", path_of("queues", queue, "schedules", name), _read_schedule)
+
+
+def delete_schedule(queue: str, name: str) -> Call[None]:
+    """Delete a schedule; tasks it has enqueued stay.  Raises NotFound."""
+    return Call("DELETE", path_of("queues", queue, "schedules", name), nothing, repeatable=False)
+
+
+def run_schedule(queue: str, name: str) -> Call[Enqueued]:
+    """Enqueue a schedule's task now."""
+
+    def read(answer: Answer) -> Enqueued:
+        return reads(_Results)(answer).results[0]
+
+    return Call("POST", path_of("queues", queue, "schedules", name, "run"), read, repeatable=False)
+
+
+def _read_schedule(answer: Answer) -> Schedule:
+    schedule = reads(Schedule)(answer)
+    remember_codec(schedule, answer.codec)
+    return schedule

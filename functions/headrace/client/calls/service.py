@@ -1,0 +1,104 @@
+"""Calls about keys, the audit, and the service itself."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.client.call import Answer, Call, Page, Pages, nothing, params_of, path_of, reads
+from headrace.client.models import AuditEntry, Health, Key, Model, NewKey
+from headrace.client.sending import json_body
+from headrace.domain import limits
+
+
+class _Keys(Model, frozen=True, kw_only=True):
+    keys: list[Key]
+    cursor: str | None
+
+
+class _Entries(Model, frozen=True, kw_only=True):
+    entries: list[AuditEntry]
+    cursor: str | None
+
+
+def create_key(name: str, role: str, queues: Sequence[str]) -> Call[NewKey]:
+    """Make a key for the queues that the patterns name; its secret is shown this once."""
+    body = {"name": name, "role": role, "queues": list(queues)}
+    return Call(
+        "POST", path_of("keys"), reads(NewKey), body=lambda _: json_body(body), repeatable=False
+    )
+
+
+def list_keys() -> Pages[Key]:
+    """Go through the keys in the order they were made."""
+
+    def read(answer: Answer) -> Page[Key]:
+        page = reads(_Keys)(answer)
+        return Page(page.keys, page.cursor)
+
+    return Pages(
+        lambda cursor: Call(
+            "GET", path_of("keys"), read, params=params_of(limit=limits.LIST_PAGE, cursor=cursor)
+        )
+    )
+
+
+def delete_key(id: str) -> Call[None]:
+    """Revoke a key.  Raises NotFound."""
+    return Call("DELETE", path_of("keys", id), nothing, repeatable=False)
+
+
+def list_audit(
+    *,
+    queue: str | None = None,
+    actor: str | None = None,
+    action: str | None = None,
+    from_: datetime | None = None,
+    to: datetime | None = None,
+) -> Pages[AuditEntry]:
+    """Go through what was changed by hand, newest first."""
+    params = params_of(queue=queue, actor=actor, action=action, from_=from_, to=to)
+
+    def read(answer: Answer) -> Page[AuditEntry]:
+        page = reads(_Entries)(answer)
+        return Page(page.entries, page.cursor)
+
+    return Pages(
+        lambda cursor: Call(
+            "GET",
+            path_of("audit"),
+            read,
+            params={**params, **params_of(limit=limits.LIST_PAGE, cursor=cursor)},
+        )
+    )
+
+
+def health() -> Call[Health]:
+    """Return the service's version and time.  Raises Unavailable when its tables are away."""
+    return Call("GET", path_of("health"), reads(Health))
+
+
+def call(
+    method: str,
+    path: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    body: Any = None,  # noqa: ANN401 (any JSON value)
+) -> Call[Any]:
+    """Send any request, and return what its answer's JSON holds; None for an empty one.
+
+    It is sent again only where it surely did not arrive, or with a method that may be repeated.
+    """
+
+    def read(answer: Answer) -> Any:  # noqa: ANN401 (any JSON value)
+        return msgspec.json.decode(answer.body) if answer.body else None
+
+    return Call(
+        method.upper(),
+        path,
+        read,
+        params=params,
+        body=None if body is None else lambda _: json_body(body),
+        repeatable=method.upper() in {"GET", "PUT"},
+    )

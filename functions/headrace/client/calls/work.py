@@ -1,0 +1,128 @@
+"""Calls of workers: taking tasks, reporting on them, giving a sign of life."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.client.call import (
+    Answer,
+    Call,
+    Page,
+    Pages,
+    instant,
+    nothing,
+    params_of,
+    path_of,
+    reads,
+)
+from headrace.client.models import Dequeued, Model, Reported, WorkerSeen, remember_codec
+from headrace.client.sending import Report, json_body, reports_body
+from headrace.domain import limits
+
+
+class _Reports(Model, frozen=True, kw_only=True):
+    results: list[Reported]
+    now: datetime
+
+
+class _Command(Model, frozen=True, kw_only=True):
+    command: str | None
+
+
+class _Workers(Model, frozen=True, kw_only=True):
+    workers: list[WorkerSeen]
+    cursor: str | None
+
+
+def dequeue(
+    queue: str,
+    *,
+    batch_size: int = 1,
+    wait_seconds: float = 0,
+    worker: str | None = None,
+    keepalive_timeout_in_seconds: float | None = None,
+) -> Call[Dequeued]:
+    """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first."""
+    fields: dict[str, Any] = {"batch_size": batch_size}
+    if wait_seconds:
+        fields["wait_seconds"] = wait_seconds
+    if worker is not None:
+        fields["worker"] = worker
+    if keepalive_timeout_in_seconds is not None:
+        fields["keepalive_timeout_in_seconds"] = keepalive_timeout_in_seconds
+
+    def read(answer: Answer) -> Dequeued:
+        found = reads(Dequeued)(answer)
+        for task in found.tasks:
+            remember_codec(task, answer.codec)
+        return found
+
+    return Call("POST", path_of("queues", queue, "dequeue"), read, body=lambda _: json_body(fields))
+
+
+def report_batch(queue: str, reports: Sequence[Report]) -> Call[list[Reported]]:
+    """Report on up to 25 tasks of *queue*; one result for each, in their order."""
+
+    def read(answer: Answer) -> list[Reported]:
+        found = reads(_Reports)(answer)
+        return [msgspec.structs.replace(result, now=found.now) for result in found.results]
+
+    return Call(
+        "POST",
+        path_of("queues", queue, "reports"),
+        read,
+        body=lambda codec: reports_body(reports, codec),
+    )
+
+
+def put_worker(
+    name: str,
+    *,
+    queues: Sequence[str],
+    concurrency: int,
+    running: Sequence[str],
+    version: str,
+    started_at: datetime,
+) -> Call[str | None]:
+    """Give a sign of life; returns what an operator asks: None, ``"quiet"`` or ``"stop"``."""
+    fields = {
+        "queues": list(queues),
+        "concurrency": concurrency,
+        "running": list(running),
+        "version": version,
+        "started_at": instant(started_at),
+    }
+
+    def read(answer: Answer) -> str | None:
+        return reads(_Command)(answer).command
+
+    return Call("PUT", path_of("workers", name), read, body=lambda _: json_body(fields))
+
+
+def list_workers() -> Pages[WorkerSeen]:
+    """Go through the workers that gave a sign of life in the last five minutes."""
+
+    def read(answer: Answer) -> Page[WorkerSeen]:
+        page = reads(_Workers)(answer)
+        return Page(page.workers, page.cursor)
+
+    return Pages(
+        lambda cursor: Call(
+            "GET",
+            path_of("workers"),
+            read,
+            params=params_of(limit=limits.LIST_PAGE, cursor=cursor),
+        )
+    )
+
+
+def quiet_worker(name: str) -> Call[None]:
+    """Ask a worker to take nothing more.  Raises NotFound."""
+    return Call("POST", path_of("workers", name, "quiet"), nothing)
+
+
+def stop_worker(name: str) -> Call[None]:
+    """Ask a worker to finish what it holds, and end.  Raises NotFound."""
+    return Call("POST", path_of("workers", name, "stop"), nothing)

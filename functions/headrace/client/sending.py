@@ -1,0 +1,178 @@
+"""What goes out: tasks to make, reports, and the bodies that hold them."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from headrace.client.clock import utc_now
+from headrace.client.codec import Codec
+from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
+from headrace.domain.ids import new_task_id
+from headrace.domain.retry import Backoff, RetryStrategy
+
+Seconds: TypeAlias = float
+Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
+Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
+
+_encode: Final = msgspec.json.Encoder().encode
+_CARRIED: Final = {
+    "payload": limits.PAYLOAD_BYTES,
+    "result": limits.RESULT_BYTES,
+    "progress": limits.PROGRESS_BYTES,
+}
+"""The fields that a codec writes, and the most bytes each may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to be made.  Without an id it gets one here, which makes the call safe to repeat."""
+
+    payload: Any = None
+    id: str | None = None
+    scheduled_at: datetime | None = None
+    delay_in_seconds: Seconds | None = None
+    expires_at: datetime | None = None
+    dedupe_key: str | None = None
+    overwrite_on_duplicate: Sequence[Overwritable] | None = None
+    keepalive_timeout_in_seconds: Seconds | None = None
+    retry_strategy: RetryStrategy | Mapping[str, Any] | None = None
+    tags: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnedTask(NewTask):
+    """A task to be made together with a report, in whatever queue."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed; together up to 4 KiB are kept, the longest text is cut."""
+
+    type: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a worker says of a task it holds."""
+
+    task_id: str
+    lease_id: str
+    status: Status
+    result: Any = None
+    progress: Any = None
+    error: Failure | None = None
+    retryable: bool = True
+    delay_in_seconds: Seconds | None = None
+    to_queue: str | None = None
+    payload: Any = None
+    tags: Mapping[str, str] | None = None
+    keepalive_timeout_in_seconds: Seconds | None = None
+    spawn: Sequence[SpawnedTask] = ()
+
+
+def json_body(value: object) -> bytes:
+    """Return *value* as the JSON of a request; entries that are None are left in."""
+    return _encode(value)
+
+
+def tasks_body(entries: Sequence[bytes]) -> bytes:
+    """Return the body of an enqueue from its *entries*."""
+    return b'{"tasks":[' + b",".join(entries) + b"]}"
+
+
+def task_entry(task: NewTask, codec: Codec, *, path: str) -> bytes:
+    """Return *task* as JSON, with an id.
+
+    Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
+    """
+    return _encode(_new_task(task, codec, path))
+
+
+def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
+    """Return the body of a call that reports.
+
+    Raises InvalidRequest or PayloadTooLarge naming the field.
+    """
+    entries = []
+    for place, report in enumerate(reports):
+        path = f"reports[{place}]"
+        entry = _given(report, codec, path, without=("spawn",))
+        if report.retryable:
+            del entry["retryable"]
+        if report.spawn:
+            entry["spawn"] = [
+                {**_new_task(child, codec, f"{path}.spawn[{number}]"), "queue": child.queue}
+                for number, child in enumerate(report.spawn)
+            ]
+        entries.append(entry)
+    return _encode({"reports": entries})
+
+
+def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Raw:
+    """Return *value* as its codec writes it.
+
+    Raises InvalidRequest if there is no JSON for it, PayloadTooLarge over *most* bytes.
+    """
+    try:
+        text = codec.encode(value)
+    except (TypeError, ValueError) as error:
+        message = f"cannot be written as JSON: {error}"
+        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)]) from error
+    if len(text) > most:
+        message = f"takes {len(text)} bytes as JSON; at most {most} are taken"
+        raise PayloadTooLarge(f"{field} {message}", errors=[FieldError(field, message)])
+    return msgspec.Raw(text)
+
+
+def _new_task(task: NewTask, codec: Codec, path: str) -> dict[str, Any]:
+    entry = _given(task, codec, path)
+    entry.setdefault("id", new_task_id(utc_now()))
+    return entry
+
+
+def _given(
+    what: NewTask | Report, codec: Codec, path: str, *, without: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the fields of *what* that say something."""
+    given: dict[str, Any] = {}
+    for name in _names(type(what)):
+        value = getattr(what, name)
+        if value is None or name in without:
+            continue
+        if isinstance(value, RetryStrategy):
+            value = _strategy(value)
+        elif name in _CARRIED:
+            value = carried(value, codec, field=f"{path}.{name}", most=_CARRIED[name])
+        elif isinstance(value, float) and not math.isfinite(value):
+            message = f"must be a finite number, not {value}"
+            field = f"{path}.{name}"
+            raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+        given[name] = value
+    return given
+
+
+def _strategy(retry: RetryStrategy) -> dict[str, Any]:
+    fields_of: dict[str, Any] = msgspec.to_builtins(retry)
+    if retry.kind is Backoff.INTERVALS:
+        del fields_of["max_retries"]  # it is their number
+    return fields_of
+
+
+_NAMES: dict[type, tuple[str, ...]] = {}
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    if kind not in _NAMES:
+        if not is_dataclass(kind):
+            raise TypeError(f"{kind.__name__} cannot be sent")
+        _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return _NAMES[kind]

@@ -1,0 +1,1 @@
+"""The pytest plugin: fixtures that start nothing until they are asked for."""

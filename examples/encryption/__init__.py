@@ -1,0 +1,1 @@
+"""Payloads that only producers and workers can read."""

@@ -1,0 +1,95 @@
+"""Every operation of the API has its method in the SDK."""
+
+import re
+from datetime import UTC, datetime
+
+import httpx2 as httpx
+import pytest
+
+from headrace import Client, Report
+from headrace.domain.errors import HeadraceError
+from headrace.http.app import RESOLVER
+from headrace.http.openapi import document
+
+NOT_IN_THE_SDK = {
+    "GET /v1/openapi.json": "documents the API; `Client.call` gets it",
+    "GET /v1/docs": "a page for people",
+    "POST /v2/notify": "for NGSI context brokers",
+    "GET /management/queue/notifications": "QuantumLeap's words for what lists and counts say",
+    "GET /management/queue/notifications/summary": "likewise",
+    "GET /management/queue/notifications/count": "likewise",
+    "DELETE /management/queue/notifications": "likewise",
+}
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REPORT = Report(task_id="t", lease_id="l", status="SUCCEEDED")
+
+
+class _Noting(httpx.BaseTransport):
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.seen.add(f"{request.method} {request.url.path}")
+        return httpx.Response(404, content=b"{}")
+
+
+def _each_method(client: Client) -> None:
+    calls = [
+        lambda: client.create_queue("Q"),
+        lambda: client.get_queue("Q"),
+        lambda: list(client.list_queues()),
+        lambda: client.replace_queue({"name": "Q"}),
+        lambda: client.delete_queue("Q"),
+        lambda: client.pause_queue("Q"),
+        lambda: client.resume_queue("Q"),
+        lambda: client.purge_queue("Q", ["DEAD"]),
+        lambda: client.get_stats("Q"),
+        lambda: client.get_metrics("Q"),
+        lambda: client.put_schedule("Q", "N", every_seconds=1),
+        lambda: client.get_schedule("Q", "N"),
+        lambda: client.delete_schedule("Q", "N"),
+        lambda: client.run_schedule("Q", "N"),
+        lambda: client.enqueue("Q"),
+        lambda: client.dequeue("Q"),
+        lambda: client.report("Q", [REPORT]),
+        lambda: client.get_task("T"),
+        lambda: client.delete_task("T"),
+        lambda: client.explain_task("T"),
+        lambda: list(client.list_tasks("Q")),
+        lambda: client.count_tasks("Q"),
+        lambda: client.delete_tasks("Q", filter={}),
+        lambda: client.restart_tasks("Q", filter={}),
+        lambda: client.run_tasks("Q", filter={}),
+        lambda: client.move_tasks("Q", "R", filter={}),
+        lambda: client.create_key("k", "viewer", ["*"]),
+        lambda: list(client.list_keys()),
+        lambda: client.delete_key("K"),
+        lambda: list(client.list_audit()),
+        lambda: list(client.list_workers()),
+        lambda: client.put_worker(
+            "W", queues=["Q"], concurrency=1, running=[], version="1", started_at=NOW
+        ),
+        lambda: client.quiet_worker("W"),
+        lambda: client.stop_worker("W"),
+        client.health,
+    ]
+    for call in calls:
+        with pytest.raises(HeadraceError):
+            call()
+
+
+def test_every_operation_has_a_method() -> None:
+    wire = _Noting()
+    _each_method(Client("http://queue.test", "hr_key", transport=wire))
+    sent = {re.sub(r"/[A-Z]\b", "/{}", seen) for seen in wire.seen}
+    operations = {
+        f"{method.upper()} {path}"
+        for path, methods in document(RESOLVER)["paths"].items()
+        for method in methods
+    }
+    missing = {
+        operation
+        for operation in operations - NOT_IN_THE_SDK.keys()
+        if re.sub(r"\{\w+\}", "{}", operation) not in sent
+    }
+    assert missing == set()

@@ -10,6 +10,8 @@ ARGS ?=
 
 VENV := .venv
 BUILD_VENV := .venv-build
+PEERS_VENV := .venv-peers
+BROWSER_VENV := .venv-browser
 PY := $(VENV)/bin/python
 # An endpoint of one's own replaces the engine, and with it Node.
 ENGINE := $(if $(HEADRACE_DYNAMODB_URL),,node_modules/.ready)
@@ -41,6 +43,18 @@ check: $(VENV)/.ready ## Lint, formatting, types and import rules
 bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cost per task
 	@$(PY) -m tests.bench $(ARGS)
 
+.PHONY: test-browser
+test-browser: $(BROWSER_VENV)/.ready node_modules/.ready ## Use the console in Chromium: journeys, accessibility, speed
+	@$(BROWSER_VENV)/bin/python -m pytest tests/browser $(ARGS)
+
+.PHONY: screenshots
+screenshots: $(BROWSER_VENV)/.ready node_modules/.ready ## Draw every page of the console into build/screenshots/
+	@$(BROWSER_VENV)/bin/python -m tests.browser.screenshots $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, Dramatiq and Huey
+	@$(PY) -m tests.bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
+
 ##@ Ship
 # AWS tools ask for a region even where nothing is sent; any one will do.
 sam = PYTHONPATH= PATH="$(CURDIR)/$(BUILD_VENV)/bin:$$PATH" SAM_CLI_TELEMETRY=0 \
@@ -55,9 +69,15 @@ build: $(BUILD_VENV)/.ready ## Validate template.yaml and build the Lambda packa
 lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.toml (ARGS=--upgrade for newer versions)
 	@echo "Locking requirements"
 	@$(lock) --group lambda --output-file functions/requirements.txt
+	@$(lock) --group console $(patsubst %,--no-emit-package %,$(CHALICE_CLI)) --output-file console/requirements.txt
 	@$(lock) pyproject.toml --extra server --output-file requirements.txt
 	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements-dev.txt
 	@$(lock) --group build --output-file requirements-build.txt
+	@$(lock) --group peers --output-file requirements-peers.txt
+	@$(lock) pyproject.toml --extra server --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
+
+# What only the command line of Chalice needs, which nobody calls.
+CHALICE_CLI := ansicon blessed click editor inquirer jinxed packaging pip pyyaml readchar runs setuptools wcwidth wheel xmod
 
 lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
        --no-strip-extras --universal --python-version 3.11 $(ARGS)
@@ -65,15 +85,15 @@ lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-inde
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(BROWSER_VENV) node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
-	@find functions infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # ---- Setting up: each stamp is renewed when the file that pins its contents changes.
 
@@ -103,4 +123,18 @@ $(BUILD_VENV)/.ready: requirements-build.txt | $(VENV)/.packages
 	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
 	@test -x $(BUILD_VENV)/bin/python || $(BUILD_PYTHON) -m venv $(BUILD_VENV)
 	@$(PY) -m pip --python $(BUILD_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-build.txt
+	@touch $@
+
+$(PEERS_VENV)/.ready: requirements-peers.txt | $(VENV)/.packages
+	@echo "Setting up $(PEERS_VENV): the peers that bench-peers measures (a minute, once)"
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	@$(PY) -m pip --python $(PEERS_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-peers.txt
+	@touch $@
+
+$(BROWSER_VENV)/.ready: requirements-browser.txt | $(VENV)/.packages
+	@command -v chromium >/dev/null || test -x "$$HEADRACE_CHROMIUM" || { \
+	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
+	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
+	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv $(BROWSER_VENV)
+	@$(PY) -m pip --python $(BROWSER_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-browser.txt
 	@touch $@

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -80,6 +81,9 @@ def greeting(service: Service) -> str:
             f"  Admin key  {service.admin_key}",
             f"  Data       {data}",
             f"  Engine     {engine}",
+            "For the SDK and the command `headrace`, in another terminal:",
+            f"  export HEADRACE_URL={service.url}",
+            f"  export HEADRACE_KEY={shlex.quote(service.admin_key)}",
             "Ctrl-C stops it.",
         ]
     )

@@ -1,6 +1,8 @@
 """The environment that the Lambda functions see when they run here."""
 
 import contextlib
+import hashlib
+import hmac
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -46,6 +48,7 @@ def function_environment(
         "HEADRACE_TASKS_TABLE": names.tasks,
         "HEADRACE_CONTROL_TABLE": names.control,
         "HEADRACE_ADMIN_KEY": admin_key,
+        "HEADRACE_SESSION_SECRET": _session_secret(admin_key),
     }
 
 
@@ -65,6 +68,11 @@ def dynamodb_client(url: str) -> DynamoDBClient:
     # By default boto3 tries ten times, and a wrong address would be told a minute later.
     config = Config(connect_timeout=3, retries={"total_max_attempts": 2})
     return boto3.client("dynamodb", endpoint_url=url, config=config)
+
+
+def _session_secret(admin_key: str) -> str:
+    """Derive what signs the console's sessions, so that they outlive a restart."""
+    return hmac.new(admin_key.encode(), b"headrace console sessions", hashlib.sha256).hexdigest()
 
 
 def _has_credentials() -> bool:

@@ -14,7 +14,8 @@ from urllib.parse import quote, unquote
 
 from cheroot.errors import MaxSizeExceeded
 
-from infra.local.events import Answer, Environ, proxy_event, read_answer
+from headrace.http.events import Answer, read_answer
+from infra.local.events import Environ, environ_event
 from infra.local.lambdas import Event, Handler, LambdaContext, Stopping
 from infra.local.problems import CONTENT_TYPE, problem
 from infra.local.server import MAX_BODY_BYTES
@@ -92,7 +93,7 @@ class Gateway:
         except BodyRefused as error:
             return _refusal(error.status, str(error))
         context = LambdaContext(function, self._stopping)
-        event = proxy_event(
+        event = environ_event(
             environ,
             method=method,
             path=raw_path,
@@ -104,8 +105,10 @@ class Gateway:
         return self._call(function, event, context)
 
     def _find(self, raw_path: str) -> tuple[_Path, dict[str, str]] | None:
+        """Find the path meant; a slash at its end means the same."""
         for path in self._paths:
-            if match := path.pattern.fullmatch(raw_path):
+            bare = raw_path.removesuffix("/")
+            if match := path.pattern.fullmatch(raw_path) or path.pattern.fullmatch(bare):
                 values = (unquote(value) for value in match.groups())
                 return path, dict(zip(path.names, values, strict=True))
         return None

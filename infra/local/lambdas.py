@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from headrace.http.events import ACCOUNT
 from infra.local.engine import PROJECT_ROOT
 from infra.local.errors import TemplateInvalid
 from infra.local.tables import Function
@@ -18,7 +19,7 @@ Handler: TypeAlias = Callable[[Event, "LambdaContext"], Any]
 Stopping: TypeAlias = Callable[[], bool]
 
 FUNCTIONS_FOLDER: Final = PROJECT_ROOT / "functions"
-ACCOUNT: Final = "000000000000"
+_ROOTS: Final = (FUNCTIONS_FOLDER, PROJECT_ROOT)  # of modules: the API's, and the console's
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +71,22 @@ class LambdaContext:
 
 
 def load_handler(name: str) -> Handler:
-    """Import the handler that the template calls `module.function`, from `functions/`.
+    """Import the handler that the template calls `module.function`.
+
+    Its module is in `functions/`, or a folder of the project's own as `console/app`.
 
     Raises:
         TemplateInvalid: there is no such module or function.
         ImportError: one of its own imports fails.
 
     """
-    if str(FUNCTIONS_FOLDER) not in sys.path:
-        sys.path.insert(0, str(FUNCTIONS_FOLDER))
+    for root in reversed(_ROOTS):
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
     # Lambda writes the folders of a module with slashes.
     path, _, attribute = name.rpartition(".")
     module_name = path.replace("/", ".") or name
-    message = f"template.yaml names the handler {name}, which is not in functions/."
+    message = f"template.yaml names the handler {name}, which is nowhere."
     try:
         handler = getattr(importlib.import_module(module_name), attribute, None)
     except ModuleNotFoundError as error:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from infra.local.lambdas import ACCOUNT, Event, Handler, LambdaContext, Stopping
+from headrace.http.events import ACCOUNT
+from infra.local.lambdas import Event, Handler, LambdaContext, Stopping
 from infra.local.stream import Reader, StreamRecord
 from infra.local.tables import Function, Template
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from rich.progress import Progress
 from rich.table import Table
 
+from headrace.domain import cost as floors
 from tests.bench.engines import world
 from tests.bench.results import Bar, Outcome, table
 from tests.bench.sizes import BATCH, Sizes
@@ -13,6 +14,8 @@ from tests.bench.targets import CallFailed, Held, Target, Units
 
 _TASKS = 100
 _EMPTY_CALLS = 20
+_LIFE = floors.life(batch=BATCH)
+_BEAT = floors.heartbeat()
 _NOTE = (
     "Reads per task are the index query of each dequeue, and the queue's settings once a second"
     " (1 unit). An empty dequeue also looks for lapsed leases."
@@ -75,9 +78,16 @@ def _measure(target: Target) -> Cost:
 
 def _bars(cost: Cost) -> list[Bar]:
     return [
-        Bar(f"Write units of a life, {cost.path}", cost.life_write, 8.1, at_most=True),
+        Bar(
+            f"Write units of a life, {cost.path}", cost.life_write, _LIFE.write + 0.1, at_most=True
+        ),
         Bar(f"Read units of a life, {cost.path}", cost.life_read, 0.2, at_most=True),
-        Bar(f"Write units of a heartbeat, {cost.path}", cost.heartbeat_write, 1.05, at_most=True),
+        Bar(
+            f"Write units of a heartbeat, {cost.path}",
+            cost.heartbeat_write,
+            _BEAT.write + 0.05,
+            at_most=True,
+        ),
         Bar(
             f"Read units of an empty dequeue, {cost.path}",
             cost.empty_dequeue_read,
@@ -95,10 +105,10 @@ def _table(costs: list[Cost]) -> Table:
         *(cost.path for cost in costs),
     )
     rows = (
-        ("life, write", "8", "life_write"),
-        ("life, read", f"{0.5 / BATCH:g}", "life_read"),
-        ("heartbeat, write", "1", "heartbeat_write"),
-        ("heartbeat, read", "0", "heartbeat_read"),
+        ("life, write", f"{_LIFE.write:g}", "life_write"),
+        ("life, read", f"{_LIFE.read:g}", "life_read"),
+        ("heartbeat, write", f"{_BEAT.write:g}", "heartbeat_write"),
+        ("heartbeat, read", f"{_BEAT.read:g}", "heartbeat_read"),
         ("empty dequeue, read (a call, median)", "1", "empty_dequeue_read"),
         ("empty dequeue, read (a call, mean)", "1", "empty_dequeue_read_mean"),
     )

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from infra.local.launch import launched
@@ -14,16 +15,27 @@ def blocks() -> list[str]:
     return re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
-def test_the_commands_print_what_the_readme_says() -> None:
+def test_the_commands_print_what_the_readme_says(tmp_path: Path) -> None:
     """One shell runs all of them in order, as a reader would; each prints what stands below it."""
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks()), flags=re.MULTILINE)
     assert len(steps) > 5
     script = "\n".join(f"{command}\necho '--- {place}'" for place, (command, _) in enumerate(steps))
 
+    for name, text in re.findall(
+        r"```python\n# (\S+)\n(.*?)```", README.read_text(), flags=re.DOTALL
+    ):
+        (tmp_path / name).write_text(text)
+
     with launched() as service:
         shell = subprocess.run(
             ["bash", "-c", script],  # noqa: S607  the reader's own shell
-            env={**os.environ, "URL": service.url, "KEY": service.admin_key},
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "HEADRACE_URL": service.url,
+                "HEADRACE_KEY": service.admin_key,
+            },
             capture_output=True,
             text=True,
             timeout=60,

@@ -12,6 +12,7 @@ from headrace.client.call import Call, Pages
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.consumed import Consumed
 from headrace.client.models import Bulk, Enqueued, Queue, Reported
 from headrace.client.sending import NewTask, Overwritable, Report
 from headrace.client.settings import RETRIES, ClientSettings
@@ -85,16 +86,21 @@ class AsyncClient:
         # HTTP takes as long to import as all else together: not before it is needed.
         from headrace.client.transport import AsyncTransport  # noqa: PLC0415
 
-        self._settings = ClientSettings.of(url, key, timeout=timeout)
+        self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
         self._transport = AsyncTransport(
-            self._settings, codec, retries=retries, transport=transport, sleep=sleep
+            self.settings, codec, retries=retries, transport=transport, sleep=sleep
         )
 
     @property
     def url(self) -> str:
         """Where the service is."""
-        return self._settings.url
+        return self.settings.url
+
+    @property
+    def consumed(self) -> Consumed:
+        """What its calls have cost so far."""
+        return self._transport.tally.so_far
 
     def __repr__(self) -> str:
         """Return what may stand in a log."""
@@ -117,9 +123,18 @@ class AsyncClient:
         """Close the connections."""
         await self._transport.close()
 
-    async def send(self, call: Call[T]) -> T:
-        """Send *call* and return what it is answered."""
-        return await self._transport.send(call)
+    async def send(
+        self,
+        call: Call[T],
+        *,
+        again: bool = True,
+        timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
+    ) -> T:
+        """Send *call* and return what it is answered.
+
+        *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
+        """
+        return await self._transport.send(call, again=again, timeout=timeout)
 
     async def each(self, pages: Pages[T]) -> AsyncIterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
@@ -322,6 +337,9 @@ class AsyncClient:
     # ------------------------------------------------------------------------------------ workers
 
     dequeue = _sent(work.dequeue)
+    open_lease = _sent(work.open_lease)
+    extend_lease = _sent(work.extend_lease)
+    close_lease = _sent(work.close_lease)
     put_worker = _sent(work.put_worker)
     list_workers = _listed(work.list_workers)
     quiet_worker = _sent(work.quiet_worker)

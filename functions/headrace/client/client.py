@@ -13,6 +13,7 @@ from headrace.client.call import Call, Pages
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.consumed import Consumed
 from headrace.client.models import Bulk, Enqueued, Queue, Reported
 from headrace.client.sending import NewTask, Overwritable, Report
 from headrace.client.settings import RETRIES, ClientSettings
@@ -84,16 +85,21 @@ class Client:
         # HTTP takes as long to import as all else together: not before it is needed.
         from headrace.client.transport import Transport  # noqa: PLC0415
 
-        self._settings = ClientSettings.of(url, key, timeout=timeout)
+        self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
         self._transport = Transport(
-            self._settings, codec, retries=retries, transport=transport, sleep=sleep
+            self.settings, codec, retries=retries, transport=transport, sleep=sleep
         )
 
     @property
     def url(self) -> str:
         """Where the service is."""
-        return self._settings.url
+        return self.settings.url
+
+    @property
+    def consumed(self) -> Consumed:
+        """What its calls have cost so far."""
+        return self._transport.tally.so_far
 
     def __repr__(self) -> str:
         """Return what may stand in a log."""
@@ -116,9 +122,12 @@ class Client:
         """Close the connections."""
         self._transport.close()
 
-    def send(self, call: Call[T]) -> T:
-        """Send *call* and return what it is answered."""
-        return self._transport.send(call)
+    def send(self, call: Call[T], *, again: bool = True, timeout: float | None = None) -> T:
+        """Send *call* and return what it is answered.
+
+        *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
+        """
+        return self._transport.send(call, again=again, timeout=timeout)
 
     def each(self, pages: Pages[T]) -> Iterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
@@ -303,6 +312,9 @@ class Client:
     # ------------------------------------------------------------------------------------ workers
 
     dequeue = _sent(work.dequeue)
+    open_lease = _sent(work.open_lease)
+    extend_lease = _sent(work.extend_lease)
+    close_lease = _sent(work.close_lease)
     put_worker = _sent(work.put_worker)
     list_workers = _listed(work.list_workers)
     quiet_worker = _sent(work.quiet_worker)

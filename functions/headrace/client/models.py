@@ -4,7 +4,6 @@ Fields that a newer service adds are passed over.  Payload, result and progress 
 they are first read, so that one which cannot be read here costs nobody else anything.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -106,7 +105,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     @property
     def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
         """What its tasks carry; None to a viewer.  Raises Unreadable."""
-        return _decoded(self, self.payload_json)
+        return _decoded(self, "payload", self.payload_json)
 
 
 class Queue(Model, frozen=True, kw_only=True):
@@ -195,17 +194,21 @@ class Task(Model, frozen=True, kw_only=True):
     @property
     def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
         """What it carries; None where that was not asked for.  Raises Unreadable."""
-        return _decoded(self, self.payload_json)
+        return _decoded(self, "payload", self.payload_json)
 
     @property
     def result(self) -> Any:  # noqa: ANN401 (any JSON value)
         """What came of it.  Raises Unreadable."""
-        return _decoded(self, self.result_json)
+        return _decoded(self, "result", self.result_json)
 
     @property
     def progress(self) -> Any:  # noqa: ANN401 (any JSON value)
         """How far its worker says it is.  Raises Unreadable."""
-        return _decoded(self, self.progress_json)
+        return _decoded(self, "progress", self.progress_json)
+
+    def __repr__(self) -> str:
+        """Return what may stand in a log: no payload."""
+        return f"<{type(self).__name__} {self.id} of {self.queue}: {self.status.value}>"
 
 
 class LeasedTask(Task, frozen=True, kw_only=True):
@@ -221,6 +224,11 @@ class Enqueued(Model, frozen=True, kw_only=True):
     id: str | None
     task: Task | None
     detail: str | None
+
+    def __repr__(self) -> str:
+        """Return what a person wants to know."""
+        why = f": {self.detail}" if self.detail else ""
+        return f"<Enqueued {self.outcome} {self.id}{why}>"
 
 
 class Dequeued(Model, frozen=True, kw_only=True):
@@ -330,7 +338,7 @@ class WorkerSeen(Model, frozen=True, kw_only=True):
     name: str
     queues: list[str]
     concurrency: int
-    running: list[str]
+    running: list[str] | None  # None to a key that may not see all of its queues
     version: str | None
     started_at: datetime
     seen_at: datetime
@@ -350,10 +358,11 @@ def remember_codec(task: Task | Schedule, codec: Codec) -> None:
     task.__dict__["codec"] = codec
 
 
-def _decoded(model: Model, text: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON value)
-    raw = bytes(text)
-    if raw == NULL:
-        return None
-    kept: Mapping[str, Any] = model.__dict__
-    codec: Codec = kept.get("codec", PLAIN)
-    return codec.decode(raw)
+def _decoded(model: Model, name: str, text: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON value)
+    """Return what *text*, of the field *name*, says: decoded once, then kept."""
+    known = model.__dict__
+    if name not in known:
+        raw = bytes(text)
+        codec: Codec = known.get("codec", PLAIN)
+        known[name] = None if raw == NULL else codec.decode(raw)
+    return known[name]

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.domain import errors
 from headrace.domain.errors import (
     FieldError,
     Forbidden,
@@ -56,16 +57,14 @@ def _problem(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fields(errors: object) -> Iterator[FieldError]:
-    for entry in errors if isinstance(errors, list) else ():
+def _fields(named: object) -> Iterator[FieldError]:
+    for entry in named if isinstance(named, list) else ():
         if isinstance(entry, dict):
             yield FieldError(str(entry.get("field", "")), str(entry.get("message", "")))
 
 
-def _codes(root: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
-    yield root
-    for kind in root.__subclasses__():
-        yield from _codes(kind)
-
-
-_BY_CODE: Final = {kind.code: kind for kind in _codes(HeadraceError)}
+_BY_CODE: Final = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, HeadraceError)
+}

@@ -16,6 +16,7 @@ import tenacity
 
 from headrace.client.call import Answer, Call
 from headrace.client.codec import Codec
+from headrace.client.consumed import HEADER, Tally
 from headrace.client.refusal import refusal
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain.errors import HeadraceError, Unavailable
@@ -68,6 +69,7 @@ class Transport:
     ) -> None:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
+        self.tally = Tally()
         self._http = httpx.Client(
             headers=_headers(settings),
             timeout=_timeout(settings),
@@ -82,10 +84,16 @@ class Transport:
             reraise=True,
         )
 
-    def send(self, call: Call[T]) -> T:
-        """Return what *call* is answered.  Raises the errors of headrace.domain.errors."""
-        request = _request(self._http, self._settings, self._codec, call)
+    def send(self, call: Call[T], *, again: bool = True, timeout: float | None = None) -> T:
+        """Return what *call* is answered.  Raises the errors of headrace.domain.errors.
+
+        *again* False leaves it to the caller to repeat what did not work; *timeout* (seconds)
+        takes the place of the one in the settings.
+        """
+        request = _request(self._http, self._settings, self._codec, call, timeout)
         try:
+            if not again:
+                return self._once(call, request)
             answered: T = self._again(self._once, call, request)
             return answered
         except _Trouble as trouble:
@@ -96,6 +104,7 @@ class Transport:
             response = self._http.send(request)
         except httpx.TransportError as error:
             raise _lost(call, error) from error
+        self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
     def close(self) -> None:
@@ -117,6 +126,7 @@ class AsyncTransport:
     ) -> None:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
+        self.tally = Tally()
         self._http = httpx.AsyncClient(
             headers=_headers(settings),
             timeout=_timeout(settings),
@@ -131,10 +141,18 @@ class AsyncTransport:
             reraise=True,
         )
 
-    async def send(self, call: Call[T]) -> T:
-        """Return what *call* is answered.  Raises the errors of headrace.domain.errors."""
-        request = _request(self._http, self._settings, self._codec, call)
+    async def send(
+        self,
+        call: Call[T],
+        *,
+        again: bool = True,
+        timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
+    ) -> T:
+        """Return what *call* is answered.  Raises and takes what ``Transport.send`` does."""
+        request = _request(self._http, self._settings, self._codec, call, timeout)
         try:
+            if not again:
+                return await self._once(call, request)
             return await self._again.copy()(self._once, call, request)  # it keeps state of one call
         except _Trouble as trouble:
             raise trouble.error from trouble.__cause__
@@ -144,6 +162,7 @@ class AsyncTransport:
             response = await self._http.send(request)
         except httpx.TransportError as error:
             raise _lost(call, error) from error
+        self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
     async def close(self) -> None:
@@ -168,6 +187,7 @@ def _request(
     settings: ClientSettings,
     codec: Codec,
     call: Call[T],
+    timeout: float | None,
 ) -> httpx.Request:
     body = None if call.body is None else call.body(codec)
     return http.build_request(
@@ -176,6 +196,7 @@ def _request(
         params=call.params or None,
         content=body,
         headers=None if body is None else {"Content-Type": "application/json"},
+        timeout=_timeout(settings) if timeout is None else timeout,
     )
 
 

@@ -1,1 +1,58 @@
-"""What tests of programs that use Headrace need: a service in memory, a clock, faults."""
+"""What tests of programs that use Headrace need: a service in memory, a clock, faults.
+
+The whole service is loaded with the first name that needs it, from the extra ``server``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from headrace.testing.clock import ManualClock
+    from headrace.testing.faults import Fault, Faults
+    from headrace.testing.inlining import Inline, TaskDied, inline
+    from headrace.testing.service import MemoryService
+    from headrace.testing.work import Attempt, Ran
+
+__all__ = [
+    "Attempt",
+    "Fault",
+    "Faults",
+    "Inline",
+    "ManualClock",
+    "MemoryService",
+    "Ran",
+    "TaskDied",
+    "inline",
+]
+
+_HOMES: Final = {
+    "Attempt": "work",
+    "Fault": "faults",
+    "Faults": "faults",
+    "Inline": "inlining",
+    "ManualClock": "clock",
+    "MemoryService": "service",
+    "Ran": "work",
+    "TaskDied": "inlining",
+    "inline": "inlining",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
+    """Load what is asked for.  Raises ImportError when the extra ``server`` is not installed."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "headrace":
+            raise
+        raise ImportError(
+            f"headrace.testing.{name} needs the service itself, and {error.name} is missing: "
+            "pip install 'headrace[server]'"
+        ) from error
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

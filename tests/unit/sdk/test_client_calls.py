@@ -11,6 +11,7 @@ import pytest
 
 from headrace import Client, NewTask, Report, RetryStrategy
 from headrace.client.codec import Unreadable
+from headrace.client.consumed import Consumed
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.retry import Backoff
@@ -324,3 +325,13 @@ def test_any_other_call_can_be_made() -> None:
     assert client.call("get", "/v1/openapi.json", params={"x": "y"}) == {"a": 1}
     assert client.call("DELETE", "/v1/tasks/t1") is None
     assert wire.requests[0].headers["Authorization"] == "Bearer hr_secret"
+
+
+def test_what_the_calls_cost_is_added_up() -> None:
+    first, second = reply(200, TASK), reply(200, TASK)
+    first.headers["X-Consumed-Units"] = "w=0, r=0.5"
+    second.headers["X-Consumed-Units"] = "w=16, r=2"
+    client, _ = client_on(first, second)
+    client.get_task("t1")
+    client.get_task("t1")
+    assert client.consumed == Consumed(calls=2, write_units=16, read_units=2.5)

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
@@ -95,13 +94,14 @@ def test_what_must_not_happen_twice_is_not_sent_again_after_a_lost_answer(call: 
     assert len(wire.requests) == 3
 
 
-def _tree(root: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
-    for kind in root.__subclasses__():
-        yield kind
-        yield from _tree(kind)
+EACH = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, HeadraceError) and kind is not HeadraceError
+]
 
 
-@pytest.mark.parametrize("kind", list(dict.fromkeys(_tree(HeadraceError))))
+@pytest.mark.parametrize("kind", EACH)
 def test_each_refusal_is_the_servers_own_error(kind: type[HeadraceError]) -> None:
     body = {"errors": [{"field": "tasks[3].id", "message": "is bad"}], "detail": "why"}
     client, _ = client_on(problem(kind.status, kind.code, **body), retries=0)

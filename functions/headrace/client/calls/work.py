@@ -17,7 +17,7 @@ from headrace.client.call import (
     path_of,
     reads,
 )
-from headrace.client.models import Dequeued, Model, Reported, WorkerSeen, remember_codec
+from headrace.client.models import Dequeued, Lease, Model, Reported, WorkerSeen, remember_codec
 from headrace.client.sending import Report, json_body, reports_body
 from headrace.domain import limits
 
@@ -25,6 +25,10 @@ from headrace.domain import limits
 class _Reports(Model, frozen=True, kw_only=True):
     results: list[Reported]
     now: datetime
+
+
+class _Leased(Model, frozen=True, kw_only=True):
+    lease: Lease
 
 
 class _Command(Model, frozen=True, kw_only=True):
@@ -43,8 +47,13 @@ def dequeue(
     wait_seconds: float = 0,
     worker: str | None = None,
     keepalive_timeout_in_seconds: float | None = None,
+    lease_id: str | None = None,
 ) -> Call[Dequeued]:
-    """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first."""
+    """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first.
+
+    With *lease_id* they are under that lease, from open_lease(), and last as long as it does.
+    Raises LeaseLost when that has ended.
+    """
     fields: dict[str, Any] = {"batch_size": batch_size}
     if wait_seconds:
         fields["wait_seconds"] = wait_seconds
@@ -53,6 +62,9 @@ def dequeue(
     if keepalive_timeout_in_seconds is not None:
         fields["keepalive_timeout_in_seconds"] = keepalive_timeout_in_seconds
 
+    if lease_id is not None:
+        fields["lease_id"] = lease_id
+
     def read(answer: Answer) -> Dequeued:
         found = reads(Dequeued)(answer)
         for task in found.tasks:
@@ -60,6 +72,38 @@ def dequeue(
         return found
 
     return Call("POST", path_of("queues", queue, "dequeue"), read, body=lambda _: json_body(fields))
+
+
+def open_lease(name: str | None = None, *, keepalive_timeout_in_seconds: float = 60) -> Call[Lease]:
+    """Open a lease for many tasks, in whatever queues; name its ``id`` to dequeue().
+
+    Raises LeaseLost when *name* is taken: by a lease that is open, or ended within the last day.
+    """
+    fields = {"name": name, "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds}
+    return Call(
+        "POST",
+        path_of("leases"),
+        _lease,
+        body=lambda _: json_body(fields),
+        repeatable=name is None,  # one opened whose answer was lost has its name, and lapses
+    )
+
+
+def extend_lease(id: str) -> Call[Lease]:
+    """Let a lease, with all tasks under it, last as long again from now.  Raises LeaseLost."""
+    return Call("POST", path_of("leases", id, "extend"), _lease)
+
+
+def close_lease(id: str) -> Call[None]:
+    """End a lease and give back what is unsettled under it, no attempt used.
+
+    Raises LeaseLost when it lapsed before, and NotFound.
+    """
+    return Call("DELETE", path_of("leases", id), nothing)
+
+
+def _lease(answer: Answer) -> Lease:
+    return reads(_Leased)(answer).lease
 
 
 def report_batch(queue: str, reports: Sequence[Report]) -> Call[list[Reported]]:

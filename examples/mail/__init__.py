@@ -1,0 +1,1 @@
+"""Sending mail, once for each recipient, whatever happens to the worker."""

@@ -1,0 +1,1 @@
+"""Calling other people's servers, at a rate they can bear."""

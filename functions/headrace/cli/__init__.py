@@ -1,0 +1,1 @@
+"""The command `headrace`: a module for each noun, loaded when it is asked for."""

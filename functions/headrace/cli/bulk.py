@@ -1,0 +1,176 @@
+"""What changes tasks by hand: by their ids, or exactly those that filters hold for."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from headrace.cli.commands import (
+    Command,
+    dry_run_option,
+    options,
+    queue_names,
+    queue_option,
+    yes_option,
+)
+from headrace.cli.exits import Exit
+from headrace.cli.filters import filter_options, said, take_filters
+from headrace.cli.output import document, many, progress, rows
+from headrace.cli.session import Session
+from headrace.client.calls.tasks import Action
+from headrace.client.models import Bulk, BulkResult
+from headrace.domain.errors import NotFound
+
+_target: Final = options(
+    click.argument("ids", nargs=-1, metavar="[ID]..."),
+    queue_option,
+    filter_options,
+    click.option("--all", "every", is_flag=True, help="Every task of the queue that it takes."),
+    dry_run_option("Only tell how many it would be."),
+)
+
+_DONE: Final = {"delete": "deleted", "run": "due now", "restart": "restarted", "move": "moved"}
+_ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
+
+
+@click.command(
+    "delete",
+    cls=Command,
+    example="headrace task delete order-4711\n"
+    "headrace task delete --queue mail --state DEAD --scheduled-before -7d --dry-run",
+)
+@_target
+@yes_option
+@click.pass_obj
+def delete(session: Session, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:  # noqa: ANN401
+    """Delete tasks: those named, or those of a queue that the filters hold for."""
+    return _act(session, "delete", ids, given, yes=yes)
+
+
+@click.command(
+    "run",
+    cls=Command,
+    example="headrace task run order-4711\nheadrace task run --queue mail --tag team=sales",
+)
+@_target
+@click.pass_obj
+def run(session: Session, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
+    """Let waiting tasks be due now."""
+    return _act(session, "run", ids, given)
+
+
+@click.command(
+    "restart",
+    cls=Command,
+    example="headrace task restart --queue mail --state DEAD --error timeout",
+)
+@_target
+@click.pass_obj
+def restart(session: Session, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
+    """Restart tasks that are dead or have succeeded."""
+    return _act(session, "restart", ids, given)
+
+
+@click.command(
+    "move",
+    cls=Command,
+    example="headrace task move order-4711 --to archive\n"
+    "headrace task move --queue mail --state DEAD --to quarantine",
+)
+@_target
+@click.option("--to", required=True, metavar="QUEUE", shell_complete=queue_names, help="Where to.")
+@click.pass_obj
+def move(session: Session, /, ids: tuple[str, ...], *, to: str, **given: Any) -> Exit:  # noqa: ANN401
+    """Move waiting or dead tasks to another queue."""
+    return _act(session, "move", ids, given, to_queue=to)
+
+
+def _act(
+    session: Session,
+    action: Action,
+    ids: Sequence[str],
+    given: dict[str, Any],
+    *,
+    to_queue: str | None = None,
+    yes: bool = False,
+) -> Exit:
+    where = take_filters(given)
+    queue: str | None = given["queue"]
+    if ids and (where or given["every"]):
+        raise click.UsageError("give ids or filters, not both")
+    if ids:
+        pages = _by_ids(session, action, ids, queue, to_queue, dry_run=given["dry_run"])
+        return _tell(session, action, pages, total=len(ids), dry_run=given["dry_run"])
+    if queue is None:
+        raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
+    if not where and not given["every"]:
+        raise click.UsageError(f"say which tasks of {queue}: filters, or --all for every one")
+    total = None
+    if action == "delete" and not yes and not given["dry_run"]:
+        counted = session.client.count_tasks(queue, **where)
+        few = "" if counted.exact else "at least "
+        session.ask(
+            f"{few}{many(counted.count, 'task')} of {queue} ({said(where)}) will be gone.", yes=yes
+        )
+        total = counted.count if counted.exact else None
+    pages = session.client.bulk_pages(
+        action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"]
+    )
+    return _tell(session, action, pages, total=total, dry_run=given["dry_run"])
+
+
+def _by_ids(
+    session: Session,
+    action: Action,
+    ids: Sequence[str],
+    queue: str | None,
+    to_queue: str | None,
+    *,
+    dry_run: bool,
+) -> Iterator[Bulk]:
+    """Act on the tasks named, each in its queue, which is looked up where it was not said."""
+    client = session.client
+    by_queue: Mapping[str, list[str]]
+    if queue is not None:
+        by_queue = {queue: list(ids)}
+    else:
+        found: dict[str, list[str]] = defaultdict(list)
+        missing = []
+        for one in ids:
+            try:
+                found[client.get_task(one, payload=False).queue].append(one)
+            except NotFound:
+                missing.append(BulkResult(id=one, outcome="NOT_FOUND", detail=None))
+        by_queue = found
+        if missing:
+            yield Bulk(matched=0, changed=0, results=missing)
+    for name, some in by_queue.items():
+        yield from client.bulk_pages(action, name, ids=some, to_queue=to_queue, dry_run=dry_run)
+
+
+def _tell(
+    session: Session, action: Action, pages: Iterator[Bulk], *, total: int | None, dry_run: bool
+) -> Exit:
+    """Follow the pages with a bar, and say what came of it."""
+    matched = changed = 0
+    results: list[BulkResult] = []
+    with progress(session) as bar:
+        seen = bar.add_task("Tasks", total=total)
+        for page in pages:
+            matched, changed = matched + page.matched, changed + page.changed
+            results += page.results
+            bar.update(seen, completed=len(results) or matched)
+    if session.json:
+        document({"matched": matched, "changed": changed, "results": results, "dry_run": dry_run})
+    else:
+        if results:
+            rows(("Task", "Outcome", "Why"), ((one.id, one.outcome, one.detail) for one in results))
+        would = "would be " if dry_run else ""
+        session.note(f"{many(matched if dry_run else changed, 'task')} {would}{_DONE[action]}.")
+        if changed < matched and not dry_run:
+            session.note(f"{matched - changed:,} more were meant, and did not change.")
+    failed = [one.outcome for one in results if one.outcome in _ONE]
+    if len(failed) == 1 and len(results) == 1:
+        return _ONE[failed[0]]
+    return Exit.FAILED if failed or (changed < matched and not dry_run) else Exit.DONE

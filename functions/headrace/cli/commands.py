@@ -1,0 +1,180 @@
+"""The shape of every command: help with an example, and options that may stand anywhere.
+
+A command's function gets the Session, and returns its exit code; None is 0.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from headrace.cli.session import Session
+
+_COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
+
+
+class Lazy(NamedTuple):
+    """A command that is imported when it is asked for: the module's attribute, and its help."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    """Keep what a global option says; one further to the right wins."""
+    session = ctx.ensure_object(Session)
+    if param.name and ctx.get_parameter_source(param.name) is not _DEFAULT:
+        setattr(session, param.name, value)
+
+
+_DEFAULT: Final = click.core.ParameterSource.DEFAULT
+
+
+def _global(*names: str, **attributes: Any) -> click.Option:  # noqa: ANN401 (click's own)
+    return click.Option(names, expose_value=False, callback=_remember, **attributes)
+
+
+def _globals() -> list[click.Option]:
+    return [
+        _global("--url", metavar="URL", help="The service; else HEADRACE_URL."),
+        _global(
+            "--key",
+            metavar="KEY",
+            help="Its key; better HEADRACE_KEY: others can see a command line.",
+        ),
+        _global("--key-file", metavar="FILE", help="Read the key from a file; - is stdin."),
+        _global(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            default=30.0,
+            help="For one try of one call; 30.",
+        ),
+        _global("--json", is_flag=True, help="Answer with JSON."),
+        _global("--quiet", "-q", is_flag=True, help="No notes and no progress bars."),
+        _global("--debug", is_flag=True, help="Show the traceback of an error."),
+    ]
+
+
+class _Shaped(click.Command):
+    """Help in three parts: what it does with an example, its own options, everybody's options."""
+
+    def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **attributes)
+        self.example = example
+        self.everywhere = _globals()
+        self.context_settings = {"help_option_names": ["-h", "--help"], **self.context_settings}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *self.everywhere]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.example:
+            with formatter.section("Example" if "\n" not in self.example else "Examples"):
+                for line in self.example.splitlines():
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+        own = [one for one in self.get_params(ctx) if one not in self.everywhere]
+        for title, params in (("Options", own), ("Options of every command", self.everywhere)):
+            rows = [row for param in params if (row := param.get_help_record(ctx))]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+class Command(_Shaped):
+    """One thing that `headrace` does."""
+
+
+class Group(_Shaped, click.Group):
+    """A noun with its verbs."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 (click's own)
+        lazy: Mapping[str, Lazy] | None = None,
+        **attributes: Any,  # noqa: ANN401 (click's own)
+    ) -> None:
+        """Take *lazy* commands besides those that are added."""
+        super().__init__(*args, **attributes)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.lazy.get(cmd_name)
+        if entry is None:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [
+            (name, self.lazy[name].help if name in self.lazy else _short_help(self, ctx, name))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _short_help(group: click.Group, ctx: click.Context, name: str) -> str:
+    command = group.get_command(ctx, name)
+    return command.get_short_help_str(limit=100) if command else ""
+
+
+# ------------------------------------------------------------------------------ what many take
+
+
+def queue_names(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the name of a queue, as the service knows them; trouble is no names."""
+    del param
+    session = ctx.ensure_object(Session)
+    session.timeout, session.retries = _COMPLETE_WITHIN, 0
+    try:
+        return [CompletionItem(queue.name) for queue in session.client.list_queues(incomplete)]
+    except Exception:  # noqa: BLE001 (a shell's Tab key must never fail)
+        return []
+
+
+queue_argument: Final = click.argument("queue", shell_complete=queue_names)
+queue_option: Final = click.option(
+    "--queue", metavar="QUEUE", shell_complete=queue_names, help="The queue of the tasks."
+)
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def options(*decorators: Decorator) -> Decorator:
+    """Return several of click's decorators as one, first one first in the help."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def dry_run_option(text: str) -> Decorator:
+    """Return the option --dry-run with *text* as its help."""
+    return click.option("--dry-run", is_flag=True, help=text)
+
+
+def split(texts: Sequence[str]) -> list[str]:
+    """Return what was given with commas, or several times, as one list."""
+    return [part for text in texts for part in text.split(",") if part]

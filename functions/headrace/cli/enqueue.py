@@ -1,0 +1,176 @@
+"""`headrace enqueue`: tasks into a queue, one or a file of any number."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import Command, options, queue_argument
+from headrace.cli.exits import Exit
+from headrace.cli.lines import (
+    BadLine,
+    Counted,
+    Defaults,
+    enqueue_lines,
+    numbered,
+    read_lines,
+)
+from headrace.cli.output import document, line, made_fields, progress
+from headrace.cli.session import Session
+from headrace.client.models import Enqueued
+from headrace.domain.errors import HeadraceError
+
+_STDIN: Final = "-"
+_TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
+_INSTANT: Final[dict[str, Any]] = {"type": params.instant, "metavar": "INSTANT"}
+
+_task_options = options(
+    click.option("--delay", **_TIME, help="Not delivered before so long from now."),
+    click.option("--at", **_INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."),
+    click.option("--expires-at", **_INSTANT, help="Not delivered after."),
+    click.option("--id", metavar="ID", help="An id of your own: the same again changes nothing."),
+    click.option("--dedupe-key", metavar="TEXT", help="One live task at a time under this key."),
+    click.option(
+        "--overwrite",
+        multiple=True,
+        type=click.Choice(["payload", "scheduled_at", "expires_at", "tags"]),
+        help="What a duplicate replaces of the task that waits under the key.",
+    ),
+    click.option("--keepalive", **_TIME, help="How long a lease of this task lasts."),
+    click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's."),
+    click.option(
+        "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="Any."
+    ),
+)
+
+
+@click.command(
+    "enqueue",
+    cls=Command,
+    example='headrace enqueue mail \'{"to": "ada@example.com"}\' --delay 10m --tag team=sales\n'
+    "jq -c '.[]' all.json | headrace enqueue mail --file -",
+)
+@queue_argument
+@click.argument("payload", required=False)
+@click.option("--file", metavar="FILE", help="NDJSON: a payload on each line; - is stdin.")
+@click.option("--tasks", is_flag=True, help='Lines are whole tasks: {"payload": …, "id": …}.')
+@click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be a task.")
+@click.option(
+    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Begin there."
+)
+@click.option("--dry-run", is_flag=True, help="Read and check every line; send nothing.")
+@_task_options
+@click.pass_obj
+def enqueue_command(session: Session, /, queue: str, payload: str | None, **given: Any) -> Exit:  # noqa: ANN401
+    """Put tasks into a queue.
+
+    PAYLOAD is any JSON; - reads one from stdin, and --file as many as there are lines, in constant
+    memory.  With --file the other options hold for every line that does not say otherwise.
+    """
+    if given["delay"] is not None and given["at"] is not None:
+        raise click.UsageError("give --delay or --at, not both")
+    if given["overwrite"] and given["dedupe_key"] is None and not given["tasks"]:
+        raise click.UsageError("--overwrite needs a --dedupe-key")
+    defaults = _defaults(given)
+    if given["file"] is not None:
+        if payload is not None:
+            raise click.UsageError("give PAYLOAD or --file, not both")
+        if given["id"] is not None:
+            raise click.UsageError("--id is of one task; with --file use --tasks and an id a line")
+        return _file(session, queue, defaults, given)
+    only = [name for name in ("tasks", "skip_bad", "dry_run") if given[name]]
+    if only:
+        raise click.UsageError(f"--{only[0].replace('_', '-')} goes with --file")
+    value = None if payload is None else params.json_of("PAYLOAD", payload)
+    fields = {**defaults, "id": given["id"]}
+    return _one(session, session.client.enqueue(queue, value, **fields))
+
+
+def _defaults(given: dict[str, Any]) -> Defaults:
+    retries = given["max_retries"]
+    fields: Defaults = {
+        "scheduled_at": given["at"],
+        "delay_in_seconds": given["delay"],
+        "expires_at": given["expires_at"],
+        "dedupe_key": given["dedupe_key"],
+        "overwrite_on_duplicate": list(given["overwrite"]) or None,
+        "keepalive_timeout_in_seconds": given["keepalive"],
+        "retry_strategy": None if retries is None else {"max_retries": retries},
+        "tags": params.tags_of(given["tags"]),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _one(session: Session, made: Enqueued) -> Exit:
+    if session.json:
+        document(made_fields(made))
+    elif made.id is not None:
+        click.echo(made.id)
+    why = f": {made.detail}" if made.detail else ""
+    if made.outcome == "INVALID":
+        click.echo(f"error: {made.outcome}{why}", err=True)
+        return Exit.FAILED
+    if made.outcome != "CREATED":
+        session.note(f"{made.outcome}{why}")
+    return Exit.DONE
+
+
+def _file(session: Session, queue: str, defaults: Defaults, given: dict[str, Any]) -> Exit:
+    counted = Counted()
+    client = None if given["dry_run"] else session.client
+    try:
+        with _opened(given["file"]) as stream, progress(session) as bar:
+            read = bar.add_task(f"Into {queue}, bytes", total=_size(given["file"]))
+            lines = _watched(stream, lambda seen: bar.update(read, completed=seen))
+            for number, result in enqueue_lines(
+                client,
+                queue,
+                numbered(lines, first=given["from_line"]),
+                defaults,
+                whole=given["tasks"],
+                skip_bad=given["skip_bad"],
+            ):
+                counted.add(number, result)
+                _line(session, number, result)
+    except (HeadraceError, KeyboardInterrupt):
+        session.note(f"Up to line {counted.last}: {counted.said()}; --from-line goes on.")
+        raise
+    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.said()}.")
+    if counted.outcomes["BAD"] and not given["skip_bad"]:
+        session.note(f"Stopped at line {counted.last}: --skip-bad or --from-line goes on.")
+    return Exit.FAILED if counted.bad else Exit.DONE
+
+
+def _line(session: Session, number: int, result: Enqueued | BadLine | None) -> None:
+    if isinstance(result, BadLine):
+        click.echo(f"line {number}: {result}", err=True)
+        if session.json:
+            line({"line": number, "outcome": "BAD", "id": None, "detail": str(result)})
+    elif result is not None:
+        if result.outcome == "INVALID":
+            click.echo(f"line {number}: INVALID: {result.detail}", err=True)
+        if session.json:
+            fields = {"outcome": result.outcome, "id": result.id, "detail": result.detail}
+            line({"line": number, **fields})
+
+
+def _opened(name: str) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if name == _STDIN else Path(name).open("rb")
+
+
+def _size(name: str) -> int | None:
+    path = Path(name)
+    return path.stat().st_size if name != _STDIN and path.is_file() else None
+
+
+def _watched(stream: BinaryIO, tell: Callable[[int], None]) -> Iterator[bytes]:
+    """Go through the lines of *stream*, and tell how many bytes that was."""
+    seen = 0
+    for text in read_lines(stream):
+        seen += len(text)
+        tell(seen)
+        yield text

@@ -1,0 +1,44 @@
+"""The exit codes of `headrace`: stable, so that scripts may branch on them."""
+
+from enum import IntEnum
+from typing import Final
+
+from headrace.domain.errors import (
+    Conflict,
+    Forbidden,
+    HeadraceError,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
+
+
+class Exit(IntEnum):
+    """What a command ended with; docs/guide/cli.md says the same."""
+
+    DONE = 0  #: all is done, and nothing is wrong
+    FAILED = 1  #: it failed, or was done in part only, or `doctor` has advice
+    USAGE = 2  #: the command line or a value in it makes no sense, here or to the service
+    NOT_FOUND = 3  #: there is no such queue, task, schedule, key or worker
+    NOT_ALLOWED = 4  #: no key, an unknown one, or one that may not do this
+    CONFLICT = 5  #: it exists already, was changed meanwhile, or is in flight
+    UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now
+    INTERRUPTED = 130  #: Ctrl-C
+
+
+_BY_ERROR: Final[tuple[tuple[type[HeadraceError], Exit], ...]] = (
+    (InvalidRequest, Exit.USAGE),
+    (NotFound, Exit.NOT_FOUND),
+    (Unauthenticated, Exit.NOT_ALLOWED),
+    (Forbidden, Exit.NOT_ALLOWED),
+    (Conflict, Exit.CONFLICT),
+    (RateLimited, Exit.UNAVAILABLE),
+    (Unavailable, Exit.UNAVAILABLE),
+)
+
+
+def exit_of(error: HeadraceError) -> Exit:
+    """Return the code with which a command ends that met *error*."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)

@@ -1,0 +1,71 @@
+"""Which tasks are meant: the API's filters as options, the same for every command."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import options, split
+from headrace.domain.filters import STATE_WORDS
+
+_INSTANT: Final[dict[str, Any]] = {"type": params.instant, "metavar": "INSTANT"}
+
+filter_options: Final = options(
+    click.option(
+        "--state",
+        multiple=True,
+        metavar="STATE,…",
+        help=f"One or more of {', '.join(STATE_WORDS)}.",
+    ),
+    click.option(
+        "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="All of these."
+    ),
+    click.option("--worker", metavar="NAME", help="The worker of the latest delivery."),
+    click.option(
+        "--scheduled-after",
+        **_INSTANT,
+        help="A state's own time (due, end of lease, finish): 2026-11-21T08:00:00Z, or -1h.",
+    ),
+    click.option("--scheduled-before", **_INSTANT, help="Likewise."),
+    click.option("--min-attempts", type=int, metavar="N", help="Delivered so often at least."),
+    click.option(
+        "--error", metavar="TEXT", help="A part of the latest error, upper or lower case."
+    ),
+)
+
+
+def take_filters(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the filters out of what a command was given, and return those that say something."""
+    found = {
+        "state": ",".join(_states(given.pop("state"))) or None,
+        "tags": params.tags_of(given.pop("tags")),
+        **{
+            name: given.pop(name)
+            for name in ("worker", "scheduled_after", "scheduled_before", "min_attempts", "error")
+        },
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _states(texts: tuple[str, ...]) -> list[str]:
+    """Return the states in the API's spelling: people need not know which are in capitals."""
+    known = {word.lower(): word for word in STATE_WORDS}
+    words = split(texts)
+    unknown = [word for word in words if word.lower() not in known]
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is none of {', '.join(STATE_WORDS)}", param_hint="'--state'"
+        )
+    return [known[word.lower()] for word in words]
+
+
+def said(where: Mapping[str, Any]) -> str:
+    """Return filters in words, for a question."""
+    parts = [
+        f"{name} {' '.join(f'{one}={text}' for one, text in value.items())}"
+        if isinstance(value, dict)
+        else f"{name} {value}"
+        for name, value in where.items()
+    ]
+    return ", ".join(parts) or "every one"

@@ -1,0 +1,125 @@
+"""`headrace`: the service, its queues, tasks, schedules, keys and workers, from a terminal."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from headrace import __version__
+from headrace.cli.commands import Group, Lazy
+from headrace.cli.exits import Exit, exit_of
+from headrace.cli.session import Failed, Session
+from headrace.domain.errors import HeadraceError
+
+COMMANDS: Final = {
+    name: Lazy(f"headrace.cli.{name}", f"{name}_command", text)
+    for name, text in {
+        "run": "Start a service on this machine.",
+        "doctor": "Check key, clock, service and queues, with advice.",
+        "plan": "Reckon shards, units and monthly cost of a load.",
+        "queue": "Create, show, edit, pause, purge and delete queues.",
+        "enqueue": "Put tasks into a queue.",
+        "work": "Run an app's worker, until Ctrl-C or SIGTERM.",
+        "task": "Look at tasks, and run, restart, move or delete them.",
+        "schedule": "Put, show, run and delete schedules.",
+        "stats": "Show how queues are doing.",
+        "worker": "See who works, and quiet or stop a worker.",
+        "key": "Create, list and revoke keys.",
+        "audit": "Read what was changed by hand.",
+        "completion": "Print the completion script of a shell.",
+    }.items()
+}
+
+
+class Root(Group):
+    """The whole command: errors become one line and an exit code, here and nowhere else."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 (click's own)
+        windows_expand_args: bool = True,  # noqa: FBT001, FBT002 (click's own)
+        **extra: Any,  # noqa: ANN401 (click's own)
+    ) -> Any:  # noqa: ANN401 (click's own)
+        del standalone_mode
+        session = extra.get("obj") or Session()
+        extra["obj"] = session
+        try:
+            code = super().main(
+                args,
+                prog_name or "headrace",
+                complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                **extra,
+            )
+        except Exception as error:
+            if session.debug:
+                raise
+            code = _tell(session, error)
+        finally:
+            session.close()
+        sys.exit(int(code or Exit.DONE))
+
+
+def _tell(session: Session, error: Exception) -> Exit:
+    """Say on stderr what went wrong, and return the exit code for it."""
+    if isinstance(error, click.Abort):
+        click.echo("interrupted", err=True)
+        return Exit.INTERRUPTED
+    code, text = _meaning(error)
+    # What writes JSON and tables is loaded only now that it is needed.
+    from headrace.cli.output import problem  # noqa: PLC0415
+
+    click.echo(problem(session, error, text), err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None and not session.json:
+        click.echo(f"Try `{error.ctx.command_path} --help`.", err=True)
+    return code
+
+
+def _meaning(error: Exception) -> tuple[Exit, str]:
+    match error:
+        case click.ClickException():
+            code = Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
+            return code, error.format_message()
+        case HeadraceError():
+            return exit_of(error), _refused(error)
+        case Failed():
+            return error.code, str(error)
+        case OSError():
+            where = f"{error.filename}: " if error.filename else ""
+            return Exit.FAILED, f"{where}{error.strerror or error}"
+        case _:
+            said = f"{type(error).__name__}: {error}".rstrip(": ")
+            return Exit.FAILED, f"unexpected {said}; --debug shows where"
+
+
+def _refused(error: HeadraceError) -> str:
+    """Return the detail of *error*, every field it names, and the request to ask for."""
+    more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]
+    request_id = getattr(error, "request_id", None)
+    if request_id and error.status >= HeadraceError.status:
+        more.append(f"request {request_id}")
+    return "; ".join([error.detail, *more])
+
+
+@click.group(
+    cls=Root,
+    lazy=COMMANDS,
+    example="headrace run\nheadrace queue create mail\n"
+    'headrace enqueue mail \'{"to": "ada@example.com"}\'\nheadrace task list mail',
+)
+@click.version_option(__version__, prog_name="headrace", message="%(prog)s %(version)s")
+def main() -> None:
+    """Work with Headrace, a durable task queue.
+
+    HEADRACE_URL and HEADRACE_KEY say which service and with which key; `headrace run` starts one
+    here and prints both.  Every command tells more with --help.
+    """
+
+
+if __name__ == "__main__":
+    main(prog_name="headrace")

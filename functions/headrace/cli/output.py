@@ -1,0 +1,223 @@
+"""Answers: tables for people, JSON for programs; data on stdout, all else on stderr.
+
+With ``--json`` a command that answers with one thing, or with a list that is short by nature,
+writes one JSON document; one that goes through any number of things (tasks, the audit, what is
+followed) writes NDJSON, one document a line.
+
+Colours, bold type and progress bars are for terminals only, and NO_COLOR is honoured.  Control
+characters in data are shown, never sent to the terminal.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.session import Session
+from headrace.client.models import Enqueued
+
+_ANY_WIDTH: Final = 100_000
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
+_SHORT: Final = 10
+
+# ---------------------------------------------------------------------------------------- JSON
+
+
+def to_json(value: object, *, without: Sequence[str] = ()) -> str:
+    """Return *value* as compact JSON, fields named in *without* left out."""
+    text = msgspec.json.encode(value).decode()
+    if not without:
+        return text
+    fields = {name: one for name, one in json.loads(text).items() if name not in without}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def made_fields(made: Enqueued) -> dict[str, Any]:
+    """Return what became of an enqueue, the payload left out: the answer does not bring it back."""
+    fields: dict[str, Any] = json.loads(to_json(made))
+    if fields["task"]:
+        del fields["task"]["payload"]
+    return fields
+
+
+def document(value: object) -> None:
+    """Write *value* as the one JSON document of a command."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def line(value: object, *, without: Sequence[str] = ()) -> None:
+    """Write *value* as one line of NDJSON."""
+    click.echo(to_json(value, without=without))
+
+
+def answer(session: Session, value: object, show: Callable[[], None]) -> None:
+    """Write *value* as JSON if that was asked for; else *show* it to a person."""
+    if session.json:
+        document(value)
+    else:
+        show()
+
+
+# -------------------------------------------------------------------------------------- people
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """Return a console on stdout, or *stream*; what is no terminal has lines of any length."""
+    file = stream or sys.stdout
+    width = None if file.isatty() else _ANY_WIDTH
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def cell(value: object, style: str = "") -> Text:
+    """Return *value* as it stands in a table: None is a dash, control characters are shown."""
+    return Text(clean(_said(value)), style=style)
+
+
+def clean(text: str) -> str:
+    """Return *text* with control characters spelled out, so that no terminal obeys them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode()
+        for one in text
+    )
+
+
+def _said(value: object) -> str:
+    match value:
+        case None:
+            said = ""
+        case bool():
+            said = "yes" if value else "no"
+        case datetime():
+            said = when(value)
+        case int():
+            said = f"{value:,}"
+        case float():
+            said = f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
+        case dict():
+            said = " ".join(f"{name}={one}" for name, one in value.items())
+        case list() | tuple():
+            said = ", ".join(map(_said, value))
+        case _:
+            said = str(value)
+    return said or "-"
+
+
+def when(instant: datetime | None) -> str:
+    """Return an instant as people read it: UTC, whole seconds."""
+    return "-" if instant is None else f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def span(seconds: float | None) -> str:
+    """Return a length of time in its largest sensible unit."""
+    if seconds is None:
+        return "-"
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{seconds / length:.1f}".removesuffix(".0") + f" {unit}"
+    digits = 1 if seconds < _SHORT else 0
+    return f"{seconds:.{digits}f}".removesuffix(".0") + " s"
+
+
+def grid(*columns: str, right: Sequence[str] = ()) -> Table:
+    """Return a table with *columns*, those in *right* set flush right."""
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+    )
+    for name in columns:
+        if name in right:
+            made.add_column(name, justify="right", no_wrap=True)
+        else:
+            made.add_column(name, overflow="fold")
+    return made
+
+
+def rows(
+    columns: Sequence[str], of: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """Show a table, or say in one line that there is nothing."""
+    made = grid(*columns, right=right)
+    for row in of:
+        made.add_row(*map(cell, row))
+    if made.row_count:
+        write(made)
+    else:
+        click.echo("Nothing there.", err=True)
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Show names and values, one pair a line."""
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        made.add_row(Text(clean(name)), cell(value))
+    write(made)
+
+
+def write(made: Table) -> None:
+    """Write a table to stdout; where that is no terminal, lines end with their last letter."""
+    out = console()
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as drawn:
+        out.print(made)
+    for row in drawn.get().splitlines():
+        click.echo(row.rstrip())
+
+
+def many(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def pretty(raw: bytes) -> str:
+    """Return JSON text set out for people, as it is where it cannot be read."""
+    try:
+        return msgspec.json.format(raw, indent=2).decode()
+    except (msgspec.DecodeError, RecursionError):
+        return raw.decode(errors="replace")
+
+
+def progress(session: Session) -> Progress:
+    """Return a progress bar on stderr; nothing of it is seen unless that is a terminal."""
+    stream = sys.stderr
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console(stream),
+        transient=True,
+        disable=session.quiet or not stream.isatty(),
+    )
+
+
+def problem(session: Session, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
+    """Return what stderr says of an error: a line for people, or a JSON document."""
+    if not session.json:
+        return f"error: {clean(text)}"
+    fields = {
+        "code": getattr(error, "code", None),
+        "detail": text,
+        "errors": [
+            {"field": one.field, "message": one.message} for one in getattr(error, "errors", ())
+        ],
+        "request_id": getattr(error, "request_id", None),
+    }
+    return to_json({"error": fields})

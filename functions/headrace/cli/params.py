@@ -1,0 +1,160 @@
+"""Values as people type them: lengths of time, instants, rates, sizes, tags, JSON.
+
+Each function is a ``type=`` of click's options: it returns the value, or raises BadParameter that
+says what would be understood.
+"""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import click
+
+_LENGTHS: Final = {
+    "": 1.0,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+}
+_SIZES: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1000,
+    "kib": 1024,
+    "m": 1_000_000,
+    "mb": 1_000_000,
+    "mib": 1_048_576,
+}
+_NUMBER: Final = r"(\d+(?:\.\d*)?(?:e\d+)?)"
+_AGO: Final = re.compile(r"([+-])(\S+)")
+
+
+def seconds(text: str | float) -> float:
+    """Read a length of time: `30`, `30s`, `1.5m`, `2h`, `7d`; a plain number is seconds."""
+    found = re.fullmatch(_NUMBER + r"\s*([a-z]*)", str(text).strip().lower())
+    if found is None or found[2] not in _LENGTHS:
+        raise click.BadParameter(f"{text!r} is no length of time such as 30, 90s, 5m, 2h or 7d")
+    return _whole(float(found[1]) * _LENGTHS[found[2]])
+
+
+def per_second(text: str | float) -> float:
+    """Read a rate: `50/s`, `3000/m`, `1e6/d`; a plain number is per second."""
+    number, _, unit = str(text).strip().lower().partition("/")
+    found = re.fullmatch(_NUMBER, number.strip())
+    unit = unit.strip() or "s"
+    if found is None or unit not in _LENGTHS or unit == "ms":
+        raise click.BadParameter(f"{text!r} is no rate such as 50/s, 3000/m, 10/h or 1e6/d")
+    return float(found[1]) / _LENGTHS[unit]
+
+
+def rate_limit(text: str) -> dict[str, Any]:
+    """Read a rate limit: `50/s`, `100/10s`, `3000/m`, `10/h`; `none` is an empty one."""
+    if text.strip().lower() == "none":
+        return {}
+    found = re.fullmatch(r"(\d+)\s*/\s*(\d*)\s*([smh])", text.strip().lower())
+    if found is None:
+        raise click.BadParameter(
+            f"{text!r} is no rate limit such as 50/s, 100/10s, 3000/m or 10/h, nor none"
+        )
+    units = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS"}
+    return {
+        "max_tokens": int(found[1]),
+        "interval": int(found[2] or 1),
+        "interval_unit": units[found[3]],
+    }
+
+
+def size_bytes(text: str | int) -> int:
+    """Read a size: `300`, `4KB`, `64KiB`, `1MB`; a plain number is bytes."""
+    found = re.fullmatch(_NUMBER + r"\s*([a-z]*)", str(text).strip().lower())
+    if found is None or found[2] not in _SIZES:
+        raise click.BadParameter(f"{text!r} is no size such as 300, 4KB or 64KiB")
+    return math.ceil(float(found[1]) * _SIZES[found[2]])
+
+
+def instant(text: str | datetime) -> datetime:
+    """Read an instant: RFC 3339 with its zone, or so long before or after now: `-1h`, `+5m`."""
+    if isinstance(text, datetime):
+        return text
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        length = timedelta(seconds=seconds(ago[2]))
+        return datetime.now(UTC) + (length if ago[1] == "+" else -length)
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError:
+        read = None
+    if read is None or read.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} is no instant such as 2026-11-21T08:00:00Z, nor one from now: -1h, +5m"
+        )
+    return read
+
+
+def tag(text: str) -> tuple[str, str]:
+    """Read a tag: `service=smartcity`."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise click.BadParameter(f"{text!r} is no tag such as service=smartcity")
+    return name, value
+
+
+def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
+    """Return what --tag gave as one mapping; nothing given is None."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1)
+        raise click.BadParameter(f"tag {twice} is given twice", param_hint="'--tag'")
+    return found or None
+
+
+def json_of(name: str, text: str) -> Any:  # noqa: ANN401 (any JSON value)
+    """Read the JSON that *name* gives; - is stdin."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        hint = (
+            "" if re.match(r'\s*[\[{"\d-]', text) else "; text goes in quotes of its own: '\"…\"'"
+        )
+        raise click.BadParameter(f"not JSON: {error}{hint}", param_hint=name) from error
+
+
+def assignment(text: str) -> tuple[tuple[str, ...], Any]:
+    """Read `path.to.field=value`; the value is JSON, or else the text it is."""
+    path, equals, value = text.partition("=")
+    parts = tuple(path.split("."))
+    if not (equals and all(parts)):
+        raise click.BadParameter(f"{text!r} is no path=value such as retry_strategy.jitter=0.2")
+    try:
+        return parts, json.loads(value)
+    except (ValueError, RecursionError):
+        return parts, value
+
+
+def put_at(fields: dict[str, Any], path: Sequence[str], value: object) -> None:
+    """Set the field at *path*, in objects within objects, which are made where missing."""
+    at = fields
+    for part in path[:-1]:
+        inner = at.get(part)
+        at[part] = dict(inner) if isinstance(inner, Mapping) else {}
+        at = at[part]
+    at[path[-1]] = value
+
+
+def numbers(text: str) -> list[float]:
+    """Read lengths of time with commas between: `10,60,5m`."""
+    return [seconds(part) for part in text.split(",")]
+
+
+def _whole(number: float) -> float:
+    return int(number) if number == int(number) else number

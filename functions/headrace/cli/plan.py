@@ -1,0 +1,192 @@
+"""`headrace plan`: what a load takes and costs, with the arithmetic."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import Command
+from headrace.cli.output import answer, console, grid, write
+from headrace.cli.session import Session
+from headrace.domain import cost, limits
+
+
+def _price(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        usd = float(value)
+    except ValueError:
+        usd = -1.0
+    if name not in cost.price_names() or not 0 <= usd < float("inf"):
+        raise click.BadParameter(
+            f"{text!r} is no price such as write=0.705; "
+            + ", ".join(f"{one}: USD for {of}" for one, of in cost.price_names().items())
+        )
+    return name, usd
+
+
+@click.command(
+    "plan",
+    cls=Command,
+    example="headrace plan --rate 50/s --payload 2KB --history 7d --retries 0.1",
+)
+@click.option(
+    "--rate", type=params.per_second, required=True, metavar="N/TIME", help="Tasks: 50/s."
+)
+@click.option(
+    "--payload",
+    type=params.size_bytes,
+    required=True,
+    metavar="BYTES",
+    help="Of one task, as JSON.",
+)
+@click.option(
+    "--history",
+    type=params.seconds,
+    default="1d",
+    metavar="TIME",
+    help="How long tasks that succeeded are kept: 1d; 0 keeps none.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, limits.BATCH),
+    default=limits.BATCH,
+    metavar="N",
+    help="Tasks in one call, 1 to 25; 25.",
+)
+@click.option(
+    "--retries",
+    type=click.FloatRange(0, limits.MAX_RETRIES[1]),
+    default=0.0,
+    metavar="N",
+    help="Further tries of a task, on average: 0.1 is one in ten.",
+)
+@click.option(
+    "--heartbeats",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="N",
+    help="Of a task, on average: its run time by a third of its lease.",
+)
+@click.option(
+    "--price",
+    "prices",
+    type=_price,
+    multiple=True,
+    metavar="NAME=USD",
+    help="Another region's price: " + ", ".join(cost.price_names()) + ".",
+)
+@click.pass_obj
+def plan_command(
+    session: Session,
+    /,
+    rate: float,
+    payload: int,
+    prices: tuple[tuple[str, float], ...],
+    **given: Any,  # noqa: ANN401
+) -> None:
+    """Reckon shards, units and monthly cost of a load.
+
+    By the formulas that the project's bench measures against.  Prices are those of us-east-1
+    without free tiers; the time of Lambda is an estimate.
+    """
+    if rate <= 0:
+        raise click.BadParameter("must be more than 0", param_hint="'--rate'")
+    if payload > limits.PAYLOAD_BYTES:
+        raise click.BadParameter(
+            f"a payload has at most {limits.PAYLOAD_BYTES:,} bytes", param_hint="'--payload'"
+        )
+    load = cost.Load(
+        rate=rate,
+        payload_bytes=payload,
+        history_seconds=given["history"],
+        batch=given["batch"],
+        retries=given["retries"],
+        heartbeats=given["heartbeats"],
+    )
+    asked = replace(cost.Prices(), **dict(prices))
+    bill = cost.bill(load, asked)
+    whole = {
+        **asdict(bill),
+        "lines": [{**asdict(line), "usd": line.usd} for line in bill.lines],
+        "tasks_per_month": bill.tasks,
+        "usd_per_month": bill.usd,
+        "idle_worker_usd_per_month": cost.idle_worker_usd(asked),
+    }
+    answer(session, whole, lambda: _show(bill, asked))
+
+
+def _show(bill: cost.Bill, prices: cost.Prices) -> None:
+    load, size = bill.load, bill.item_units
+    out = console()
+    out.print(
+        f"{load.rate:g} tasks/s x {cost.MONTH_SECONDS:,} s = {bill.tasks:,.0f} tasks in 30 days"
+    )
+    out.print(
+        f"Shards      {bill.shards}: {load.rate:g} tasks/s x {1 + load.retries:g} deliveries, "
+        f"{cost.SHARD_DELIVERIES} deliveries/s each"
+    )
+    if bill.shards > limits.SHARDS[1]:
+        out.print(
+            f"            A queue has at most {limits.SHARDS[1]}: "
+            f"spread the load over {-(-bill.shards // limits.SHARDS[1])} queues."
+        )
+    out.print(
+        f"Item        {size} write units: ({load.payload_bytes:,} + {cost.OVERHEAD_BYTES} bytes)"
+        " in KB, rounded up"
+    )
+    out.print(f"Task        {bill.units.write:g} write units: {_life(load)}")
+    out.print(f"            {bill.units.read:.3g} read units: half of one for each dequeue call")
+    out.print(f"Calls       {bill.calls:.3g} a task: {_calls(load)}")
+    out.print()
+    made = grid("In a month", "Amount", "Price", "USD", right=("Amount", "Price", "USD"))
+    for line in bill.lines:
+        per = "a million" if line.per > 1 else "each"
+        unit = "a GB" if line.name == "DynamoDB storage" else per
+        made.add_row(
+            line.name, f"{_amount(line.amount)}", f"{line.price:.10g} {unit}", f"{line.usd:,.2f}"
+        )
+    made.add_row("Together", "", "", f"{bill.usd:,.2f}")
+    write(made)
+    out.print()
+    out.print(
+        "Not counted: logs, alarms, transfer, authorizer, and workers that wait "
+        f"(USD {cost.idle_worker_usd(prices):,.2f} a month for each that finds nothing at all)."
+    )
+
+
+def _life(load: cost.Load) -> str:
+    """Say what the write units of a task are made of."""
+    size, kept = load.payload_bytes, load.history_seconds > 0
+    parts = [
+        f"enqueue {cost.enqueue(size).write:g}",
+        f"dequeue {cost.dequeue(size).write:g}",
+        f"succeed {cost.settle(size, kept=kept).write:g}",
+    ]
+    if load.retries:
+        again = cost.dequeue(size).write + cost.settle(size).write
+        parts.append(f"retries {load.retries:g} x {again:g}")
+    if load.heartbeats:
+        parts.append(f"heartbeats {load.heartbeats:g} x {cost.heartbeat(size).write:g}")
+    return " + ".join(parts)
+
+
+def _calls(load: cost.Load) -> str:
+    parts = ["3"]
+    if load.retries:
+        parts.append(f"2 x {load.retries:g}")
+    if load.heartbeats:
+        parts.append(f"{load.heartbeats:g}")
+    return f"({' + '.join(parts)}) / {load.batch} in a call"
+
+
+def _amount(number: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= size:
+            return (
+                f"{number / size:.3g}{unit}"
+                if number < size * 1000
+                else f"{number / size:,.0f}{unit}"
+            )
+    return f"{number:.3g}"

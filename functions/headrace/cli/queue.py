@@ -1,0 +1,260 @@
+"""`headrace queue`: queues and their settings."""
+
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import (
+    Group,
+    dry_run_option,
+    queue_argument,
+    split,
+    yes_option,
+)
+from headrace.cli.output import answer, document, facts, many, rows, span
+from headrace.cli.queue_settings import NOT_SETTINGS, settings_of, settings_options
+from headrace.cli.session import Session
+from headrace.client.models import Queue
+from headrace.domain.task import State
+
+_MINUTE: Final = 60
+_STATES: Final = tuple(map(str, State))
+
+
+@click.group(
+    "queue",
+    cls=Group,
+    example="headrace queue create mail --max-retries 3\nheadrace queue list",
+)
+def queue_command() -> None:
+    """Create, show, edit, pause, purge and delete queues."""
+
+
+@queue_command.command("create", example="headrace queue create mail --max-retries 3 --rate 50/s")
+@click.argument("name")
+@settings_options
+@click.option("--if-missing", is_flag=True, help="A queue of that name is no conflict.")
+@click.pass_obj
+def create(session: Session, /, name: str, *, if_missing: bool, **given: Any) -> None:  # noqa: ANN401
+    """Create a queue; what is not said takes its default."""
+    from headrace.domain.errors import QueueExists  # noqa: PLC0415
+
+    try:
+        queue = session.client.create_queue(name, **settings_of(given))
+    except QueueExists:
+        if not if_missing:
+            raise
+        queue = session.client.get_queue(name)
+        session.note(f"Queue {name} is there already.")
+    else:
+        session.note(f"Queue {name} is created.")
+    if session.json:
+        document(queue)
+
+
+@queue_command.command("list", example="headrace queue list --prefix ngsi.")
+@click.option("--prefix", metavar="TEXT", help="Only names that begin so.")
+@click.pass_obj
+def list_(session: Session, prefix: str | None) -> None:
+    """List the queues."""
+    queues = list(session.client.list_queues(prefix))
+    columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Description")
+
+    def show() -> None:
+        rows(
+            columns,
+            (
+                (
+                    queue.name,
+                    span(queue.keepalive_timeout_in_seconds),
+                    queue.retry_strategy.max_retries,
+                    _limits(queue),
+                    queue.shards,
+                    queue.description or None,
+                )
+                for queue in queues
+            ),
+            right=("Retries", "Shards"),
+        )
+
+    answer(session, queues, show)
+
+
+def _limits(queue: Queue) -> str | None:
+    dequeuing = queue.dequeuing_settings
+    parts = [
+        "paused" if dequeuing.dequeuing_paused else "",
+        f"{dequeuing.max_inflight_tasks} at once" if dequeuing.max_inflight_tasks else "",
+    ]
+    if rate := dequeuing.rate_limiting:
+        unit = str(rate.interval_unit).lower().removesuffix("s")
+        per = unit if rate.interval == 1 else f"{rate.interval} {unit}s"
+        parts.append(f"{rate.max_tokens} per {per}")
+    return ", ".join(filter(None, parts)) or None
+
+
+@queue_command.command("show", example="headrace queue show mail")
+@queue_argument
+@click.pass_obj
+def show(session: Session, queue: str) -> None:
+    """Show a queue: its settings, how it is doing, its schedules."""
+    found = session.client.get_queue(queue)
+    answer(session, found, lambda: _show(found))
+
+
+def _show(queue: Queue) -> None:
+    from msgspec import to_builtins  # noqa: PLC0415
+
+    fields = to_builtins(queue, builtin_types=(datetime,))
+    stats, schedules = fields.pop("stats"), fields.pop("schedules")
+    pairs: list[tuple[str, object]] = []
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            pairs += [(f"{name}.{inner}", one) for inner, one in value.items()]
+        else:
+            pairs.append((name, value))
+    pairs = [(name, _long(value) if "_seconds" in name else value) for name, value in pairs]
+    if stats:
+        pairs += [(name, count) for name, count in stats["counts"].items()]
+        pairs.append(("oldest ready", span(stats["age_of_oldest_ready_seconds"])))
+    for schedule in schedules or ():
+        rhythm = schedule["cron"] or f"every {span(schedule['every_seconds'])}"
+        pairs.append((f"schedule {schedule['name']}", rhythm))
+    facts(pairs)
+
+
+def _long(seconds: object) -> object:
+    """Return a long time in seconds with what it is in days or hours."""
+    if not isinstance(seconds, float | int) or seconds < _MINUTE:
+        return seconds
+    return f"{seconds:,.10g} ({span(seconds)})"
+
+
+@queue_command.command("edit", example="headrace queue edit mail --keepalive 2m --rate none")
+@queue_argument
+@settings_options
+@dry_run_option("Only show the settings as they would be.")
+@click.pass_obj
+def edit(session: Session, /, queue: str, *, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
+    """Change some settings of a queue, and leave the others."""
+    changes = settings_of(given)
+    if not changes:
+        raise click.UsageError("nothing to change: name a setting, --set or --from-file")
+    if dry_run:
+        from headrace.client.batches import merged  # noqa: PLC0415
+
+        found = session.client.get_queue(queue)
+        shown = merged(found, changes)
+        document({name: value for name, value in shown.items() if name not in NOT_SETTINGS})
+        return
+    edited = session.client.edit_queue(queue, **changes)
+    session.note(f"Queue {queue} is changed; version {edited.version}.")
+    if session.json:
+        document(edited)
+
+
+@queue_command.command("pause", example="headrace queue pause mail --for 10m")
+@queue_argument
+@click.option(
+    "--for", "resume_in", type=params.seconds, metavar="TIME", help="Go on by itself after so long."
+)
+@click.pass_obj
+def pause(session: Session, queue: str, resume_in: float | None) -> None:
+    """Stop deliveries; leases, retries and expiry go on."""
+    paused = session.client.pause_queue(queue, resume_in)
+    until = f" for {span(resume_in)}" if resume_in is not None else ""
+    session.note(f"Queue {queue} is paused{until}.")
+    if session.json:
+        document(paused)
+
+
+@queue_command.command("resume", example="headrace queue resume mail")
+@queue_argument
+@click.pass_obj
+def resume(session: Session, queue: str) -> None:
+    """Let deliveries go on."""
+    resumed = session.client.resume_queue(queue)
+    session.note(f"Queue {queue} delivers.")
+    if session.json:
+        document(resumed)
+
+
+@queue_command.command("purge", example="headrace queue purge mail --state DEAD --dry-run")
+@queue_argument
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    required=True,
+    metavar="STATE,…",
+    help=f"What to remove: {', '.join(_STATES)}, or all.",
+)
+@dry_run_option("Only count what would go.")
+@yes_option
+@click.pass_obj
+def purge(
+    session: Session, queue: str, states: tuple[str, ...], *, dry_run: bool, yes: bool
+) -> None:
+    """Remove all tasks in some states; settings and schedules stay."""
+    chosen = list(_STATES) if split(states) == ["all"] else [one.upper() for one in split(states)]
+    unknown = [one for one in chosen if one not in _STATES]
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown[0]} is none of {', '.join(_STATES)}, all", param_hint="'--state'"
+        )
+    client = session.client
+    if not dry_run and not yes:
+        count = client.count_tasks(queue, state=chosen)
+        few = "" if count.exact else "at least "
+        session.ask(
+            f"{few}{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be gone.",
+            yes=yes,
+            name=queue,
+        )
+    if dry_run:
+        _would_go(session, queue, chosen)
+        return
+    purged = client.purge_queue(queue, chosen)
+    later = "; the rest goes on in the background" if purged.in_background else ""
+    session.note(f"{many(purged.deleted, 'task')} gone{later}.")
+    if session.json:
+        document(purged)
+
+
+@queue_command.command("delete", example="headrace queue delete mail --dry-run")
+@queue_argument
+@dry_run_option("Only count what would go.")
+@yes_option
+@click.pass_obj
+def delete(session: Session, queue: str, *, dry_run: bool, yes: bool) -> None:
+    """Delete a queue with all its tasks and schedules."""
+    client = session.client
+    if dry_run:
+        _would_go(session, queue, list(_STATES))
+        return
+    if not yes:
+        count = client.count_tasks(queue)
+        few = "" if count.exact else "at least "
+        session.ask(
+            f"{queue} will be gone, with {few}{many(count.count, 'task')} and its schedules.",
+            yes=yes,
+            name=queue,
+        )
+    gone = client.delete_queue(queue)
+    session.note(f"Queue {queue} is {'gone' if gone else 'going, in the background'}.")
+    if session.json:
+        document({"queue": queue, "in_background": not gone})
+
+
+def _would_go(session: Session, queue: str, states: list[str]) -> None:
+    count = session.client.count_tasks(queue, state=states)
+    by_state = {str(state): number for state, number in count.by_state.items() if state in states}
+
+    def show_() -> None:
+        rows(("State", "Tasks that would go"), by_state.items(), right=("Tasks that would go",))
+        if not count.exact:
+            session.note("There are more: that many were counted.")
+
+    answer(session, count, show_)

@@ -1,0 +1,119 @@
+"""`headrace run`: the whole service on this machine.
+
+The service lives in the checkout beside this package, not in the package: this command finds it,
+sees to its engine, and becomes it, so that signals and exit code are the service's own.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from headrace.cli.commands import Command
+from headrace.cli.session import Failed, Session
+
+IN_MEMORY: Final = ":memory:"
+DEFAULT_DATA_DIR: Final = ".headrace"
+_NEEDED: Final = ("aws_lambda_powertools", "boto3", "cheroot", "cronsim", "pydantic", "yaml")
+_NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
+
+
+@click.command("run", cls=Command, example="headrace run --port 8080 --data-dir :memory:")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="To listen on; 0 is any free one; else HEADRACE_PORT, else 8080.",
+)
+@click.option(
+    "--data-dir",
+    metavar="FOLDER",
+    help=f"Where tasks are kept; {IN_MEMORY} keeps nothing; else HEADRACE_DATA_DIR, "
+    f"else {DEFAULT_DATA_DIR} in this folder.",
+)
+@click.option(
+    "--admin-key",
+    metavar="KEY",
+    help="Better HEADRACE_ADMIN_KEY; without either, one is made and kept with the data.",
+)
+@click.pass_obj
+def run_command(
+    session: Session, port: int | None, data_dir: str | None, admin_key: str | None
+) -> None:
+    """Start a service on this machine.
+
+    It prints its address and key, as two lines to paste into another terminal.  Ctrl-C stops it,
+    and the tasks stay in the data folder.
+    """
+    root = checkout()
+    if root is None:
+        raise Failed(
+            "the service is not part of the installed package: clone Headrace's repository and "
+            "say `make run` there, or `pip install -e '.[server]'` and `headrace run`"
+        )
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Failed(
+            f"the service needs Python packages that are not here ({', '.join(missing)}): "
+            f"pip install -e '{root}[server]'"
+        )
+    if not session.env.get("HEADRACE_DYNAMODB_URL"):
+        ensure_engine(session, root)
+    env = environment(session.env, root, port=port, data_dir=data_dir, admin_key=admin_key)
+    # -P: an `infra` of one's own in this folder is another one.
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "infra.local"], env)  # noqa: S606
+
+
+def checkout(package: Path = Path(__file__).parents[1]) -> Path | None:
+    """Return the root of the checkout that *package* stands in; None: it is an installed copy."""
+    root = package.resolve().parents[1]
+    return root if (root / "infra" / "local" / "__main__.py").is_file() else None
+
+
+def ensure_engine(session: Session, root: Path) -> None:
+    """Install the embedded engine under *root* if it is missing.  Raises Failed, saying how."""
+    if any((root / "node_modules" / "@dynoxide").glob("*/dynoxide*")):
+        return
+    npm = shutil.which("npm", path=session.env.get("PATH"))
+    elsewhere = "or set HEADRACE_DYNAMODB_URL to a DynamoDB-compatible endpoint"
+    if npm is None:
+        raise Failed(
+            f"the embedded engine comes through npm: install Node.js 18 or newer, {elsewhere}"
+        )
+    session.note("Installing the embedded engine, once: npm ci")
+    done = subprocess.run(  # noqa: S603 (npm as the PATH has it, with arguments of our own)
+        [npm, *_NPM], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
+    )
+    if done.returncode:
+        raise Failed(
+            f"npm ended with {done.returncode}: say `npm ci` in {root} to see more, {elsewhere}"
+        )
+
+
+def environment(
+    env: Mapping[str, str],
+    root: Path,
+    *,
+    port: int | None = None,
+    data_dir: str | None = None,
+    admin_key: str | None = None,
+) -> dict[str, str]:
+    """Return what the service is told; the key goes this way, so that no list of processes has it.
+
+    A folder is named by its whole path, as seen from here.
+    """
+    given = dict(env)
+    kept = data_dir or env.get("HEADRACE_DATA_DIR") or DEFAULT_DATA_DIR
+    given["HEADRACE_DATA_DIR"] = kept if kept == IN_MEMORY else str(Path(kept).absolute())
+    if port is not None:
+        given["HEADRACE_PORT"] = str(port)
+    if admin_key is not None:
+        given["HEADRACE_ADMIN_KEY"] = admin_key
+    given["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "functions")])
+    return given

@@ -1,0 +1,187 @@
+"""`headrace schedule`: tasks that come by themselves."""
+
+from typing import Any
+
+import click
+
+from headrace.cli import params
+from headrace.cli.apps import load_app
+from headrace.cli.commands import Group, dry_run_option, queue_argument, queue_names, yes_option
+from headrace.cli.output import answer, document, facts, made_fields, pretty, rows, span
+from headrace.cli.session import Failed, Session
+from headrace.client.models import Schedule, ScheduleInShort
+
+
+@click.group(
+    "schedule",
+    cls=Group,
+    example="headrace schedule put mail digest --cron '0 8 * * MON-FRI' --timezone Europe/Madrid",
+)
+def schedule_command() -> None:
+    """Put, show, run and delete schedules."""
+
+
+@schedule_command.command(
+    "put",
+    example="headrace schedule put mail digest --cron '0 8 * * *' --payload '{\"to\": \"all\"}'",
+)
+@queue_argument
+@click.argument("name")
+@click.option("--cron", metavar="CRON", help="5 to 7 fields: '*/5 * * * *'.")
+@click.option("--every", type=params.seconds, metavar="TIME", help="Instead of --cron: 10m.")
+@click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Madrid; else UTC.")
+@click.option("--payload", metavar="JSON", help="Of each task; - is stdin.")
+@click.option(
+    "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="Of each."
+)
+@click.option("--dedupe-key", metavar="TEXT", help="No task while one lives under this key.")
+@click.option("--expires", type=params.seconds, metavar="TIME", help="Not run later than that.")
+@click.option("--keepalive", type=params.seconds, metavar="TIME", help="How long a lease lasts.")
+@click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
+@click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
+@click.pass_obj
+def put(session: Session, /, queue: str, name: str, **given: Any) -> None:  # noqa: ANN401
+    """Put a schedule in place: a new one, or instead of the one of that name."""
+    if (given["cron"] is None) == (given["every"] is None):
+        raise click.UsageError("give exactly one of --cron and --every")
+    text = given["payload"]
+    payload = None if text is None else params.json_of("--payload", text)
+    retries = given["max_retries"]
+    schedule = session.client.put_schedule(
+        queue,
+        name,
+        cron=given["cron"],
+        every_seconds=given["every"],
+        timezone=given["timezone"],
+        payload=payload,
+        tags=params.tags_of(given["tags"]),
+        dedupe_key=given["dedupe_key"],
+        expires_in_seconds=given["expires"],
+        keepalive_timeout_in_seconds=given["keepalive"],
+        retry_strategy=None if retries is None else {"max_retries": retries},
+        paused=given["paused"],
+    )
+    answer(session, schedule, lambda: _show(schedule))
+
+
+@schedule_command.command("list", example="headrace schedule list mail")
+@queue_argument
+@click.pass_obj
+def list_(session: Session, queue: str) -> None:
+    """List the schedules of a queue."""
+    schedules = session.client.get_queue(queue).schedules or []
+    answer(
+        session,
+        schedules,
+        lambda: rows(
+            ("Schedule", "When", "Zone", "Next", "Paused"),
+            (
+                (one.name, _rhythm(one), one.timezone, one.next_run_at, one.paused)
+                for one in schedules
+            ),
+        ),
+    )
+
+
+@schedule_command.command("next", example="headrace schedule next")
+@click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
+@click.pass_obj
+def next_(session: Session, queues: tuple[str, ...]) -> None:
+    """Show what comes next, of some queues or all, the soonest first."""
+    client = session.client
+    names = queues or tuple(queue.name for queue in client.list_queues())
+    found = [
+        {"queue": name, "schedule": one.name, "next_run_at": one.next_run_at}
+        for name in names
+        for one in client.get_queue(name).schedules or ()
+        if one.next_run_at is not None
+    ]
+    found.sort(key=lambda one: str(one["next_run_at"]))
+    answer(
+        session,
+        found,
+        lambda: rows(
+            ("Next", "Queue", "Schedule"),
+            ((one["next_run_at"], one["queue"], one["schedule"]) for one in found),
+        ),
+    )
+
+
+@schedule_command.command("show", example="headrace schedule show mail digest")
+@queue_argument
+@click.argument("name")
+@click.pass_obj
+def show(session: Session, queue: str, name: str) -> None:
+    """Show a schedule."""
+    schedule = session.client.get_schedule(queue, name)
+    answer(session, schedule, lambda: _show(schedule))
+
+
+@schedule_command.command("run", example="headrace schedule run mail digest")
+@queue_argument
+@click.argument("name")
+@click.pass_obj
+def run(session: Session, queue: str, name: str) -> None:
+    """Enqueue a schedule's task now, besides its ticks."""
+    made = session.client.run_schedule(queue, name)
+    answer(session, made_fields(made), lambda: click.echo(made.id or made.outcome))
+
+
+@schedule_command.command("delete", example="headrace schedule delete mail digest")
+@queue_argument
+@click.argument("name")
+@dry_run_option("Only show it.")
+@yes_option
+@click.pass_obj
+def delete(session: Session, queue: str, name: str, *, dry_run: bool, yes: bool) -> None:
+    """Delete a schedule; tasks it has enqueued stay."""
+    if dry_run:
+        schedule = session.client.get_schedule(queue, name)
+        answer(session, schedule, lambda: _show(schedule))
+        return
+    session.ask(f"Schedule {name} of {queue} will be gone.", yes=yes)
+    session.client.delete_schedule(queue, name)
+    session.note(f"Schedule {name} of {queue} is gone.")
+    if session.json:
+        document({"queue": queue, "schedule": name})
+
+
+@schedule_command.command("sync", example="headrace schedule sync shop.tasks:app")
+@click.argument("app", metavar="MODULE:APP")
+@click.pass_obj
+def sync(session: Session, app: str) -> None:
+    """Put the schedules that an app declares with @app.periodic in place."""
+    found = load_app(app)
+    try:
+        schedules = found.sync_schedules(session.client)
+    except TypeError as error:  # of an app that declares what cannot be
+        raise Failed(f"{app}: {error}") from error
+    answer(
+        session,
+        schedules,
+        lambda: rows(
+            ("Schedule", "When", "Zone", "Next"),
+            ((one.name, _rhythm(one), one.timezone, one.next_run_at) for one in schedules),
+        ),
+    )
+
+
+def _rhythm(schedule: ScheduleInShort) -> str:
+    return schedule.cron or f"every {span(schedule.every_seconds)}"
+
+
+def _show(schedule: Schedule) -> None:
+    facts(
+        [
+            ("name", schedule.name),
+            ("when", _rhythm(schedule)),
+            ("timezone", schedule.timezone),
+            ("paused", schedule.paused),
+            ("next", schedule.next_run_at),
+            ("last", schedule.last_run_at),
+            ("tags", schedule.tags),
+            ("dedupe_key", schedule.dedupe_key),
+            ("expires in", span(schedule.expires_in_seconds)),
+            ("payload", pretty(bytes(schedule.payload_json))),
+        ]
+    )

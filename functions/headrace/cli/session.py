@@ -1,0 +1,135 @@
+"""What one run of `headrace` knows: where the service is, and how to answer."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from headrace.cli.exits import Exit
+from headrace.client.clock import utc_now
+
+if TYPE_CHECKING:
+    from headrace.client.client import Client
+    from headrace.client.codec import Codec
+
+RETRIES: Final = 2
+"""Tries after the first: a person waits, so trouble is told soon."""
+
+_STDIN: Final = "-"
+
+
+def _at_terminal() -> bool:
+    """Tell whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
+class Failed(Exception):
+    """A command cannot go on; the text says why, *code* is its exit code."""
+
+    def __init__(self, text: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass
+class Session:
+    """The options that every command takes, and what comes of them."""
+
+    url: str | None = None
+    key: str | None = field(default=None, repr=False)
+    key_file: str | None = None
+    timeout: float = 30.0
+    json: bool = False
+    quiet: bool = False
+    debug: bool = False
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    given_client: "Client | None" = field(default=None, repr=False)
+    retries: int = RETRIES
+    now: Callable[[], datetime] = utc_now
+    at_terminal: Callable[[], bool] = _at_terminal
+
+    @cached_property
+    def client(self) -> "Client":
+        """The service, as one client.  Raises Failed when it is not known where that is."""
+        return self.given_client or self.connect(retries=self.retries)
+
+    def address(self) -> str | None:
+        """Return where the service is: --url, else the environment."""
+        return self.url or self.env.get("HEADRACE_URL")
+
+    def connect(self, *, codec: "Codec | None" = None, retries: int | None = None) -> "Client":
+        """Return a new client.  Raises Failed when it is not known where the service is."""
+        from headrace.client.client import Client  # noqa: PLC0415 (`headrace --help` needs none)
+        from headrace.client.codec import PLAIN  # noqa: PLC0415 (likewise)
+        from headrace.client.settings import RETRIES as MANY  # noqa: PLC0415 (likewise)
+
+        url, key = self.address(), self.secret
+        if not url:
+            raise Failed(
+                "no service is named: set HEADRACE_URL and HEADRACE_KEY, or say --url; "
+                "`headrace run` starts a service here and prints both",
+                Exit.USAGE,
+            )
+        if not key:
+            raise Failed(
+                "there is no key: set HEADRACE_KEY, or say --key-file; "
+                "`headrace run` prints one for the service it starts",
+                Exit.USAGE,
+            )
+        return Client(
+            url,
+            key,
+            timeout=self.timeout,
+            codec=codec or PLAIN,
+            retries=MANY if retries is None else retries,
+        )
+
+    def close(self) -> None:
+        """Close the connections, if there are any and they are ours."""
+        if "client" in self.__dict__ and self.given_client is None:
+            self.client.close()
+
+    @cached_property
+    def secret(self) -> str | None:
+        """The key: of --key, of the first line of --key-file, or of the environment."""
+        if self.key:
+            return self.key
+        if not self.key_file:
+            return self.env.get("HEADRACE_KEY")
+        try:
+            if self.key_file == _STDIN:
+                return sys.stdin.readline().strip()
+            with Path(self.key_file).open(encoding="utf-8") as lines:
+                return lines.readline().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise Failed(f"--key-file {self.key_file}: {why}", Exit.USAGE) from error
+
+    def note(self, text: str) -> None:
+        """Tell a person something that is no data: on stderr, unless --quiet."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def ask(self, question: str, *, yes: bool, name: str | None = None) -> None:
+        """Ask whether to go on; with *name*, by having that typed.
+
+        Raises Failed when the answer is no, or when there is nobody to ask and --yes was not said.
+        """
+        if yes:
+            return
+        if not self.at_terminal():
+            raise Failed(f"{question} Say --yes to do it without being asked.", Exit.USAGE)
+        if name is None:
+            agreed = click.confirm(question, default=False, err=True)
+        else:
+            asked = f"{question} Type its name to go on"
+            typed = click.prompt(asked, default="", show_default=False, err=True)
+            agreed = typed == name
+        if not agreed:
+            raise Failed("nothing was done")

@@ -1,0 +1,126 @@
+"""`headrace task tail`: following a queue, by asking its lists again and again."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import Command, queue_argument
+from headrace.cli.output import cell, clean, console, line, when
+from headrace.cli.session import Session
+from headrace.client.client import Client
+from headrace.client.models import Task
+
+EACH_TIME: Final = 500
+"""Tasks of each kind that one look goes through."""
+
+_OVERLAP: Final = timedelta(seconds=5)  # what the index may lag behind
+_REMEMBERED: Final = 20_000
+_KINDS: Final = ("SUCCEEDED", "DEAD", "INFLIGHT", "ENQUEUED")
+_STYLES: Final = {"SUCCEEDED": "green", "DEAD": "red", "INFLIGHT": "cyan"}
+
+
+class Seen:
+    """How tasks stood when they were last shown; of the latest *most* only."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        self._most = most
+        self._marks: OrderedDict[str, tuple[object, ...]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def is_news(self, task: Task, since: datetime) -> bool:
+        """Tell whether *task* is new, or stands otherwise than when it was shown; remember it."""
+        mark = (task.state, task.attempts, task.scheduled_at, task.started_at)
+        known = self._marks.get(task.id)
+        if known == mark or (known is None and changed_at(task) <= since):
+            return False
+        self._marks[task.id] = mark
+        self._marks.move_to_end(task.id)
+        if len(self._marks) > self._most:
+            self._marks.popitem(last=False)
+        return True
+
+
+def changed_at(task: Task) -> datetime:
+    """Return when *task* last changed, as far as it tells."""
+    times = [task.created_at, task.started_at, task.finished_at]
+    times += [error.at for error in task.errors[-1:]]
+    times += [hop.at for hop in task.trail[-1:]]
+    return max(at for at in times if at is not None)
+
+
+def look(client: Client, queue: str, since: datetime, seen: Seen) -> Iterator[Task]:
+    """Return the tasks of *queue* that are new or have changed after *since*, by that time.
+
+    *seen* is what was returned before, and is kept up to date.
+    """
+    news: list[Task] = []
+    for state in _KINDS:
+        found = client.list_tasks(queue, state=state, scheduled_after=since, limit=250)
+        news += [task for task in islice(found, EACH_TIME) if seen.is_news(task, since)]
+    yield from sorted(news, key=changed_at)
+
+
+@click.command(
+    "tail",
+    cls=Command,
+    example="headrace task tail mail --since -10m",
+    short_help="Follow a queue.",
+)
+@queue_argument
+@click.option("--since", type=params.instant, metavar="INSTANT", help="Begin then: -10m; else now.")
+@click.option(
+    "--interval", type=params.seconds, default="2s", metavar="TIME", help="Between looks: 2s."
+)
+@click.option("--looks", type=click.IntRange(min=1), metavar="N", help="End after so many looks.")
+@click.pass_obj
+def tail(
+    session: Session, queue: str, since: datetime | None, interval: float, looks: int | None
+) -> None:
+    """Follow the tasks of a queue as they come and change, until Ctrl-C.
+
+    It asks the lists every --interval, four calls each time.  What happens between two looks is
+    shown once, as it stands; of each state the first 500 are looked at.
+    """
+    client = session.client
+    seen = Seen()
+    began = since or client.health().now
+    now = began
+    out = console()
+    for number in range(looks) if looks else _forever():
+        if number:
+            time.sleep(interval)
+        at = client.health().now
+        for task in look(client, queue, max(began, now - _OVERLAP), seen):
+            if session.json:
+                line(task, without=("payload",))
+            else:
+                out.print(cell(_said(task), _STYLES.get(str(task.state), "")), soft_wrap=True)
+        now = at
+
+
+def _forever() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def _said(task: Task) -> str:
+    parts = [when(changed_at(task)), f"{task.status:<9}", task.id]
+    if task.attempts:
+        parts.append(f"attempt {task.attempts}")
+    if task.worker and task.state == "INFLIGHT":
+        parts.append(f"by {task.worker}")
+    if task.errors and task.state != "SUCCEEDED":
+        error = task.errors[-1]
+        parts.append(f"{error.type} {error.message}".strip() or error.kind)
+    parts += [f"{name}={value}" for name, value in task.tags.items()]
+    return clean(" ".join(parts)).replace("\n", " ")

@@ -1,0 +1,64 @@
+"""`headrace worker`: who is alive, and asking them to stop."""
+
+import click
+
+from headrace.cli.commands import Group
+from headrace.cli.output import answer, document, rows
+from headrace.cli.session import Session
+
+
+@click.group("worker", cls=Group, example="headrace worker list")
+def worker_command() -> None:
+    """See who works, and quiet or stop a worker."""
+
+
+@worker_command.command("list", example="headrace worker list --json")
+@click.pass_obj
+def list_(session: Session) -> None:
+    """List the workers that gave a sign of life in the last five minutes."""
+    workers = list(session.client.list_workers())
+    answer(
+        session,
+        workers,
+        lambda: rows(
+            ("Worker", "Queues", "Running", "Concurrency", "Version", "Since", "Seen", "Asked to"),
+            (
+                (
+                    one.name,
+                    one.queues,
+                    len(one.running or ()),
+                    one.concurrency,
+                    one.version,
+                    one.started_at,
+                    one.seen_at,
+                    one.command,
+                )
+                for one in workers
+            ),
+            right=("Running", "Concurrency"),
+        ),
+    )
+
+
+@worker_command.command("quiet", example="headrace worker quiet web-1:4711")
+@click.argument("name")
+@click.pass_obj
+def quiet(session: Session, name: str) -> None:
+    """Ask a worker to take no more tasks; it hears that at its next sign of life."""
+    session.client.quiet_worker(name)
+    _asked(session, name, "quiet", "take no more tasks")
+
+
+@worker_command.command("stop", example="headrace worker stop web-1:4711")
+@click.argument("name")
+@click.pass_obj
+def stop(session: Session, name: str) -> None:
+    """Ask a worker to finish what it has, and to end."""
+    session.client.stop_worker(name)
+    _asked(session, name, "stop", "finish and end")
+
+
+def _asked(session: Session, name: str, command: str, text: str) -> None:
+    session.note(f"Worker {name} is asked to {text}.")
+    if session.json:
+        document({"worker": name, "command": command})

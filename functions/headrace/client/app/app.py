@@ -1,0 +1,378 @@
+"""Tasks as functions: what a program declares, and what a worker runs."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from headrace.client.aio import AsyncClient
+from headrace.client.app.attempts import Attempt, Middleware, Runnable, unknown
+from headrace.client.app.checks import Duration, Retries
+from headrace.client.app.context import Context
+from headrace.client.app.dedupe import Dedupe
+from headrace.client.app.execution import Control, Route
+from headrace.client.app.function import ARGS, TASK, TaskFunction
+from headrace.client.app.handler import RawHandler
+from headrace.client.app.names import name_of
+from headrace.client.app.options import Options
+from headrace.client.app.periodic import Beat, Periodic
+from headrace.client.app.posting import Posting
+from headrace.client.app.queues import Queues
+from headrace.client.app.timeouts import Timeouts
+from headrace.client.client import Client
+from headrace.client.clock import utc_now
+from headrace.client.codec import Codec
+from headrace.client.models import LeasedTask, Schedule
+from headrace.client.sending import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_UNKNOWN: Final = Route("sync", "unknown")
+
+
+class Declaring(Protocol):
+    """What ``@app.task(…)`` is: it makes a task of a function, with or without a context first."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> TaskFunction[Concatenate[Context, P], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R]: ...
+
+
+class App:
+    """The tasks of a program.
+
+    Args:
+        client: how to reach the service; made from *url* and *key* when first needed.
+        async_client: likewise for event loops.
+        url: where the service is, else ``HEADRACE_URL``.
+        key: an API key, else ``HEADRACE_KEY``.
+        codec: how payloads and results are written; the client's, unless said.
+        queue: where tasks go that name no queue.
+        create_queues: whether a missing queue is made when it is first needed.
+        now: the clock, in tests.
+
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        async_client: AsyncClient | None = None,
+        url: str | None = None,
+        key: str | None = None,
+        codec: Codec | None = None,
+        queue: str = "default",
+        create_queues: bool = True,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._default_queue = queue
+        self._now = now
+        self._queues = Queues(create=create_queues)
+        self._posting = Posting(
+            self._queues,
+            client=client,
+            async_client=async_client,
+            url=url,
+            key=key,
+            codec=codec,
+            now=now,
+        )
+        self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
+        self._handlers: dict[str, RawHandler] = {}
+        self._periodic: dict[tuple[str, str], Periodic] = {}
+        self._beats: dict[Callable[..., Any], list[Beat]] = {}  # of functions that are no task yet
+        self._middlewares: list[Middleware] = []
+
+    @property
+    def client(self) -> Client:
+        """The client that tasks are enqueued with."""
+        return self._posting.client
+
+    @property
+    def codec(self) -> Codec:
+        """How payloads and results are written."""
+        return self._posting.codec
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that a worker takes from: those with a task or a handler, as declared."""
+        return self._queues.worked
+
+    @property
+    def tasks(self) -> Mapping[str, TaskFunction[..., ..., Any]]:
+        """The task functions by name."""
+        return dict(self._functions)
+
+    def close(self) -> None:
+        """Close the connections that were made here."""
+        self._posting.close()
+
+    async def aclose(self) -> None:
+        """Close those of the running event loop."""
+        await self._posting.aclose()
+
+    @contextmanager
+    def using(
+        self, client: Client, async_client: AsyncClient, *, now: Callable[[], datetime] = utc_now
+    ) -> Iterator[None]:
+        """Talk to another service, by another clock, until the block ends: a test's, say."""
+        before, self._now = self._now, now
+        try:
+            with self._posting.using(client, async_client, now):
+                yield
+        finally:
+            self._now = before
+
+    # --------------------------------------------------------------------------------- declaring
+
+    def queue(self, name: str, **settings: Any) -> None:  # noqa: ANN401 (as create_queue has them)
+        """Declare a queue, and the settings it is made with where it is missing.
+
+        Declare those that tasks are only moved or spawned to as well, so that a worker makes them.
+        """
+        self._queues.declare(name, settings)
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> TaskFunction[Concatenate[Context, P], P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, P, R]: ...
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        queue: str | None = None,
+        name: str | None = None,
+        retries: Retries | None = None,
+        timeout: Duration | None = None,
+        soft_timeout: Duration | None = None,
+        dedupe: Dedupe | None = None,
+        keepalive: Duration | None = None,
+        tags: Mapping[str, str] | None = None,
+        expires: Duration | None = None,
+    ) -> Declaring: ...
+    def task(  # noqa: PLR0913 (each a keyword)
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        queue: str | None = None,
+        name: str | None = None,
+        retries: Retries | None = None,
+        timeout: Duration | None = None,
+        soft_timeout: Duration | None = None,
+        dedupe: Dedupe | None = None,
+        keepalive: Duration | None = None,
+        tags: Mapping[str, str] | None = None,
+        expires: Duration | None = None,
+    ) -> Any:
+        """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", retries=3)``.
+
+        Args:
+            function: what to run; its arguments need names, and are checked by their type hints.
+            queue: where its tasks go, else the app's default.
+            name: what payloads call it, else module and function.
+            retries: a number, a RetryStrategy, or None: as the queue says.
+            timeout: the attempt has failed after that.
+            soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
+            dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
+                digest of all; while a task lives under this key, no other is made.
+            keepalive: how long a lease lasts between two signs of life.
+            tags: for filters.
+            expires: how long after its due time a task is still worth running.
+
+        Raises:
+            TypeError: the function cannot be a task, and why.
+            ValueError: another task has this name.
+            InvalidRequest: an option is out of its limits.
+
+        """
+
+        def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
+            made: TaskFunction[..., ..., Any] = TaskFunction(
+                function,
+                name=name or name_of(function),
+                queue=queue or self._default_queue,
+                declared=Options(retries=retries, keepalive=keepalive, tags=tags, expires=expires),
+                dedupe=dedupe,
+                timeouts=Timeouts.of(soft_timeout, timeout),
+                posting=self._posting,
+            )
+            self._add(made)
+            for beat in self._beats.pop(function, ()):
+                self._schedule(made, beat)
+            return made
+
+        return declare if function is None else declare(function)
+
+    def handler(
+        self,
+        *,
+        queue: str,
+        name: str | None = None,
+        timeout: Duration | None = None,
+        soft_timeout: Duration | None = None,
+    ) -> Callable[[F], F]:
+        """Run a function for every task of *queue* whose payload names no task function.
+
+        It takes a ``Context``, the payload, or both; the payload as its type hint wants it.
+
+        Raises TypeError for other parameters, ValueError when the queue has a handler.
+        """
+        timeouts = Timeouts.of(soft_timeout, timeout)
+
+        def declare(function: F) -> F:
+            made = RawHandler.of(
+                function, name=name or name_of(function), queue=queue, timeouts=timeouts
+            )
+            old = self._handlers.get(queue)
+            if old is not None and not _same(old.function, function):
+                raise ValueError(f"queue {queue} has a handler already, {old.name}")
+            self._queues.work(queue)
+            self._handlers[queue] = made
+            return function
+
+        return declare
+
+    def periodic(
+        self,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        timezone: str | None = None,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Have a task enqueued by a schedule; stands above or below ``@app.task``.
+
+        Args:
+            cron: when, as ``"0 8 * * *"``.
+            every: or how often.
+            timezone: of IANA; what the local times of cron mean.
+            name: the schedule's, else the task's.
+            args: the arguments of the call.
+
+        Raises:
+            InvalidRequest: not exactly one of cron and every, or arguments that do not fit.
+            ValueError: the queue has a schedule of this name.
+
+        """
+        beat = Beat.of(cron, every, timezone, name, args)
+
+        def declare(target: F) -> F:
+            if isinstance(target, TaskFunction):
+                self._schedule(target, beat)
+            else:
+                self._beats.setdefault(target, []).append(beat)
+            return target
+
+        return declare
+
+    def middleware(self, function: Callable[[Context], Iterator[None]]) -> Middleware:
+        """Put a generator function around every attempt, the first declared outermost.
+
+        It yields once; what the handler raises is raised there, and what it raises itself is how
+        the attempt ends.  Raises TypeError for anything but a generator function.
+        """
+        if not inspect.isgeneratorfunction(function):
+            raise TypeError(f"{function!r} is no middleware: write a function of ctx that yields")
+        made = contextmanager(function)
+        self._middlewares.append(made)
+        return made
+
+    def _add(self, made: TaskFunction[..., ..., Any]) -> None:
+        old = self._functions.get(made.name)
+        if old is not None and not _same(old.function, made.function):
+            raise ValueError(f"another task is named {made.name}: give @app.task(name=…)")
+        self._queues.work(made.queue)
+        self._periodic = {
+            key: each for key, each in self._periodic.items() if each.function is not old
+        }
+        self._functions[made.name] = made
+
+    def _schedule(self, function: TaskFunction[..., ..., Any], beat: Beat) -> None:
+        made = Periodic.of(function, beat)
+        if (made.queue, made.name) in self._periodic:
+            raise ValueError(f"two schedules are named {made.name}: give periodic(name=…)")
+        self._periodic[made.queue, made.name] = made
+
+    # --------------------------------------------------------------------------- in the service
+
+    def ensure_queues(self, client: Client | None = None) -> None:
+        """Make the queues that are missing.
+
+        Raises NotFound naming the command, where the key may not or ``create_queues`` is False.
+        """
+        self._queues.ensure(client or self.client)
+
+    def sync_schedules(self, client: Client | None = None) -> list[Schedule]:
+        """Put the schedules of this app, and leave all others alone.
+
+        Raises TypeError for a periodic function that is no task, Forbidden saying what to do.
+        """
+        for function in self._beats:
+            raise TypeError(f"{name_of(function)} is periodic but no task: add @app.task")
+        reached = client or self.client
+        return [each.sync(reached, self._queues) for each in self._periodic.values()]
+
+    # ------------------------------------------------------------------- for workers: `Executor`
+
+    def route(self, task: LeasedTask) -> Route:
+        """Say how *task* is run.  Raises nothing: what nobody knows fails when it is executed."""
+        try:
+            found = self._found(task)
+        except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
+            return _UNKNOWN
+        kind: Literal["sync", "async"] = "async" if found.is_async else "sync"
+        return Route(kind, found.name, found.timeouts.soft, found.timeouts.hard)
+
+    def execute(self, task: LeasedTask, control: Control) -> Report | None:
+        """Run a task of a sync route here.  See `Executor`."""
+        return self._attempt(task, control).run()
+
+    async def execute_async(self, task: LeasedTask, control: Control) -> Report | None:
+        """Run a task of any route in this event loop.  See `Executor`."""
+        return await self._attempt(task, control).run_async()
+
+    def _attempt(self, task: LeasedTask, control: Control) -> Attempt:
+        hard_timeout: float | None = None
+        found: Runnable | Exception
+        try:
+            found = self._found(task)
+            hard_timeout = found.timeouts.hard
+        except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
+            found = error
+        ctx = Context(task, control, codec=self.codec, now=self._now, hard_timeout=hard_timeout)
+        return Attempt(ctx, found, middlewares=self._middlewares, codec=self.codec)
+
+    def _found(self, task: LeasedTask) -> Runnable:
+        """Return what runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
+        payload = task.payload
+        named = payload.get(TASK) if _is_call(payload) else None
+        function = self._functions.get(named) if isinstance(named, str) else None
+        found = function or self._handlers.get(task.queue)
+        if found is None:
+            raise unknown(named, task.queue)
+        return found
+
+
+def _is_call(payload: object) -> bool:
+    return (
+        isinstance(payload, dict)
+        and payload.keys() == {TASK, ARGS}
+        and isinstance(payload[ARGS], dict)
+    )
+
+
+def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Tell whether a function was declared again, as notebooks do."""
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)

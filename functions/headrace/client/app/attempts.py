@@ -1,0 +1,210 @@
+"""One attempt: the handler in its middlewares, and the report of how it ended."""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Final, Protocol, TypeAlias
+
+from headrace.client.app.context import Context
+from headrace.client.app.failures import failure_of, type_of
+from headrace.client.app.outcomes import (
+    HardTimeLimit,
+    Reject,
+    Retry,
+    SoftTimeLimit,
+    Stopped,
+    UnknownTask,
+)
+from headrace.client.app.timeouts import Timeouts
+from headrace.client.codec import Codec, Unreadable
+from headrace.client.sending import Report, Status, carried
+from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest, LeaseLost
+
+Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
+Wrapped: TypeAlias = Callable[[Context], Iterator[None]]
+
+_log: Final = logging.getLogger("headrace.task")
+_REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
+
+
+class Runnable(Protocol):
+    """What can be run for a task: a task function or a raw handler."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        ...
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long it may take."""
+        ...
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it wants an event loop."""
+        ...
+
+    def invoke(self, ctx: Context, payload: Any) -> Any:  # noqa: ANN401 (any JSON value)
+        """Call it with a payload, and return its result or what is to be awaited."""
+        ...
+
+
+class Attempt:
+    """One attempt at one task; *found* is what runs it, or why nothing can."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        found: Runnable | Exception,
+        *,
+        middlewares: Sequence[Middleware],
+        codec: Codec,
+    ) -> None:
+        self._ctx = ctx
+        self._found = found
+        self._middlewares = middlewares
+        self._codec = codec
+
+    def run(self) -> Report | None:
+        """Run it here, and return the report; None when the lease is lost."""
+        result = None
+        try:
+            with ExitStack() as around:
+                self._enter(around)
+                result = self._invoke()
+                result = _plain(result)
+        except BaseException as error:  # the process edge: every end is reported
+            if isinstance(error, KeyboardInterrupt) and _in_main_thread():
+                raise
+            return self._failed(error)
+        return self._returned(result)
+
+    async def run_async(self) -> Report | None:
+        """Run it in this event loop, likewise."""
+        result = None
+        try:
+            with ExitStack() as around:
+                self._enter(around)
+                result = self._invoke()
+                if inspect.isawaitable(result):
+                    result = await result
+        except asyncio.CancelledError as error:
+            return self._failed(_reason(error))
+        except BaseException as error:  # the process edge: every end is reported
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return self._failed(error)
+        return self._returned(result)
+
+    def _invoke(self) -> Any:  # noqa: ANN401 (its result, or what is to be awaited)
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found.invoke(self._ctx, self._ctx.payload)
+
+    def _enter(self, around: ExitStack) -> None:
+        for middleware in self._middlewares:
+            around.enter_context(middleware(self._ctx))
+
+    # ------------------------------------------------------------------------------- its report
+
+    def _returned(self, result: object) -> Report:
+        move, spawned = self._ctx.moved, tuple(self._ctx.spawned)
+        if move is None:
+            return self._report("SUCCEEDED", result=self._kept(result), spawn=spawned)
+        return self._report(
+            "MOVED",
+            to_queue=move.queue,
+            payload=move.payload,
+            tags=move.tags,
+            delay_in_seconds=move.delay_in_seconds,
+            spawn=spawned,
+        )
+
+    def _kept(self, result: object) -> object:
+        """Return the result, or a note in its place: the work is done, and is not done again."""
+        if result is None:
+            return None
+        try:
+            carried(result, self._codec, field="result", most=limits.RESULT_BYTES)
+        except InvalidRequest as error:
+            why = error.errors[0].message
+        except Exception as error:  # noqa: BLE001 (a codec of somebody else's)
+            why = f"its codec failed with {type_of(error)}"
+        else:
+            return result
+        _log.error("the result of task %s is not kept: %s", self._ctx.id, why, extra=self._about())
+        return {"headrace": f"result not kept: {why}"}
+
+    def _failed(self, error: BaseException) -> Report | None:
+        ctx = self._ctx
+        if isinstance(error, LeaseLost) and ctx.lost:
+            _log.warning("the lease of task %s is lost; its attempt counts for nothing", ctx.id)
+            return None
+        if isinstance(error, Stopped):
+            _log.info("task %s is released: the worker stops", ctx.id, extra=self._about())
+            return self._report("RELEASED")
+        if isinstance(error, SoftTimeLimit | HardTimeLimit) and not error.args:
+            error.args = (self._over_time(error),)
+        failure = failure_of(error, private=self._codec.private)
+        if isinstance(error, Reject) or (isinstance(error, Unreadable) and error is self._found):
+            _log.warning("task %s is rejected: %s", ctx.id, error, extra=self._about())
+            return self._report("FAILED", error=failure, retryable=False)
+        if isinstance(error, Retry):
+            _log.info("task %s asks for a retry: %s", ctx.id, error, extra=self._about())
+            return self._report("FAILED", error=failure, delay_in_seconds=error.delay_in_seconds)
+        _log.warning(
+            "attempt %d of task %s failed",
+            ctx.attempt,
+            ctx.id,
+            exc_info=error,
+            extra=self._about(),
+        )
+        return self._report("FAILED", error=failure)
+
+    def _over_time(self, error: SoftTimeLimit | HardTimeLimit) -> str:
+        known = Timeouts() if isinstance(self._found, Exception) else self._found.timeouts
+        soft = isinstance(error, SoftTimeLimit)
+        seconds = known.soft if soft else known.hard
+        return f"the {'soft' if soft else 'hard'} time limit of {seconds} seconds is over"
+
+    def _report(self, status: Status, **fields: Any) -> Report:  # noqa: ANN401 (of a Report)
+        task = self._ctx.task
+        return Report(task_id=task.id, lease_id=task.lease.id, status=status, **fields)
+
+    def _about(self) -> dict[str, Any]:
+        ctx = self._ctx
+        return {"task_id": ctx.id, "queue": ctx.queue, "attempt": ctx.attempt}
+
+
+def unknown(task_name: object, queue: str) -> UnknownTask:
+    """Return the error for a payload that nothing here is meant for."""
+    if task_name is None:
+        return UnknownTask(f"queue {queue} has no handler here, and the payload names no task")
+    return UnknownTask(f"no task here is named {task_name!r:.200}")
+
+
+def _reason(error: asyncio.CancelledError) -> BaseException:
+    """Return why the worker cancelled the attempt; the handler's own cancelling is a failure."""
+    if error.args and isinstance(error.args[0], _REASONS):
+        why: BaseException = error.args[0]
+        return why.with_traceback(error.__traceback__)
+    task = asyncio.current_task()
+    return Stopped() if task is not None and task.cancelling() else error
+
+
+def _plain(result: object) -> object:
+    """Return *result*.  Raises TypeError for what would have to be awaited, and now never is."""
+    if not inspect.isawaitable(result):
+        return result
+    if inspect.iscoroutine(result):
+        result.close()
+    raise TypeError("the handler returned an awaitable: declare it with async def")
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

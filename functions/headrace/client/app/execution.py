@@ -1,0 +1,68 @@
+"""The seam to the worker: what it gives an attempt, and what it asks of an app."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from headrace.client.models import LeasedTask
+from headrace.client.sending import Report
+
+
+class Control(Protocol):
+    """What the worker gives each attempt; it is used from the handler's thread or loop."""
+
+    def progress(self, value: object) -> None:
+        """Have *value* sent with a heartbeat soon; does not wait for the network."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is over: whatever is reported now changes nothing.
+
+        True before LeaseLost is thrown into the handler.
+        """
+        ...
+
+    @property
+    def lease_expires_at(self) -> datetime:
+        """The end of the lease as last heard of."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a task goes: how it is run, under which name, and its time limits in seconds.
+
+    A ``sync`` route is run by ``execute`` in a thread or process, an ``async`` one by
+    ``execute_async`` in an asyncio task of its own.
+    """
+
+    kind: Literal["sync", "async"]
+    name: str
+    soft_timeout: float | None = None
+    hard_timeout: float | None = None
+
+
+class Executor(Protocol):
+    """What the worker asks of an app."""
+
+    def route(self, task: LeasedTask) -> Route:
+        """Say how *task* is run.  Raises nothing: what nobody knows fails when it is executed."""
+        ...
+
+    def execute(self, task: LeasedTask, control: Control) -> Report | None:
+        """Run a task of a sync route and return its final report; None: the lease is lost.
+
+        Raises no Exception.  HardTimeLimit, Stopped or LeaseLost thrown into this thread become
+        the report; thrown when the handler has ended already they may come out.  A
+        KeyboardInterrupt in the main thread goes through: there a person wants to stop.
+        """
+        ...
+
+    async def execute_async(self, task: LeasedTask, control: Control) -> Report | None:
+        """Run a task of any route, likewise.
+
+        To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
+        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``.  Without a reason it is Stopped.
+        """
+        ...

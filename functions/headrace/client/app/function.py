@@ -1,0 +1,181 @@
+"""A function declared as a task: called as before, or enqueued."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import update_wrapper
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+from headrace.client.app import checks
+from headrace.client.app.checks import Duration, Retries
+from headrace.client.app.context import Context
+from headrace.client.app.dedupe import Dedupe, key_maker
+from headrace.client.app.options import Options
+from headrace.client.app.outcomes import Reject
+from headrace.client.app.posting import Posting
+from headrace.client.app.signature import Signature
+from headrace.client.app.timeouts import Timeouts
+from headrace.client.models import Enqueued
+from headrace.client.sending import NewTask
+from headrace.domain.errors import InvalidRequest
+
+C = ParamSpec("C")  # what the function is called with
+P = ParamSpec("P")  # what is enqueued: the same without the context
+R = TypeVar("R")
+
+TASK: Final = "task"
+ARGS: Final = "args"
+
+
+class TaskFunction(Generic[C, P, R]):
+    """What ``@app.task`` makes of a function.  Calling it calls the function, here and now."""
+
+    def __init__(
+        self,
+        function: Callable[C, R],
+        *,
+        name: str,
+        queue: str,
+        declared: Options,
+        dedupe: Dedupe | None,
+        timeouts: Timeouts,
+        posting: Posting,
+    ) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.name = name
+        self.queue = queue
+        self.declared = declared
+        self.timeouts = timeouts
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = Signature.of(function)
+        self._key = key_maker(dedupe, name, self.signature)
+        self._posting = posting
+        declared.expires_seconds()
+        declared.task(None, posting.now())  # says now what is wrong with the options
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """Return what may stand in a log."""
+        return f"<task {self.name} of queue {self.queue}>"
+
+    # ----------------------------------------------------------------------------------- to enqueue
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Enqueue a call with these arguments.
+
+        Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
+        NotFound when the queue is missing and cannot be made with this key.
+        """
+        return self._posting.enqueue(self.queue, self.task(args, kwargs, self.declared))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Do the same from an event loop."""
+        return await self._posting.aenqueue(self.queue, self.task(args, kwargs, self.declared))
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
+        """Enqueue any number of calls, each given as its arguments by name; results in order."""
+        return self.options().enqueue_many(calls)
+
+    def enqueue_each(self, calls: Iterable[Mapping[str, Any]]) -> Iterator[Enqueued]:
+        """Do the same in constant memory: batches go out as their results are asked for."""
+        return self.options().enqueue_each(calls)
+
+    def options(
+        self,
+        *,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        key: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        expires: Duration | datetime | None = None,
+        retries: Retries | None = None,
+        id: str | None = None,
+        keepalive: Duration | None = None,
+    ) -> "Chosen[P]":
+        """Choose for the next enqueue: ``send.options(delay=60).enqueue(to="…")``.
+
+        See `Options` for their meaning.
+        """
+        chosen = Options(
+            delay=delay,
+            at=at,
+            key=key,
+            tags=tags,
+            expires=expires,
+            retries=retries,
+            id=id,
+            keepalive=keepalive,
+        )
+        return Chosen(self, chosen.over(self.declared), self._posting)
+
+    def envelope(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the payload of a call with *args*.  Raises InvalidRequest naming the argument."""
+        return self._envelope(self.signature.bind((), args))
+
+    def new_task(self, args: Mapping[str, Any], options: Options) -> NewTask:
+        """Return the task of a call with *args*.  Raises InvalidRequest naming the argument."""
+        return self.task((), args, options.over(self.declared))
+
+    def dedupe_key(self, args: Mapping[str, Any]) -> str | None:
+        """Return the key of a call with *args*, as declared."""
+        return self._key(self.signature.bind((), args))
+
+    def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options) -> NewTask:
+        given = self.signature.bind(args, kwargs)
+        payload = self._envelope(given)
+        if options.key is None and (key := self._key(given)) is not None:
+            options = Options(key=key).over(options)
+        return options.task(payload, self._posting.now())
+
+    def _envelope(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {TASK: self.name, ARGS: self.signature.plain(given)}
+
+    # --------------------------------------------------------------------------------------- to run
+
+    def invoke(self, ctx: Context, payload: Mapping[str, Any]) -> Any:  # noqa: ANN401 (its result)
+        """Call the function as the payload says.  Raises Reject for arguments that do not fit."""
+        try:
+            args = self.signature.typed(payload[ARGS])
+        except InvalidRequest as error:
+            raise Reject(error.detail) from None
+        if self.signature.context is not None:
+            args[self.signature.context] = ctx
+        function: Callable[..., Any] = self.function
+        return function(**args)
+
+
+class Chosen(Generic[P]):
+    """A task function with options chosen for some calls."""
+
+    def __init__(self, task: TaskFunction[..., P, Any], options: Options, posting: Posting) -> None:
+        self._function = task
+        self._options = options
+        self._posting = posting
+        options.task(None, posting.now())  # says now what is wrong with the options
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Enqueue a call, as `TaskFunction.enqueue` does."""
+        return self._posting.enqueue(self._function.queue, self._task(args, kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Do the same from an event loop."""
+        return await self._posting.aenqueue(self._function.queue, self._task(args, kwargs))
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
+        """Enqueue any number of calls, each given as its arguments by name; results in order."""
+        return list(self.enqueue_each(calls))
+
+    def enqueue_each(self, calls: Iterable[Mapping[str, Any]]) -> Iterator[Enqueued]:
+        """Do the same in constant memory: batches go out as their results are asked for."""
+        for option in ("id", "key"):
+            if getattr(self._options, option) is not None:
+                raise checks.wrong(option, "would make one task of many calls")
+        tasks = (self._task((), args) for args in calls)
+        return self._posting.enqueue_each(self._function.queue, tasks)
+
+    def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
+        return self._function.task(args, kwargs, self._options)

@@ -1,0 +1,31 @@
+"""What a task is called when nobody says: the module and the function."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return ``module.function``.  Raises TypeError for what has no name.
+
+    For a module run as a program it is the name that others import it by, so that a task
+    enqueued by ``python mail.py`` is known to ``headrace work mail:app``.
+    """
+    if not hasattr(function, "__qualname__"):
+        raise TypeError(f"{function!r} is no function, so it cannot be a task")
+    module: str = function.__module__
+    if module == "__main__":
+        module = _importable_name() or module
+    inner: str = function.__qualname__.replace("<locals>.", "")
+    return f"{module}.{inner}"
+
+
+def _importable_name() -> str | None:
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        name: str = spec.name
+        return name.removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else None

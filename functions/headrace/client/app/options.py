@@ -1,0 +1,96 @@
+"""How one task is enqueued: what is declared with a function, and what is chosen for one call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.client.app import checks
+from headrace.client.app.checks import Duration, Retries
+from headrace.client.sending import NewTask
+from headrace.domain import limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What may be said of a task besides its arguments; None says nothing.
+
+    Args:
+        delay: how long it waits before it is due.
+        at: when it is due, an aware datetime; instead of ``delay``.
+        key: while a task of the queue lives under this key, no other is made.
+        tags: for filters; added to those declared with the function.
+        expires: how long after it is due it is still worth running, or an aware datetime.
+        retries: how often and when a failed attempt is repeated; a number keeps the usual backoff.
+        id: an id of your own, which makes the call safe to repeat.
+        keepalive: how long a lease of it lasts between two signs of life.
+
+    """
+
+    delay: Duration | None = None
+    at: datetime | None = None
+    key: str | None = None
+    tags: Mapping[str, str] | None = None
+    expires: Duration | datetime | None = None
+    retries: Retries | None = None
+    id: str | None = None
+    keepalive: Duration | None = None
+
+    def over(self, declared: "Options") -> "Options":
+        """Return *declared* with what is said here going first."""
+        given = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) is not None
+        }
+        if declared.tags and self.tags:
+            given["tags"] = {**declared.tags, **self.tags}
+        return replace(declared, **given) if given else declared
+
+    def task(self, payload: Any, now: datetime) -> NewTask:  # noqa: ANN401 (any JSON value)
+        """Return the task to be made of *payload*.  Raises InvalidRequest naming the option."""
+        if self.at is not None and self.delay is not None:
+            raise checks.wrong("at", "and delay exclude each other")
+        at = None if self.at is None else checks.aware("at", self.at)
+        delay = (
+            None
+            if self.delay is None
+            else checks.seconds("delay", self.delay, limits.DELAY_SECONDS)
+        )
+        return NewTask(
+            payload=payload,
+            id=None if self.id is None else checks.task_id("id", self.id),
+            scheduled_at=at,
+            delay_in_seconds=delay,
+            expires_at=self._expires_at(at or now + timedelta(seconds=delay or 0)),
+            dedupe_key=None if self.key is None else checks.key("key", self.key),
+            keepalive_timeout_in_seconds=self.keepalive_seconds(),
+            retry_strategy=(
+                None if self.retries is None else checks.retry_strategy("retries", self.retries)
+            ),
+            tags=checks.tags("tags", self.tags) if self.tags is not None else None,
+        )
+
+    def keepalive_seconds(self) -> float | None:
+        """Return how long a lease lasts, if that is said."""
+        if self.keepalive is None:
+            return None
+        return checks.seconds("keepalive", self.keepalive, limits.KEEPALIVE_SECONDS)
+
+    def expires_seconds(self) -> float | None:
+        """Return how long after its due time a task expires, if that is said.
+
+        Raises InvalidRequest for a moment instead of a length.
+        """
+        if self.expires is None:
+            return None
+        return checks.seconds("expires", self.expires, limits.EXPIRES_SECONDS)
+
+    def _expires_at(self, due: datetime) -> datetime | None:
+        if not isinstance(self.expires, datetime):
+            after = self.expires_seconds()
+            return None if after is None else due + timedelta(seconds=after)
+        moment = checks.aware("expires", self.expires)
+        if moment <= due:
+            raise checks.wrong("expires", f"must be after the task is due, {due.isoformat()}")
+        return moment

@@ -1,0 +1,123 @@
+"""Schedules declared beside the functions they call, and putting them into the service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.client.app import checks
+from headrace.client.app.checks import Duration
+from headrace.client.app.function import TaskFunction
+from headrace.client.app.queues import Queues
+from headrace.client.client import Client
+from headrace.client.codec import Unreadable
+from headrace.client.models import Schedule
+from headrace.domain import limits
+from headrace.domain.errors import Forbidden, NotFound
+
+_UTC: Final = "UTC"  # what the service takes for a schedule without a time zone
+_EVERY_SECONDS: Final = (1, 31_536_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """When, and with what: exactly one of ``cron`` and ``every`` (seconds)."""
+
+    cron: str | None
+    every: float | None
+    timezone: str | None
+    name: str | None
+    args: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        cron: str | None,
+        every: Duration | None,
+        timezone: str | None,
+        name: str | None,
+        args: Mapping[str, Any] | None,
+    ) -> "Beat":
+        """Check what was declared.  Raises InvalidRequest naming the field."""
+        if (cron is None) == (every is None):
+            raise checks.wrong("cron", "or every: give exactly one of the two")
+        seconds = None if every is None else checks.seconds("every", every, _EVERY_SECONDS)
+        if name is not None:
+            checks.name("name", name)
+        return cls(cron, seconds, timezone, name, dict(args or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """A task function and its beat, as a schedule of the function's queue."""
+
+    name: str
+    function: TaskFunction[..., ..., Any]
+    fields: Mapping[str, Any]  # as put_schedule takes them
+
+    @classmethod
+    def of(cls, function: TaskFunction[..., ..., Any], beat: Beat) -> "Periodic":
+        """Check that the beat fits the function.
+
+        Raises TypeError for a name that no schedule can have, InvalidRequest for its arguments.
+        """
+        name = beat.name or function.name
+        if not limits.NAME_RE.fullmatch(name):
+            raise TypeError(f"no schedule can be named {name!r}: give periodic(name=…)")
+        declared = function.declared
+        retries = declared.retries
+        fields = {
+            "cron": beat.cron,
+            "every_seconds": beat.every,
+            "timezone": beat.timezone,
+            "payload": function.envelope(beat.args),
+            "tags": dict(declared.tags) if declared.tags else None,
+            "dedupe_key": declared.key or function.dedupe_key(beat.args),
+            "expires_in_seconds": declared.expires_seconds(),
+            "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
+            "retry_strategy": (
+                None if retries is None else checks.retry_strategy("retries", retries)
+            ),
+        }
+        return cls(name, function, fields)
+
+    @property
+    def queue(self) -> str:
+        """The queue that the schedule belongs to."""
+        return self.function.queue
+
+    def sync(self, client: Client, queues: Queues) -> Schedule:
+        """Put the schedule unless it is there already; one that was paused stays paused.
+
+        Raises Forbidden that says what to do when the key may not put schedules.
+        """
+        stored = self._stored(client)
+        if stored is not None and self._is(stored):
+            return stored
+        paused = stored is not None and stored.paused
+        try:
+            return queues.with_queue(
+                client,
+                self.queue,
+                lambda: client.put_schedule(self.queue, self.name, paused=paused, **self.fields),
+            )
+        except Forbidden as error:
+            raise Forbidden(
+                f"this key may not put schedule {self.name} of queue {self.queue}: run "
+                f"`headrace schedule sync` with an operator's key ({error.detail})"
+            ) from error
+
+    def _stored(self, client: Client) -> Schedule | None:
+        try:
+            return client.get_schedule(self.queue, self.name)
+        except NotFound:
+            return None
+
+    def _is(self, stored: Schedule) -> bool:
+        """Tell whether *stored* says the same; what the service defaults is not compared."""
+        wanted = {**self.fields, "tags": self.fields["tags"] or {}}
+        if wanted["timezone"] is None:
+            wanted["timezone"] = _UTC
+        try:
+            return all(getattr(stored, name) == value for name, value in wanted.items())
+        except Unreadable:
+            return False

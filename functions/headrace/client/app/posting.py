@@ -1,0 +1,153 @@
+"""How tasks of an app get to the service: its clients, made when first needed."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import datetime
+from itertools import chain
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from headrace.client.aio import AsyncClient
+from headrace.client.app import checks
+from headrace.client.app.queues import Queues
+from headrace.client.client import Client
+from headrace.client.codec import PLAIN, Codec
+from headrace.client.models import Enqueued
+from headrace.client.sending import NewTask
+from headrace.domain.errors import NotFound
+
+
+class Posting:
+    """The clients of an app.  One for threads, and one for each event loop."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        *,
+        client: Client | None,
+        async_client: AsyncClient | None,
+        url: str | None,
+        key: str | None,
+        codec: Codec | None,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.now = now
+        self._queues = queues
+        self._client = client
+        self._own_client = client is None
+        self._async_client = async_client
+        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient]
+        self._async_clients = WeakKeyDictionary()
+        self._url = url
+        self._key = key
+        self.codec: Codec = codec or (client.codec if client is not None else PLAIN)
+        self._making = Lock()
+
+    @property
+    def client(self) -> Client:
+        """The client for threads.  Raises InvalidRequest when address or key are missing."""
+        with self._making:
+            if self._client is None:
+                self._client = Client(self._url, self._key, codec=self.codec)
+            return self._client
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The client of the running event loop."""
+        if self._async_client is not None:
+            return self._async_client
+        loop = asyncio.get_running_loop()
+        found = self._async_clients.get(loop)
+        if found is None:
+            found = self._async_clients[loop] = self._new_async_client()
+        return found
+
+    @contextmanager
+    def using(
+        self, client: Client, async_client: AsyncClient, now: Callable[[], datetime]
+    ) -> Iterator[None]:
+        """Post through these clients, by this clock, until the block ends."""
+        before = self._client, self._async_client, self.now
+        self._client, self._async_client, self.now = client, async_client, now
+        try:
+            yield
+        finally:
+            self._client, self._async_client, self.now = before
+
+    def _new_async_client(self) -> AsyncClient:
+        if self._client is None:
+            return AsyncClient(self._url, self._key, codec=self.codec)
+        known = self._client.settings
+        return AsyncClient(known.url, known.key, timeout=known.timeout, codec=self.codec)
+
+    def close(self) -> None:
+        """Close the client that was made here."""
+        if self._own_client and self._client is not None:
+            self._client.close()
+            self._client = None
+
+    async def aclose(self) -> None:
+        """Close the client of the running event loop."""
+        found = self._async_clients.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.close()
+
+    def enqueue(self, queue: str, task: NewTask) -> Enqueued:
+        """Enqueue one task, making its queue where it is missing.
+
+        Raises InvalidRequest for an entry that only the service could tell is wrong.
+        """
+        client = self.client
+        given = _given(task)
+        return _valid(
+            self._queues.with_queue(client, queue, lambda: client.enqueue(queue, **given))
+        )
+
+    async def aenqueue(self, queue: str, task: NewTask) -> Enqueued:
+        """Do the same from an event loop."""
+        client = self.async_client
+        given = _given(task)
+        try:
+            return _valid(await client.enqueue(queue, **given))
+        except NotFound as missing:
+            await self._queues.amake(client, queue, missing)
+        return _valid(await client.enqueue(queue, **given))
+
+    def enqueue_each(self, queue: str, tasks: Iterable[NewTask]) -> Iterator[Enqueued]:
+        """Enqueue tasks as their results are asked for, making the queue where it is missing."""
+        client = self.client
+        rest = iter(tasks)
+        taken: list[NewTask] = []  # for the first batch, which may have to be sent again
+        answered = False
+
+        def remembered() -> Iterator[NewTask]:
+            for task in rest:
+                if not answered:
+                    taken.append(task)
+                yield task
+
+        results = client.enqueue_each(queue, remembered())
+        try:
+            first = next(results, None)
+        except NotFound as missing:
+            self._queues.make(client, queue, missing)
+            results = client.enqueue_each(queue, chain(taken, rest))
+            first = next(results, None)
+        answered = True
+        taken.clear()
+        if first is not None:
+            yield first
+            yield from results
+
+
+def _given(task: NewTask) -> dict[str, Any]:
+    return {field.name: getattr(task, field.name) for field in fields(NewTask)}
+
+
+def _valid(result: Enqueued) -> Enqueued:
+    if result.outcome == "INVALID":
+        raise checks.wrong("task", f"was not enqueued: {result.detail}")
+    return result

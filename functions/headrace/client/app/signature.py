@@ -1,0 +1,207 @@
+"""The arguments of a task function: named and checked before they travel, and after.
+
+They travel as JSON, so both sides ask the same question: does what JSON makes of this value fit
+the parameter's type hint, strictly?  ``"5"`` is no ``int``.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from headrace.client.app.checks import all_wrong
+from headrace.client.app.context import Context
+from headrace.client.codec import PLAIN
+from headrace.domain.errors import FieldError
+
+_PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
+_CANNOT_TRAVEL: Final = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and arguments travel by name",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, and each needs a name",
+    inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, and each needs a type to check",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes, its ``Context`` aside.
+
+    ``hints`` has every argument in order, ``positional`` those that may be given without a name,
+    ``defaults`` those that may be left out; ``context`` names the parameter that gets the context.
+    """
+
+    function: str
+    hints: Mapping[str, Any]
+    positional: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    context: str | None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "Signature":
+        """Read the signature of *function*.  Raises TypeError for what cannot be a task."""
+        title = getattr(function, "__qualname__", repr(function))
+        if not inspect.isfunction(inspect.unwrap(function)):
+            raise TypeError(f"{title} is no function, so it cannot be a task")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{title} has a yield in it; a task returns its result")
+        known = _hints(function, title)
+        hints: dict[str, Any] = {}
+        positional: list[str] = []
+        defaults: dict[str, Any] = {}
+        contexts: list[str] = []
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.kind in _CANNOT_TRAVEL:
+                raise TypeError(f"{title}: {parameter} {_CANNOT_TRAVEL[parameter.kind]}")
+            hint = known.get(name, Any)
+            if hint is Context:
+                contexts.append(name)
+                continue
+            hints[name] = _checkable(hint, f"{title}: argument {name}")
+            if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+                positional.append(name)
+            if parameter.default is not inspect.Parameter.empty:
+                defaults[name] = parameter.default
+        if len(contexts) > 1:
+            raise TypeError(f"{title} asks for the Context twice: {', '.join(contexts)}")
+        return cls(title, hints, tuple(positional), defaults, contexts[0] if contexts else None)
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Give every argument its name.
+
+        Raises InvalidRequest naming what is unknown, missing or given twice.
+        """
+        given = dict(zip(self.positional, args, strict=False))
+        errors = []
+        if len(args) > len(self.positional):
+            most = len(self.positional)
+            errors.append(
+                FieldError("args", f"has {len(args)} without a name; {self} takes {most}")
+            )
+        twice = [name for name in given if name in kwargs]
+        errors += [FieldError(f"args.{name}", "is given twice") for name in twice]
+        given.update(kwargs)
+        errors += self._misfits(given)
+        if errors:
+            raise all_wrong(errors)
+        return given
+
+    def plain(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return named arguments as JSON has them.
+
+        Raises InvalidRequest naming each that does not fit its type hint or JSON.
+        """
+        made = {}
+        errors = []
+        for name, value in given.items():
+            try:
+                _fitting(value, self.hints[name])
+                made[name] = msgspec.to_builtins(value, str_keys=True)
+                _fitting(made[name], self.hints[name])
+            except msgspec.ValidationError as error:
+                errors.append(_mismatch(name, error))
+            except (TypeError, ValueError, RecursionError) as error:
+                errors.append(FieldError(f"args.{name}", f"cannot be written as JSON: {error}"))
+        if not errors:
+            errors = _not_json(made)
+        if errors:
+            raise all_wrong(errors)
+        return made
+
+    def typed(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that have travelled as the function wants them.
+
+        Raises InvalidRequest naming each that does not fit.
+        """
+        errors = self._misfits(args)
+        made = {}
+        for name, value in args.items():
+            if name not in self.hints:
+                continue
+            try:
+                made[name] = _fitting(value, self.hints[name])
+            except msgspec.ValidationError as error:
+                errors.append(_mismatch(name, error))
+        if errors:
+            raise all_wrong(errors)
+        return made
+
+    def __str__(self) -> str:
+        """Return the function and the names of its arguments, for messages."""
+        return f"{self.function}({', '.join(self.hints)})"
+
+    def _misfits(self, names: Mapping[str, Any]) -> list[FieldError]:
+        unknown = [
+            FieldError(f"args.{name}", f"is no argument of {self}")
+            for name in names
+            if name not in self.hints
+        ]
+        missing = [
+            FieldError(f"args.{name}", f"is missing; {self} needs it")
+            for name in self.hints
+            if name not in names and name not in self.defaults
+        ]
+        return unknown + missing
+
+
+def fitting(field: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 (any value of any type)
+    """Return a JSON *value* as *hint* wants it.  Raises InvalidRequest naming *field*."""
+    try:
+        return _fitting(value, hint)
+    except msgspec.ValidationError as error:
+        raise all_wrong([_mismatch("", error, root=field)]) from error
+
+
+def _fitting(value: Any, hint: Any) -> Any:  # noqa: ANN401 (any value of any type)
+    return msgspec.convert(value, hint, strict=True, str_keys=True)
+
+
+def _mismatch(name: str, error: msgspec.ValidationError, *, root: str = "args.") -> FieldError:
+    match = _PLACE.fullmatch(str(error))
+    what, path = (match["what"], match["path"] or "") if match else (str(error), "")
+    return FieldError(f"{root}{name}{path}", what[:1].lower() + what[1:])
+
+
+def _not_json(args: Mapping[str, Any]) -> list[FieldError]:
+    """Name the arguments that hold NaN or the like."""
+    try:
+        PLAIN.encode(args)
+    except ValueError:
+        return [error for name, value in args.items() for error in _no_json(name, value)]
+    return []
+
+
+def _no_json(name: str, value: object) -> list[FieldError]:
+    try:
+        PLAIN.encode(value)
+    except ValueError as error:
+        return [FieldError(f"args.{name}", f"cannot be written as JSON: {error}")]
+    return []
+
+
+def _hints(function: Callable[..., Any], title: str) -> dict[str, Any]:
+    """Return the type hints of the parameters; what is returned may be known to checkers only."""
+    inner = inspect.unwrap(function)
+    annotations = {name: hint for name, hint in inner.__annotations__.items() if name != "return"}
+    try:
+        return get_type_hints(
+            SimpleNamespace(__annotations__=annotations),
+            globalns=inner.__globals__,
+            include_extras=True,
+        )
+    except NameError as error:
+        raise TypeError(
+            f"{title}: {error}; the types of a task's arguments must be importable where it is "
+            "declared, not only while types are checked"
+        ) from error
+
+
+def _checkable(hint: Any, where: str) -> Any:  # noqa: ANN401 (a type)
+    try:
+        msgspec.json.Decoder(hint)
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from error
+    return hint

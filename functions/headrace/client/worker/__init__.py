@@ -1,0 +1,1 @@
+"""The worker: takes tasks, runs them within their leases, and reports what came of them."""

@@ -1,0 +1,177 @@
+"""The inside of a child process: it runs one task at a time and says what came of it."""
+
+import asyncio
+import importlib
+import os
+import queue
+import signal
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Final, Literal, TypeAlias
+
+from headrace.client.app.app import App
+from headrace.client.app.outcomes import SoftTimeLimit
+from headrace.client.codec import PLAIN
+from headrace.client.models import LeasedTask, remember_codec
+from headrace.client.sending import Report
+from headrace.client.worker.endings import failed, report_of
+
+ToChild: TypeAlias = (
+    tuple[Literal["run"], LeasedTask, Literal["sync", "async"]]
+    | tuple[Literal["lease"], datetime]
+    | tuple[Literal["soft"]]
+    | tuple[Literal["end"]]
+)
+FromChild: TypeAlias = (
+    tuple[Literal["ready"]]
+    | tuple[Literal["progress"], object]
+    | tuple[Literal["report"], Report | None]
+)
+
+_SOFT_SIGNAL: Final = signal.SIGUSR2
+
+
+def main(pipe: Connection, app_path: str) -> None:
+    """Run what comes through *pipe* with the app at *app_path*, ``module:name``."""
+    with suppress(OSError):
+        os.setsid()  # so that what the handlers start is killed with this process
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a container or terminal
+        signal.signal(number, _ignore)
+    Child(pipe, load(app_path)).work()
+
+
+def load(app_path: str) -> App:
+    """Return the app at ``module:name``.  Raises ImportError, AttributeError or TypeError."""
+    module, _, name = app_path.partition(":")
+    found: object = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        raise TypeError(f"{app_path} is {type(found).__name__}, not an App")
+    return found
+
+
+class Child:
+    """Runs handlers in the main thread, and listens in another one."""
+
+    def __init__(self, pipe: Connection, app: App) -> None:
+        self._pipe, self._app = pipe, app
+        self._tasks: queue.SimpleQueue[tuple[LeasedTask, str] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # of the pipe's sending end
+        self._running: Control | None = None
+        self._cancel_async: asyncio.Task[Report | None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def work(self) -> None:
+        """Run tasks until there are no more to come."""
+        signal.signal(_SOFT_SIGNAL, self._soft_limit)
+        threading.Thread(target=self._listen, name="headrace-parent", daemon=True).start()
+        self._say(("ready",))
+        while (given := self._tasks.get()) is not None:
+            task, kind = given
+            report = self._run(task, kind)
+            try:
+                self._say(("report", report))
+            except Exception:  # noqa: BLE001 (whatever refuses to be pickled)
+                self._say(("report", _plain(report, task)))
+        if self._loop is not None:
+            self._loop.close()
+
+    def say_progress(self, value: object) -> None:
+        """Pass *value* on to the worker."""
+        self._say(("progress", value))
+
+    def _run(self, task: LeasedTask, kind: str) -> Report | None:
+        remember_codec(task, self._app.codec)
+        control = Control(self, task.lease.expires_at)
+        report: Report | None
+        try:
+            self._running = control
+            if kind == "async":
+                report = self._run_async(task, control)
+            else:
+                report = self._app.execute(task, control)
+        except BaseException as error:  # noqa: BLE001 (the soft limit came while the report was being made)
+            report = report_of(error, task)
+        self._running = None
+        return report
+
+    def _run_async(self, task: LeasedTask, control: "Control") -> Report | None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        self._cancel_async = self._loop.create_task(self._app.execute_async(task, control))
+        try:
+            return self._loop.run_until_complete(self._cancel_async)
+        finally:
+            self._cancel_async = None
+
+    def _soft_limit(self, _number: int, _frame: FrameType | None) -> None:
+        """Interrupt the handler; a signal reaches it even while it waits inside a call into C."""
+        if self._cancel_async is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._cancel_async.cancel, SoftTimeLimit())
+        elif self._running is not None:
+            raise SoftTimeLimit
+
+    def _say(self, message: FromChild) -> None:
+        with self._lock:
+            self._pipe.send(message)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message: ToChild = self._pipe.recv()
+            except (EOFError, OSError):  # the worker is gone, and nobody waits for a report
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+                return
+            running = self._running
+            if message[0] == "run":
+                self._tasks.put(message[1:])
+            elif message[0] == "lease" and running is not None:
+                running.lease_expires_at = message[1]
+            elif message[0] == "soft" and running is not None:
+                signal.pthread_kill(threading.main_thread().ident or 0, _SOFT_SIGNAL)
+            elif message[0] == "end":
+                self._tasks.put(None)
+                return
+
+
+class Control:
+    """What a handler in a child process may do to its lease; one that lost it is killed."""
+
+    lost = False
+
+    def __init__(self, child: Child, lease_expires_at: datetime) -> None:
+        self._child = child
+        self.lease_expires_at = lease_expires_at
+
+    def progress(self, value: object) -> None:
+        """Send *value* with the next heartbeat."""
+        self._child.say_progress(value)
+
+
+def _plain(report: Report | None, task: LeasedTask) -> Report | None:
+    """Return *report* with its values as JSON knows them: those can leave the process."""
+    if report is None:
+        return None
+    try:
+        return replace(
+            report,
+            result=_as_json(report.result),
+            payload=_as_json(report.payload),
+            spawn=[replace(each, payload=_as_json(each.payload)) for each in report.spawn],
+        )
+    except (TypeError, ValueError) as error:
+        return failed(task, type(error).__name__, f"its report cannot be written: {error}")
+
+
+def _as_json(value: object) -> object:
+    return PLAIN.decode(PLAIN.encode(value))
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Leave it to the worker to end this process; a handler, so that subprocesses have none."""

@@ -1,0 +1,107 @@
+"""Async handlers in one event loop, in a thread of its own."""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from datetime import datetime
+
+from headrace.client.app.execution import Executor
+from headrace.client.sending import Report
+from headrace.client.worker.clocks import Monotonic
+from headrace.client.worker.endings import THROWN, report_of
+from headrace.client.worker.holding import Held, Interruption
+from headrace.client.worker.threads import Ended, Started
+
+_log = logging.getLogger("headrace.worker")
+
+
+class CoroutineAttempt:
+    """A handler that is a task of an event loop, which can be cancelled with a reason."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+        self._loop, self._task = loop, task
+
+    def interrupt(self, why: Interruption) -> None:
+        """Cancel it."""
+        self._loop.call_soon_threadsafe(self._task.cancel, THROWN[why]())
+
+    def prolonged(self, expires_at: datetime) -> None:
+        """Do nothing: the handler sees what is held."""
+
+    def ended(self) -> None:
+        """Do nothing: a task that is done cannot be cancelled."""
+
+
+class Coroutines:
+    """An event loop that runs up to *most* handlers at a time; begun when the first one comes."""
+
+    def __init__(
+        self,
+        app: Executor,
+        most: int,
+        started: Started,
+        ended: Ended,
+        monotonic: Monotonic,
+    ) -> None:
+        self._app, self._most = app, most
+        self._started, self._ended, self._monotonic = started, ended, monotonic
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: deque[Held] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, held: Held) -> None:
+        """Run *held* as soon as there is room.  Called from one thread only."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._work, name="headrace-asyncio", daemon=True).start()
+        self._loop.call_soon_threadsafe(self._arrived, held)
+
+    def stop(self) -> None:
+        """Let the loop end; handlers still at work are left where they are."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _work(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        for task in self._running:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*self._running, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    def _arrived(self, held: Held) -> None:
+        self._waiting.append(held)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < self._most:
+            task = asyncio.ensure_future(self._run(self._waiting.popleft()))
+            self._running.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("A fault of the worker itself", exc_info=error)
+        self._fill()
+
+    async def _run(self, held: Held) -> None:
+        task = asyncio.current_task()
+        if task is None or self._loop is None:
+            return
+        if not held.begin(CoroutineAttempt(self._loop, task), self._monotonic()):
+            return
+        self._started(held)
+        report: Report | None
+        try:
+            report = await self._app.execute_async(held.task, held)
+        except BaseException as error:  # noqa: BLE001 (cancelled while the report was being made)
+            report = report_of(error, held.task)
+        held.end()
+        if not held.abandoned:
+            self._ended(held, report)

@@ -1,0 +1,150 @@
+"""Each task from when it is taken until its report is on its way."""
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.client.app.execution import Executor
+from headrace.client.models import LeasedTask
+from headrace.client.sending import Report, carried
+from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.endings import released
+from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.logs import about
+from headrace.client.worker.observing import Observer, Observers
+from headrace.client.worker.pace import Pace
+from headrace.client.worker.reporting import Reporter
+from headrace.client.worker.running import Handlers
+from headrace.client.worker.service import Service
+from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.limits import PROGRESS_BYTES
+
+_CHECK_SECONDS: Final = 0.01
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Desk:
+    """Starts what is taken, sends the reports of what has ended, gives back what is not wanted.
+
+    Its methods are called from whatever thread something happens in.
+    """
+
+    def __init__(
+        self,
+        app: Executor,
+        service: Service,
+        clock: ServiceClock,
+        settings: WorkerSettings,
+        *,
+        app_path: str | None = None,
+        observers: Sequence[Observer] = (),
+        chance: random.Random,
+    ) -> None:
+        self.holding = Holding()
+        self.pace = Pace(settings.concurrency, settings.prefetch)
+        self.reporter = Reporter(
+            service,
+            clock,
+            idle=lambda: not self.holding,
+            settled=self._settled,
+            dropped=self._dropped,
+            chance=chance,
+        )
+        self.handlers = Handlers(
+            app, settings, self._started, self._ended, clock.monotonic, app_path=app_path
+        )
+        self._app, self._service, self._clock = app, service, clock
+        self._observers = Observers(observers) if observers else None
+        self.closed = False
+
+    def take(self, task: LeasedTask, lease_ends: float) -> None:
+        """Hold *task* and let it run; its lease ends at *lease_ends* (monotonic)."""
+        now = self._clock.monotonic()
+        held = Held(task, self._app.route(task), now=now, lease_ends=lease_ends)
+        held.check_progress_with(self._check_progress)
+        self.holding.add(held)
+        if self.closed:
+            self._give_back(held)
+        else:
+            self.handlers.start(held)
+
+    def taken(self, queue: str, count: int) -> None:
+        """Note that a call brought *count* tasks."""
+        if self._observers is not None:
+            self._observers.taken(queue, count)
+
+    def lost(self, held: Held, why: str) -> None:
+        """Note that a lease is over, or that a report came to nothing."""
+        if held.withdraw():
+            self.holding.remove(held)
+        held.interrupt(Interruption.LEASE_LOST)
+        _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
+        if self._observers is not None:
+            self._observers.lost(held.task, why)
+
+    def _dropped(self, held: Held, why: str) -> None:
+        _log.warning("What came of a task was dropped: %s", why, extra=about(held.task))
+        held.lost = True
+        if self._observers is not None:
+            self._observers.lost(held.task, why)
+
+    def close(self) -> None:
+        """Give back what has not begun, and all that still comes."""
+        self.closed = True
+        for held in self.holding.all():
+            self._give_back(held)
+
+    def clear(self, until: float) -> None:
+        """Interrupt what still runs; what does not end *until* then is released all the same."""
+        for held in self.holding.all():
+            held.interrupt(Interruption.STOPPED)
+        while self.holding and self._clock.monotonic() < until:
+            time.sleep(_CHECK_SECONDS)
+        for held in self.holding.all():
+            if held.abandon():
+                _log.warning(
+                    "It does not end, and is released all the same", extra=about(held.task)
+                )
+                self._release(held)
+            else:
+                self._give_back(held)
+
+    def _give_back(self, held: Held) -> None:
+        if held.withdraw():
+            self._release(held)
+
+    def _release(self, held: Held) -> None:
+        self.holding.remove(held)
+        self.reporter.add(held, released(held.task))
+
+    def _started(self, held: Held) -> None:
+        if self._observers is not None:
+            self._observers.started(held.task, held.route)
+
+    def _ended(self, held: Held, report: Report | None) -> None:
+        seconds = held.ran_until(self._clock.monotonic())
+        self.holding.remove(held)
+        self.pace.ran(seconds)
+        if report is not None:
+            self.reporter.add(held, report)
+        if self._observers is not None:
+            outcome = "LOST" if report is None else report.status
+            self._observers.ended(held.task, held.route, outcome, seconds)
+
+    def _settled(self, held: Held, report: Report) -> None:
+        """Say how a task ended, once the service has taken it.
+
+        One thread says it for all: handlers that fought for the log would pay more for a line
+        than for everything else.
+        """
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        name, outcome, seconds = held.route.name, report.status, held.seconds
+        extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
+        _log.info("%s %s in %.3f s", name, outcome.lower(), seconds, extra=extra)
+
+    def _check_progress(self, value: object) -> None:
+        carried(value, self._service.codec, field="progress", most=PROGRESS_BYTES)

@@ -1,0 +1,122 @@
+"""Asking for more time, a third of the lease before each: the lease of what waits or runs."""
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+from headrace.client.models import Reported
+from headrace.client.sending import Report
+from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.holding import NOTHING, Held, Holding
+from headrace.client.worker.loop import Loop
+from headrace.client.worker.sending import send_each, without_progress
+from headrace.client.worker.service import Service
+from headrace.domain.errors import HeadraceError, NotFound
+from headrace.domain.limits import BATCH
+
+_LONGEST_REST: Final = 0.25
+_SHORTEST_REST: Final = 0.02
+_SHARED: Final = 0.25
+"""Part of its interval that a heartbeat may come early, to share a call."""
+
+_LONGEST_WAIT: Final = 1.0
+_SHORTEST_TIMEOUT: Final = 1.0
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Heartbeats:
+    """Prolongs leases from a thread of its own, up to 25 of one queue in a call.
+
+    One without an answer is given up after half of what is left of the leases, so that there is
+    time for another.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        clock: ServiceClock,
+        holding: Holding,
+        *,
+        keepalive: float | None,
+        lost: Callable[[Held, str], None],
+        chance: random.Random,
+    ) -> None:
+        """*lost* is told of leases that the service no longer knows."""
+        self._service, self._clock, self._holding = service, clock, holding
+        self._keepalive, self._lost = keepalive, lost
+        self._backoff = Backoff(_LONGEST_WAIT, chance)
+        self.loop = Loop("heartbeats", self.step)
+
+    def step(self) -> float:
+        """Send the heartbeats that are due; return the seconds until the next may be."""
+        now = self._clock.monotonic()
+        by_queue: dict[str, list[Held]] = defaultdict(list)
+        next_at = now + _LONGEST_REST
+        for held in self._holding.all():
+            if held.lost or held.over:
+                continue
+            early = (held.beat_at - held.beaten_at) * _SHARED
+            if held.beat_at - early <= now:
+                by_queue[held.task.queue].append(held)
+            next_at = min(next_at, held.beat_at)
+        if not any(held.beat_at <= now for due in by_queue.values() for held in due):
+            return max(_SHORTEST_REST, next_at - now)
+        for queue, due in by_queue.items():
+            for start in range(0, len(due), BATCH):
+                wait = self._beat(queue, due[start : start + BATCH])
+                if wait is not None:
+                    return wait
+        return _SHORTEST_REST
+
+    def _beat(self, queue: str, batch: list[Held]) -> float | None:
+        """Send the heartbeats of *batch*; return seconds to wait when that did not work."""
+        sent = [(held, held.take_progress()) for held in batch]
+        reports = [self._report(held, progress) for held, progress in sent]
+        asked_at = self._clock.monotonic()
+        try:
+            results = send_each(
+                self._service,
+                queue,
+                reports,
+                without_progress,
+                within=max(_SHORTEST_TIMEOUT, min(h.lease_ends for h in batch) - asked_at) / 2,
+            )
+        except NotFound:
+            for held in batch:
+                self._lost(held, "its queue is gone")
+            return None
+        except HeadraceError as error:
+            if not self._backoff.failures:
+                _log.warning("Heartbeats of queue %s are not taken: %s", queue, error)
+            for held, progress in sent:
+                if progress is not NOTHING:
+                    held.return_progress(progress)
+            return self._backoff.failed()
+        if self._backoff.worked():
+            _log.info("Heartbeats are taken again")
+        for held, result in zip(batch, results, strict=True):
+            if result is not None:
+                self._answered(held, result, asked_at)
+        return None
+
+    def _report(self, held: Held, progress: object) -> Report:
+        return Report(
+            task_id=held.task.id,
+            lease_id=held.task.lease.id,
+            status="INFLIGHT",
+            progress=None if progress is NOTHING else progress,
+            keepalive_timeout_in_seconds=self._keepalive,
+        )
+
+    def _answered(self, held: Held, result: Reported, asked_at: float) -> None:
+        if result.now is not None:
+            self._clock.heard(result.now, asked_at=asked_at)
+        if result.lease is not None:
+            expires_at = result.lease.expires_at
+            held.prolong(expires_at, now=asked_at, lease_ends=self._clock.monotonic_at(expires_at))
+        elif result.outcome != "OK" and not held.over:
+            self._lost(held, f"the service says {result.outcome}")

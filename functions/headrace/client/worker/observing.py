@@ -1,0 +1,58 @@
+"""What a worker tells those who count and measure."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from headrace.client.app.execution import Route
+from headrace.client.models import LeasedTask
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Observer:
+    """Hears what the worker does, from the threads that do it; overwrite what is wanted.
+
+    What it raises is logged and changes nothing.
+    """
+
+    def taken(self, queue: str, count: int) -> None:
+        """*count* tasks of *queue* were leased by one call."""
+
+    def started(self, task: LeasedTask, route: Route) -> None:
+        """A handler is about to run."""
+
+    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
+        """A handler has run; *outcome* is the status of its report, or ``LOST``."""
+
+    def lost(self, task: LeasedTask, why: str) -> None:
+        """A lease, or the report of a task, was lost."""
+
+
+class Observers(Observer):
+    """Several of them."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self._all = tuple(observers)
+
+    def taken(self, queue: str, count: int) -> None:
+        """Tell all."""
+        self._tell(lambda observer: observer.taken(queue, count))
+
+    def started(self, task: LeasedTask, route: Route) -> None:
+        """Tell all."""
+        self._tell(lambda observer: observer.started(task, route))
+
+    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
+        """Tell all."""
+        self._tell(lambda observer: observer.ended(task, route, outcome, seconds))
+
+    def lost(self, task: LeasedTask, why: str) -> None:
+        """Tell all."""
+        self._tell(lambda observer: observer.lost(task, why))
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        for observer in self._all:
+            try:
+                tell(observer)
+            except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
+                _log.exception("%s failed", type(observer).__name__)

@@ -1,0 +1,60 @@
+"""The worker's sign of life, and what operators ask of it."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from headrace.client.worker.holding import Holding
+from headrace.client.worker.loop import UNTIL_WOKEN, Loop
+from headrace.client.worker.service import Service
+from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
+from headrace.domain.limits import WORKER_TASKS
+
+_EVERY_SECONDS: Final = 30.0
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Registry:
+    """Says every 30 seconds what the worker is at, and passes on what is asked of it."""
+
+    def __init__(
+        self,
+        service: Service,
+        settings: WorkerSettings,
+        holding: Holding,
+        *,
+        version: str,
+        started_at: datetime,
+        command: Callable[[str], None],
+    ) -> None:
+        """*command* gets ``"quiet"`` or ``"stop"``, once."""
+        self._service, self._settings, self._holding = service, settings, holding
+        self._asked: str | None = None
+        self._version, self._started_at, self._command = version, started_at, command
+        self.loop = Loop("sign-of-life", self.step)
+
+    def step(self) -> float:
+        """Give a sign of life; return the seconds until the next."""
+        running = [held.task.id for held in self._holding.all() if held.running]
+        try:
+            asked = self._service.sign(
+                self._settings.name,
+                queues=list(self._settings.queues),
+                concurrency=self._settings.concurrency,
+                running=running[:WORKER_TASKS],
+                version=self._version,
+                started_at=self._started_at,
+            )
+        except (Unavailable, RateLimited) as error:
+            _log.debug("No sign of life could be given: %s", error)
+        except HeadraceError as error:
+            _log.warning("This worker will not be listed: %s", error)
+            return UNTIL_WOKEN
+        else:
+            if asked is not None and asked != self._asked:
+                self._command(asked)  # once: told to stop a second time, a worker does not wait
+            self._asked = asked
+        return _EVERY_SECONDS

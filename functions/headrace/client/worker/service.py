@@ -1,0 +1,122 @@
+"""The service as a worker sees it: each call tried once, because each loop has its own backoff."""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from headrace.client.app.app import App
+from headrace.client.call import Call
+from headrace.client.calls import queues, work
+from headrace.client.client import Client
+from headrace.client.codec import Codec
+from headrace.client.models import Dequeued, Reported
+from headrace.client.sending import Report
+from headrace.domain.errors import Forbidden, NotFound
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Service(Protocol):
+    """What a worker asks of the service; every method raises headrace.domain.errors."""
+
+    @property
+    def codec(self) -> Codec:
+        """How payloads, results and progress are written."""
+        ...
+
+    def prepare(self, app: App) -> None:
+        """Make missing queues of *app* and put its schedules, as far as the key may."""
+        ...
+
+    def check_queue(self, queue: str) -> None:
+        """Raise NotFound, Forbidden or Unauthenticated if *queue* cannot be seen."""
+        ...
+
+    def dequeue(
+        self, queue: str, *, batch_size: int, worker: str, keepalive: float | None
+    ) -> Dequeued:
+        """Lease up to *batch_size* tasks."""
+        ...
+
+    def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
+        """Report on up to 25 tasks; one result for each, in their order.
+
+        Raises Unavailable when nothing is heard for *within* seconds.
+        """
+        ...
+
+    def sign(
+        self,
+        name: str,
+        *,
+        queues: Sequence[str],
+        concurrency: int,
+        running: Sequence[str],
+        version: str,
+        started_at: datetime,
+    ) -> str | None:
+        """Give a sign of life and return what an operator asks."""
+        ...
+
+
+class RemoteService:
+    """The service behind a client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @property
+    def codec(self) -> Codec:
+        """The client's."""
+        return self._client.codec
+
+    def prepare(self, app: App) -> None:
+        """Do both, and log what is not allowed: a worker needs neither to take tasks."""
+        try:
+            app.ensure_queues(self._client)
+            app.sync_schedules(self._client)
+        except (Forbidden, NotFound) as error:
+            _log.warning("Queues and schedules are left as they are: %s", error)
+
+    def check_queue(self, queue: str) -> None:
+        """Ask for the queue's settings."""
+        self._client.send(queues.get_queue(queue), again=False)
+
+    def dequeue(
+        self, queue: str, *, batch_size: int, worker: str, keepalive: float | None
+    ) -> Dequeued:
+        """Ask once: a repeat after a lost answer would lease further tasks."""
+        call = work.dequeue(
+            queue,
+            batch_size=batch_size,
+            worker=worker,
+            keepalive_timeout_in_seconds=keepalive,
+        )
+        return self._client.send(call, again=False)
+
+    def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
+        """Report once: who asked keeps the reports and tries again."""
+        call: Call[list[Reported]] = work.report_batch(queue, reports)
+        return self._client.send(call, again=False, timeout=within)
+
+    def sign(
+        self,
+        name: str,
+        *,
+        queues: Sequence[str],
+        concurrency: int,
+        running: Sequence[str],
+        version: str,
+        started_at: datetime,
+    ) -> str | None:
+        """Put the sign of life once: the next follows soon."""
+        call = work.put_worker(
+            name,
+            queues=queues,
+            concurrency=concurrency,
+            running=running,
+            version=version,
+            started_at=started_at,
+        )
+        return self._client.send(call, again=False)

@@ -1,0 +1,100 @@
+"""What a worker is told, checked."""
+
+import math
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeAlias
+
+from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest
+
+Queues: TypeAlias = Sequence[str] | Mapping[str, float]
+
+THREADS: Final = 10
+"""Tasks at a time unless told otherwise: most tasks wait for a network."""
+
+_LONGEST_PREFETCH: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """Which queues, how many tasks at a time, and how to end.  Durations are seconds.
+
+    ``queues`` maps names to weights, in the order given; ``prefetch`` None adapts to the pace of
+    the tasks; ``keepalive`` None leaves the length of leases to the tasks and queues.
+    """
+
+    queues: Mapping[str, float]
+    strict: bool = False
+    concurrency: int
+    isolate: bool = False
+    prefetch: int | None = None
+    name: str
+    shutdown_timeout: float = 30.0
+    keepalive: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        queues: Queues,
+        *,
+        strict: bool = False,
+        concurrency: int | None = None,
+        isolate: bool = False,
+        prefetch: int | None = None,
+        name: str | None = None,
+        shutdown_timeout: float = 30.0,
+        keepalive: float | None = None,
+    ) -> "WorkerSettings":
+        """Check what is given.  Raises InvalidRequest naming the setting and its limit."""
+        if concurrency is None:
+            concurrency = (os.cpu_count() or 1) if isolate else THREADS
+        name = name or f"{socket.gethostname()}:{os.getpid()}"
+        _within("concurrency", concurrency, *limits.WORKER_CONCURRENCY, whole=True)
+        _within("shutdown_timeout", shutdown_timeout, 0, math.inf)
+        if prefetch is not None:
+            _within("prefetch", prefetch, 0, _LONGEST_PREFETCH, whole=True)
+        if keepalive is not None:
+            _within("keepalive", keepalive, *limits.KEEPALIVE_SECONDS)
+        if not 1 <= limits.utf8_bytes(name) <= limits.WORKER_BYTES:
+            _wrong("name", f"must be 1 to {limits.WORKER_BYTES} bytes of UTF-8")
+        return cls(
+            queues=_weights(queues, strict=strict),
+            strict=strict,
+            concurrency=concurrency,
+            isolate=isolate,
+            prefetch=prefetch,
+            name=name,
+            shutdown_timeout=shutdown_timeout,
+            keepalive=keepalive,
+        )
+
+
+def _weights(queues: Queues, *, strict: bool) -> Mapping[str, float]:
+    if isinstance(queues, str):
+        _wrong("queues", f"must be a list of names or a mapping to weights, not {queues!r}")
+    least, most = limits.WORKER_QUEUES
+    if not least <= len(queues) <= most:
+        _wrong("queues", f"must be {least} to {most} names; there are {len(queues)}")
+    if not isinstance(queues, Mapping):
+        return dict.fromkeys(queues, 1.0)
+    if strict:
+        _wrong("strict", "and weights exclude each other: give queues as a list, first one first")
+    for queue, weight in queues.items():
+        if not 0 < weight < math.inf:
+            _wrong(f"queues.{queue}", f"must have a weight above 0, not {weight!r}")
+    return dict(queues)
+
+
+def _within(field: str, value: float, least: float, most: float, *, whole: bool = False) -> None:
+    kinds = int if whole else int | float
+    if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
+        kind = "a whole number" if whole else "a number"
+        upper = "" if most == math.inf else f" to {most:g}"
+        _wrong(field, f"must be {kind} from {least:g}{upper}, not {value!r}")
+
+
+def _wrong(field: str, message: str) -> NoReturn:
+    raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])

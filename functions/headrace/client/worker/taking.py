@@ -1,0 +1,158 @@
+"""Taking tasks: when there is room, from which queue, and how often an empty one is asked."""
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from headrace.client.models import Dequeued
+from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.desk import Desk
+from headrace.client.worker.loop import UNTIL_WOKEN, Loop
+from headrace.client.worker.service import Service
+from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.sources import Source, Sources
+from headrace.domain.errors import HeadraceError, NotFound, RateLimited, Unavailable
+from headrace.domain.limits import BATCH
+
+_LONGEST_WAIT: Final = 5.0
+_UNREPORTED: Final = 250
+"""Reports that may wait for the service before no more tasks are taken."""
+
+_UNREPORTED_SECONDS: Final = 0.1
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Taker:
+    """Asks the queues for tasks, from a thread of its own.
+
+    As long as no queue has answered yet, a refusal (a wrong key, a missing queue) is fatal;
+    later it is logged, and asked again with growing pauses.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        clock: ServiceClock,
+        settings: WorkerSettings,
+        desk: Desk,
+        *,
+        prepare: Callable[[], None],
+        fatal: Callable[[HeadraceError], None],
+        drained: Callable[[], None],
+        chance: random.Random,
+    ) -> None:
+        """*prepare* is called first; *drained* whenever all queues were found empty."""
+        self._service, self._clock, self._settings = service, clock, settings
+        self._desk, self._prepare, self._fatal, self._drained = desk, prepare, fatal, drained
+        self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
+        self._backoff = Backoff(_LONGEST_WAIT, chance)
+        self._prepared = self._answered = self._quiet = False
+        self.loop = Loop("taking", self.step)
+
+    def quiet(self) -> None:
+        """Take nothing more."""
+        self._quiet = True
+
+    def step(self) -> float:
+        """Ask one queue, if there is room; return the seconds until the next question."""
+        if self._quiet:
+            return UNTIL_WOKEN
+        if not self._prepared:
+            return self._begin()
+        if self._desk.reporter.in_trouble or len(self._desk.reporter) >= _UNREPORTED:
+            return _UNREPORTED_SECONDS  # what is done comes before what is to be done
+        room = self._room()
+        if room <= 0:
+            return UNTIL_WOKEN
+        now = self._clock.monotonic()
+        source = self._sources.next(now)
+        if source is None:
+            return self._sources.rest(now)
+        return self._ask(source, room, now)
+
+    def _ask(self, source: Source, room: int, now: float) -> float:
+        try:
+            found = self._service.dequeue(
+                source.queue,
+                batch_size=min(room, BATCH),
+                worker=self._settings.name,
+                keepalive=self._settings.keepalive,
+            )
+        except (Unavailable, RateLimited) as error:
+            return self._away(error)
+        except HeadraceError as error:
+            return self._refused(source, error)
+        if self._backoff.worked():
+            _log.info("The service answers again")
+        self._came(source, found, asked_at=now)
+        return 0.0
+
+    def _begin(self) -> float:
+        try:
+            self._prepare()
+            for source in self._sources.all:
+                self._check(source.queue)
+        except (Unavailable, RateLimited) as error:
+            return self._away(error)
+        except HeadraceError as error:
+            self._quiet = True
+            self._fatal(error)
+            return UNTIL_WOKEN
+        self._prepared = True
+        return 0.0
+
+    def _check(self, queue: str) -> None:
+        try:
+            self._service.check_queue(queue)
+        except NotFound:
+            raise NotFound(missing(queue)) from None
+
+    def _room(self) -> int:
+        """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
+        concurrency = self._settings.concurrency
+        most = concurrency + self._desk.pace.prefetch
+        level = max(concurrency - 1, most - BATCH)
+        self._desk.holding.call_at(level, self.loop.wake)
+        held = len(self._desk.holding)  # after saying when to be woken, so that no change is missed
+        return 0 if held > level else most - held
+
+    def _came(self, source: Source, found: Dequeued, *, asked_at: float) -> None:
+        self._clock.heard(found.now, asked_at=asked_at)
+        self._answered = True
+        source.refusals.worked()
+        for task in found.tasks:
+            self._desk.take(task, self._clock.monotonic_at(task.lease.expires_at))
+        if found.tasks:
+            self._desk.taken(source.queue, len(found.tasks))
+            source.gave()
+            return
+        source.had_nothing(found.poll_after_seconds, self._clock.monotonic())
+        if self._sources.drained:
+            self._drained()
+
+    def _away(self, error: HeadraceError) -> float:
+        """Wait for the service to come back."""
+        if not self._backoff.failures:
+            _log.warning("The service is away; asking again until it is back: %s", error)
+        return self._backoff.failed()
+
+    def _refused(self, source: Source, error: HeadraceError) -> float:
+        if not self._answered:
+            self._quiet = True
+            self._fatal(error)
+            return UNTIL_WOKEN
+        source.refused(self._clock.monotonic())
+        _log.error(
+            "Queue %s gives no tasks, and is asked again later: %s",
+            source.queue,
+            missing(source.queue) if isinstance(error, NotFound) else error,
+        )
+        return 0.0
+
+
+def missing(queue: str) -> str:
+    """Say that *queue* is missing, and how to mend that."""
+    return f"there is no queue {queue}; create it with: headrace queue create {queue}"

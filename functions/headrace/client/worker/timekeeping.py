@@ -1,0 +1,39 @@
+"""Time limits, and leases that end while the service cannot be reached."""
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from headrace.client.worker.clocks import Monotonic
+from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.loop import Loop
+
+_TICK_SECONDS: Final = 0.1
+"""How late a limit may be."""
+
+
+class Timekeeper:
+    """Interrupts handlers whose time is up, from a thread that never waits for the network."""
+
+    def __init__(
+        self, holding: Holding, monotonic: Monotonic, lost: Callable[[Held, str], None]
+    ) -> None:
+        """*lost* is told of leases that ended."""
+        self._holding, self._monotonic, self._lost = holding, monotonic, lost
+        self.loop = Loop("time-limits", self.step)
+
+    def step(self) -> float:
+        """Look at everything that is held; return the seconds until the next look."""
+        now = self._monotonic()
+        for held in self._holding.all():
+            if held.lost:
+                continue
+            if held.lease_ends <= now:
+                self._lost(held, "it ended without word from the service")
+            elif held.hard_at <= now:
+                held.hard_at = inf
+                held.interrupt(Interruption.HARD_LIMIT)
+            elif held.soft_at <= now:
+                held.soft_at = inf
+                held.interrupt(Interruption.SOFT_LIMIT)
+        return _TICK_SECONDS

@@ -1,0 +1,244 @@
+"""The worker: what it is made of, how it starts, and how it ends."""
+
+import logging
+import queue
+import random
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from headrace.client.app.app import App
+from headrace.client.client import Client
+from headrace.client.clock import utc_now
+from headrace.client.worker import logs
+from headrace.client.worker.clocks import Monotonic, ServiceClock
+from headrace.client.worker.desk import Desk
+from headrace.client.worker.heartbeats import Heartbeats
+from headrace.client.worker.logs import LogFormat
+from headrace.client.worker.observing import Observer
+from headrace.client.worker.registry import Registry
+from headrace.client.worker.service import RemoteService, Service
+from headrace.client.worker.settings import Queues, WorkerSettings
+from headrace.client.worker.signals import signals_to
+from headrace.client.worker.taking import Taker
+from headrace.client.worker.timekeeping import Timekeeper
+from headrace.domain.errors import HeadraceError
+
+_CHECK_SECONDS: Final = 0.05
+_UNWIND_SECONDS: Final = 1.0
+"""How long an interrupted handler may take to end, before its task is released without it."""
+
+_LAST_REPORTS_SECONDS: Final = 5.0
+"""The least time that finished results have to reach the service when a worker ends."""
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Worker:
+    """Takes tasks from queues and runs the handlers of an app, until it is told to stop.
+
+    Args:
+        app: what runs the tasks.
+        client: how to reach the service; the app's, unless said.
+        queues: names, or a mapping of names to weights; the app's own, unless said.
+        strict: ask the queues in order, a later one only while the ones before have nothing.
+        concurrency: tasks at a time; 10, or one for each processor with *isolate*.
+        isolate: run each task in a child process, which can be killed.
+        prefetch: tasks to hold beyond those that run; None: what starts within half a second.
+        name: how operators see it; host and process, unless said.
+        shutdown_timeout: seconds that running tasks may take to end when it stops.
+        keepalive: seconds that leases last between two heartbeats; the task's own, unless said.
+        app_path: ``module:name`` of the app, for the child processes; found, unless said.
+        version: of the program, for operators to see.
+        observers: are told what happens, to count it.
+        log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
+        service: takes the place of the client, in tests.
+        monotonic, now, chance: clocks and dice, in tests.
+
+    Raises:
+        InvalidRequest: a setting is out of its limits.
+
+    """
+
+    def __init__(  # noqa: PLR0913 (each a keyword)
+        self,
+        app: App,
+        *,
+        client: Client | None = None,
+        queues: Queues | None = None,
+        strict: bool = False,
+        concurrency: int | None = None,
+        isolate: bool = False,
+        prefetch: int | None = None,
+        name: str | None = None,
+        shutdown_timeout: float = 30.0,
+        keepalive: float | None = None,
+        app_path: str | None = None,
+        version: str = "",
+        observers: Sequence[Observer] = (),
+        log_format: LogFormat | None = None,
+        service: Service | None = None,
+        monotonic: Monotonic = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.settings = WorkerSettings.of(
+            app.queues if queues is None else queues,
+            strict=strict,
+            concurrency=concurrency,
+            isolate=isolate,
+            prefetch=prefetch,
+            name=name,
+            shutdown_timeout=shutdown_timeout,
+            keepalive=keepalive,
+        )
+        chance = chance or random.Random()  # noqa: S311 (spreads load, hides nothing)
+        self._log_format: LogFormat | None = log_format
+        self._clock = clock = ServiceClock(monotonic)
+        self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._failure: HeadraceError | None = None
+        self._burst = False
+        service = service or RemoteService(client or app.client)
+        self.desk = desk = Desk(
+            app,
+            service,
+            clock,
+            self.settings,
+            app_path=app_path,
+            observers=observers,
+            chance=chance,
+        )
+        self._taker = Taker(
+            service,
+            clock,
+            self.settings,
+            desk,
+            prepare=lambda: service.prepare(app),
+            fatal=self._fail,
+            drained=self._drained,
+            chance=chance,
+        )
+        self.heartbeats = Heartbeats(
+            service, clock, desk.holding, keepalive=keepalive, lost=desk.lost, chance=chance
+        )
+        self.registry = Registry(
+            service,
+            self.settings,
+            desk.holding,
+            version=version,
+            started_at=now(),
+            command=self._commands.put,
+        )
+        self._loops = [
+            self.heartbeats.loop,
+            Timekeeper(desk.holding, monotonic, desk.lost).loop,
+            desk.reporter.loop,
+            self.registry.loop,
+            self._taker.loop,
+        ]
+
+    # ------------------------------------------------------------------------- for those outside
+
+    def run(self, *, burst: bool = False) -> None:
+        """Work until told to stop, or with *burst* until the queues have nothing to give.
+
+        In the main thread SIGTERM and SIGINT stop it.  Can be called once.
+
+        Raises:
+            NotFound, Forbidden, Unauthenticated: no task can be taken at all, and why.
+
+        """
+        if self._log_format is not None:
+            logs.configure(self._log_format)
+        self._burst = burst
+        with signals_to(self.stop):
+            _log.info(
+                "Worker %s takes tasks of %s, %d at a time",
+                self.settings.name,
+                ", ".join(self.settings.queues),
+                self.settings.concurrency,
+            )
+            for loop in self._loops:
+                loop.start()
+            try:
+                self._obey()
+                self._shut_down()
+            finally:
+                for loop in self._loops:
+                    loop.stop()
+                self.desk.handlers.stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Take nothing more, let handlers end, release the rest; a second time: at once.
+
+        May be called from any thread, and from a signal handler.
+        """
+        self._commands.put("stop")
+
+    def quiet(self) -> None:
+        """Take nothing more, and go on with what is held."""
+        self._commands.put("quiet")
+
+    # -------------------------------------------------------------------------- the main thread
+
+    def _obey(self) -> None:
+        """Wait for the command to stop."""
+        while True:
+            command = self._commands.get()
+            if command == "quiet":
+                _log.info("Asked to be quiet: taking no more tasks")
+                self._taker.quiet()
+            else:
+                return
+
+    def _shut_down(self) -> None:
+        monotonic, desk = self._clock.monotonic, self.desk
+        ends_at = monotonic() + self.settings.shutdown_timeout
+        running = sum(held.running for held in desk.holding.all())
+        _log.info("Stopping: %d tasks are running, the others go back", running)
+        self._taker.quiet()
+        self._taker.loop.stop()
+        desk.close()
+        if not self._wait_until(self._nothing_held, ends_at):
+            ends_at = 0.0
+        if desk.holding:
+            desk.clear(monotonic() + _UNWIND_SECONDS)
+        desk.reporter.hurry()
+        self._wait_until(self._nothing_unsaid, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS))
+        if desk.reporter.unsaid:
+            _log.warning("Some reports could not be sent before the end")
+        _log.info("Stopped")
+
+    def _wait_until(self, done: Callable[[], bool], until: float) -> bool:
+        """Wait for *done*, or *until* (monotonic); False: told a second time to stop."""
+        while not done():
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                break
+            try:
+                command = self._commands.get(timeout=min(left, _CHECK_SECONDS))
+            except queue.Empty:
+                continue
+            if command == "stop":
+                _log.warning("Told to stop at once")
+                return False
+        return True
+
+    def _nothing_held(self) -> bool:
+        return not self.desk.holding and self._taker.loop.join(0)
+
+    def _nothing_unsaid(self) -> bool:
+        return not self.desk.reporter.unsaid and self._taker.loop.join(0)
+
+    # ------------------------------------------------------------------------- its other threads
+
+    def _fail(self, error: HeadraceError) -> None:
+        self._failure = error
+        self._commands.put("failed")
+
+    def _drained(self) -> None:
+        if self._burst and not self.desk.holding and not self.desk.reporter.unsaid:
+            self._commands.put("drained")

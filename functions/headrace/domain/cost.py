@@ -1,0 +1,233 @@
+"""What tasks cost: units of DynamoDB, shards, and money.  The floor that the bench measures at.
+
+Units are those of DynamoDB: a write unit is one write of up to 1 KB, a read unit one consistent
+read of up to 4 KB (half of one where it need not be consistent).  Every write of a task writes its
+whole item, and one unit for each index entry that it adds or takes away.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+OVERHEAD_BYTES: Final = 600
+"""What a task's item holds besides payload and result: names, times, tags, lease."""
+
+ENTRY_BYTES: Final = 400
+"""What its index entry takes, and what DynamoDB adds to item and entry, while it is stored."""
+
+SHARD_DELIVERIES: Final = 500
+"""Deliveries per second of one shard: 1,000 write units, and a task passes it with two."""
+
+MONTH_SECONDS: Final = 30 * 86_400
+IDLE_POLL_SECONDS: Final = 5.0
+"""How often an idle worker asks in the cloud, once it has waited for a while."""
+
+_KB: Final = 1024
+_GB: Final = 1_000_000_000
+_QUERY: Final = 0.5  # read units: one page of the index, of up to 4 KB
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Write and read units."""
+
+    write: float = 0.0
+    read: float = 0.0
+
+    def __add__(self, other: "Units") -> "Units":
+        """Return both together."""
+        return Units(self.write + other.write, self.read + other.read)
+
+    def __mul__(self, times: float) -> "Units":
+        """Return the units of so many."""
+        return Units(self.write * times, self.read * times)
+
+
+def item_units(payload_bytes: int) -> int:
+    """Return the write units of one write of a task's item, its index entries left out."""
+    return max(1, math.ceil((OVERHEAD_BYTES + payload_bytes) / _KB))
+
+
+def enqueue(payload_bytes: int = 0) -> Units:
+    """Return what one new task costs: its item and its entry.  No dedupe key, no transaction."""
+    return Units(item_units(payload_bytes) + 1)
+
+
+def dequeue(payload_bytes: int = 0, *, batch: int = 1) -> Units:
+    """Return what one delivery costs: the item, the entry moved; a share of the index query."""
+    return Units(item_units(payload_bytes) + 2, _QUERY / batch)
+
+
+def heartbeat(payload_bytes: int = 0) -> Units:
+    """Return what prolonging one lease costs: it touches no entry."""
+    return Units(item_units(payload_bytes))
+
+
+def settle(payload_bytes: int = 0, *, kept: bool = True) -> Units:
+    """Return what a report costs that ends an attempt; a task that is not *kept* goes at once."""
+    return Units(item_units(payload_bytes) + (2 if kept else 1))
+
+
+def life(
+    payload_bytes: int = 0,
+    *,
+    batch: int = 1,
+    kept: bool = True,
+    retries: float = 0.0,
+    heartbeats: float = 0.0,
+) -> Units:
+    """Return what one task costs from enqueue to success.
+
+    *retries* and *heartbeats* are how many a task has on average, *batch* the tasks of one call.
+    """
+    again = (dequeue(payload_bytes, batch=batch) + settle(payload_bytes)) * retries
+    return (
+        enqueue(payload_bytes)
+        + dequeue(payload_bytes, batch=batch)
+        + heartbeat(payload_bytes) * heartbeats
+        + settle(payload_bytes, kept=kept)
+        + again
+    )
+
+
+def shards_for(rate: float, *, retries: float = 0.0) -> int:
+    """Return how many shards carry *rate* tasks per second, each tried ``1 + retries`` times."""
+    return max(1, math.ceil(round(rate * (1 + retries) / SHARD_DELIVERIES, 9)))
+
+
+def calls_per_task(*, batch: int = 1, retries: float = 0.0, heartbeats: float = 0.0) -> float:
+    """Return how many calls of the API a task takes, when every call carries *batch* tasks."""
+    return (3 + 2 * retries + heartbeats) / batch
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What AWS asks, in US dollars: us-east-1, November 2026, without free tiers.
+
+    DynamoDB on demand has had these prices since November 2024.  API Gateway is the first tier,
+    of 333 million calls a month; what lies above costs less.
+    """
+
+    write: float = field(default=0.625, metadata={"of": "a million write units"})
+    read: float = field(default=0.125, metadata={"of": "a million read units"})
+    storage: float = field(default=0.25, metadata={"of": "a GB of DynamoDB, a month"})
+    api: float = field(default=3.50, metadata={"of": "a million calls of API Gateway (REST)"})
+    invocations: float = field(default=0.20, metadata={"of": "a million calls of Lambda"})
+    gb_second: float = field(default=0.0000133334, metadata={"of": "a GB-second of Lambda, arm64"})
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """How long Lambda works on a call: an estimate from the local service, not from an account."""
+
+    memory_gb: float = 0.5
+    call_ms: float = 15.0
+    task_ms: float = 1.3
+
+    def gb_seconds(self, batch: float) -> float:
+        """Return what one call of *batch* tasks uses."""
+        return self.memory_gb * (self.call_ms + self.task_ms * batch) / 1000
+
+
+def price_names() -> Mapping[str, str]:
+    """Return what each price is of, by its name."""
+    return {one.name: str(one.metadata["of"]) for one in fields(Prices)}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a queue is to carry.
+
+    Attributes:
+        rate: tasks per second, day and night.
+        payload_bytes: of one task, as JSON.
+        history_seconds: how long tasks that succeeded are kept; 0 keeps none.
+        batch: tasks in one call.
+        retries: how often a task is tried again, on average.
+        heartbeats: how often a worker prolongs its lease, on average.
+
+    """
+
+    rate: float
+    payload_bytes: int
+    history_seconds: float = 86_400
+    batch: int = 25
+    retries: float = 0.0
+    heartbeats: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a bill: so much of something, at a price (USD) for each *per* of it."""
+
+    name: str
+    amount: float
+    price: float
+    per: float
+
+    @property
+    def usd(self) -> float:
+        """What it costs."""
+        return self.amount / self.per * self.price
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a load takes, and costs in a month of 30 days."""
+
+    load: Load
+    item_units: int
+    units: Units
+    calls: float
+    shards: int
+    lines: tuple[Line, ...]
+
+    @property
+    def tasks(self) -> float:
+        """Tasks in a month."""
+        return self.load.rate * MONTH_SECONDS
+
+    @property
+    def usd(self) -> float:
+        """What all lines cost together."""
+        return sum(line.usd for line in self.lines)
+
+
+def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None) -> Bill:
+    """Return what *load* costs in a month; logs, alarms, transfer and idle workers left out."""
+    prices, time = prices or Prices(), time or CallTime()
+    units = life(
+        load.payload_bytes,
+        batch=load.batch,
+        kept=load.history_seconds > 0,
+        retries=load.retries,
+        heartbeats=load.heartbeats,
+    )
+    calls = calls_per_task(batch=load.batch, retries=load.retries, heartbeats=load.heartbeats)
+    tasks = load.rate * MONTH_SECONDS
+    stored = load.rate * load.history_seconds * (load.payload_bytes + OVERHEAD_BYTES + ENTRY_BYTES)
+    lines = (
+        Line("DynamoDB writes", tasks * units.write, prices.write, 1e6),
+        Line("DynamoDB reads", tasks * units.read, prices.read, 1e6),
+        Line("DynamoDB storage", stored / _GB, prices.storage, 1),
+        Line("API Gateway calls", tasks * calls, prices.api, 1e6),
+        Line("Lambda calls", tasks * calls, prices.invocations, 1e6),
+        Line("Lambda GB-seconds", tasks * calls * time.gb_seconds(load.batch), prices.gb_second, 1),
+    )
+    return Bill(
+        load,
+        item_units(load.payload_bytes),
+        units,
+        calls,
+        shards_for(load.rate, retries=load.retries),
+        lines,
+    )
+
+
+def idle_worker_usd(prices: Prices | None = None, time: CallTime | None = None) -> float:
+    """Return what one worker costs in a month that only asks, and gets nothing."""
+    prices, time = prices or Prices(), time or CallTime()
+    calls = MONTH_SECONDS / IDLE_POLL_SECONDS
+    each = (prices.api + prices.invocations + prices.read) / 1e6  # one read unit
+    return calls * (each + time.gb_seconds(0) * prices.gb_second)

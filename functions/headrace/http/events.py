@@ -1,0 +1,123 @@
+"""A request as the event that API Gateway sends (REST API, Lambda proxy), and the answer back.
+
+For whoever stands in for API Gateway: the local service and the test kit.
+"""
+
+import base64
+import binascii
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+ACCOUNT: Final = "000000000000"
+STAGE: Final = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back to the client."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def proxy_event(  # noqa: PLR0913 (a request has as many parts)
+    method: str,
+    path: str,
+    *,
+    request_id: str,
+    headers: Mapping[str, str],
+    query: str = "",
+    body: bytes = b"",
+    resource: str | None = None,
+    parameters: Mapping[str, str] | None = None,
+    protocol: str = "HTTP/1.1",
+    source_ip: str = "127.0.0.1",
+) -> dict[str, Any]:
+    """Make the event (payload format 1.0).
+
+    *path* and *query* are as the client sent them, still percent-encoded; *resource* is the
+    template's path, with *parameters* for its variables.
+    """
+    names = {name.lower(): name for name in headers}
+    values = parse_qs(query, keep_blank_values=True)
+    text, is_base64 = _body_text(body)
+    now = time.time()
+    return {
+        "resource": resource or path,
+        "path": path,
+        "httpMethod": method,
+        "headers": dict(headers),
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": {name: given[-1] for name, given in values.items()} or None,
+        "multiValueQueryStringParameters": values or None,
+        "pathParameters": dict(parameters or {}) or None,
+        "stageVariables": None,
+        "requestContext": {
+            "accountId": ACCOUNT,
+            "apiId": STAGE,
+            "resourceId": resource or path,
+            "resourcePath": resource or path,
+            "httpMethod": method,
+            "path": path,
+            "stage": STAGE,
+            "protocol": protocol,
+            "requestId": request_id,
+            "requestTime": datetime.fromtimestamp(now, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000"),
+            "requestTimeEpoch": int(now * 1000),
+            "domainName": headers.get(names.get("host", ""), ""),
+            "identity": {
+                "sourceIp": source_ip,
+                "userAgent": headers.get(names.get("user-agent", "")),
+            },
+        },
+        "body": text,
+        "isBase64Encoded": is_base64,
+    }
+
+
+def _body_text(body: bytes) -> tuple[str | None, bool]:
+    if not body:
+        return None, False
+    try:
+        return body.decode(), False
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode("ascii"), True
+
+
+def read_answer(answer: Any) -> Answer:  # noqa: ANN401 (a handler may return anything)
+    """Read a handler's answer.
+
+    Raises:
+        ValueError: it is not what API Gateway would take.
+
+    """
+    if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
+        raise ValueError(f"not an answer for API Gateway: {type(answer).__name__}")  # noqa: TRY004 (one error for every wrong answer)
+    headers: dict[str, list[Any]] = {
+        name: [value] for name, value in (answer.get("headers") or {}).items()
+    }
+    # Where both have a name, API Gateway takes the values of the second.
+    known = {name.lower(): name for name in headers}
+    for name, values in (answer.get("multiValueHeaders") or {}).items():
+        headers.pop(known.get(name.lower(), ""), None)
+        headers[name] = values
+    lines = [(name, _header_value(value)) for name, values in headers.items() for value in values]
+    body = answer.get("body") or ""
+    if answer.get("isBase64Encoded"):
+        try:
+            return Answer(answer["statusCode"], lines, base64.b64decode(body, validate=True))
+        except binascii.Error as error:
+            raise ValueError("the answer's body is not base64") from error
+    return Answer(answer["statusCode"], lines, body.encode())
+
+
+def _header_value(value: object) -> str:
+    text = str(value)
+    if not text.isascii() or "\r" in text or "\n" in text:
+        raise ValueError(f"a header of the answer cannot be sent: {text!r}")
+    return text

@@ -1,0 +1,177 @@
+"""What goes wrong in production, on request, drawn from a seed that is printed.
+
+Answers and requests get lost, the service is away for a moment, leases lapse while their task is
+being worked on, the index lags.  All of it really happens to the service in memory: nothing is
+pretended to the code under test.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.testing.seed import chosen_seed
+
+Call: TypeAlias = Literal["enqueue", "dequeue", "report"]
+Kind: TypeAlias = Literal[
+    "duplicate delivery",
+    "lost answer",
+    "lost request",
+    "lapsed lease",
+    "slow index",
+    "unavailable",
+]
+
+
+@dataclass(eq=False)
+class Fault:
+    """One thing that goes wrong: the next ``times`` times, or by chance in a ``rate`` of cases.
+
+    ``struck`` says how often it has happened.  As a context manager it ends with the block.
+    """
+
+    faults: "Faults"
+    kind: Kind
+    times: int | None
+    rate: float | None
+    of: Call | None = None
+    retry_after_seconds: int = 1
+    struck: int = 0
+
+    def __enter__(self) -> Self:
+        """Return the fault, which goes on until the block ends."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End it."""
+        self.end()
+
+    def end(self) -> None:
+        """Let it happen no more."""
+        self.faults.asked = [fault for fault in self.faults.asked if fault is not self]
+
+    def strikes(self) -> bool:
+        """Tell whether it happens this time, and count it."""
+        if self.rate is not None:
+            happens = self.faults.chance.random() < self.rate
+        else:
+            happens = self.struck < (self.times or 0)
+        self.struck += happens
+        return happens
+
+
+class Faults:
+    """The faults of one service.  All chance is drawn from *seed*: the same seed, the same story.
+
+    Without *seed* it is ``HEADRACE_SEED``, or one by chance.  The story is the same as long as one
+    thread at a time talks to the service, but for the order of tasks due at the very same
+    microsecond, which their ids decide.  Each fault is asked for with ``times`` (1 unless
+    given) or ``rate`` (0 to 1), and lasts until it has happened so often, or its block or `clear`
+    ends it.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = chosen_seed() if seed is None else seed
+        self.chance = random.Random(self.seed)  # noqa: S311 (to be repeated is its purpose)
+        self.asked: list[Fault] = []
+        self.when_index_slows: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Faults(seed={self.seed})"
+
+    def duplicate_delivery(self, *, times: int | None = None, rate: float | None = None) -> Fault:
+        """Let a task be delivered again though its handler has run to the end.
+
+        The final report comes too late: the clock jumps to the end of the lease, the reaper takes
+        the task back, and the report changes nothing.  It happens at most once to a task, and not
+        to one without retries left.
+        """
+        return self._ask("duplicate delivery", times, rate)
+
+    def lapse_leases(self, *, times: int | None = None, rate: float | None = None) -> Fault:
+        """Let the lease of a task be over before its handler has begun.
+
+        The clock jumps to the end of the lease and the reaper takes the task back while the
+        answer of the dequeue is under way; the handler runs all the same, and its report changes
+        nothing.  It costs the task an attempt, as any lapsed lease.
+        """
+        return self._ask("lapsed lease", times, rate)
+
+    def lose_answers(
+        self, *, times: int | None = None, rate: float | None = None, of: Call | None = None
+    ) -> Fault:
+        """Let calls take effect while their answers get lost (`httpx2.ReadTimeout`)."""
+        return self._ask("lost answer", times, rate, of)
+
+    def lose_requests(
+        self, *, times: int | None = None, rate: float | None = None, of: Call | None = None
+    ) -> Fault:
+        """Let calls never arrive (`httpx2.ConnectError`)."""
+        return self._ask("lost request", times, rate, of)
+
+    def unavailable(
+        self,
+        *,
+        times: int | None = None,
+        rate: float | None = None,
+        of: Call | None = None,
+        retry_after_seconds: int = 1,
+    ) -> Fault:
+        """Let calls be answered 503 with ``Retry-After``; they change nothing."""
+        fault = self._ask("unavailable", times, rate, of)
+        fault.retry_after_seconds = retry_after_seconds
+        return fault
+
+    def slow_index(self, *, times: int | None = None, rate: float | None = None) -> Fault:
+        """Let reads of the index see it as it was at the last read that was not slow.
+
+        At first that is as it is now.  So what is ready since is not found, what is finished
+        since is still listed and counted, and nothing is done wrongly for it.
+        """
+        fault = self._ask("slow index", times, rate)
+        self.when_index_slows()
+        return fault
+
+    def clear(self) -> None:
+        """End all faults."""
+        self.asked = []
+
+    def active(self, kind: Kind) -> bool:
+        """Tell whether a fault of this kind is asked for."""
+        return any(fault.kind == kind for fault in self.asked)
+
+    def struck(self, kind: Kind, call: Call | None = None) -> Fault | None:
+        """Return the fault of this kind that happens now, if one does."""
+        with self._lock:
+            for fault in self.asked:
+                if fault.kind == kind and fault.of in (None, call) and fault.strikes():
+                    return fault
+        return None
+
+    def _ask(
+        self, kind: Kind, times: int | None, rate: float | None, of: Call | None = None
+    ) -> Fault:
+        if times is not None and rate is not None:
+            raise _wrong("times", "and rate exclude each other: give one of them")
+        if times is not None and times < 1:
+            raise _wrong("times", f"must be 1 or more, not {times}")
+        if rate is not None and not 0 <= rate <= 1:
+            raise _wrong("rate", f"must be from 0 to 1, not {rate}")
+        if of not in (None, "enqueue", "dequeue", "report"):
+            raise _wrong("of", f"must be enqueue, dequeue or report, not {of!r}")
+        fault = Fault(self, kind, 1 if times is None and rate is None else times, rate, of)
+        self.asked.append(fault)
+        return fault
+
+
+def _wrong(name: str, message: str) -> InvalidRequest:
+    return InvalidRequest(f"{name} {message}", errors=[FieldError(name, message)])

@@ -1,0 +1,109 @@
+"""Functions that run where they are enqueued, by the same rules as anywhere.
+
+Nothing is imitated: what is enqueued goes to a service in memory, and is worked on before
+``enqueue`` returns, in the same thread.  So arguments are checked and travel as JSON, retries
+follow (without waiting), what is spawned or moved runs too, and keys are kept.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import httpx2 as httpx
+
+from headrace.client.app.app import App
+from headrace.domain.task import State
+from headrace.testing.service import MemoryService
+from headrace.testing.work import Attempt, Ran, Work
+
+_BRINGS_WORK: Final = re.compile(r"/(tasks|run|restart|move|resume)$")
+
+
+class TaskDied(AssertionError):
+    """A function that was enqueued inline has failed for good; ``attempt`` was its last."""
+
+    def __init__(self, attempt: Attempt, why: str) -> None:
+        task, report = attempt.task, attempt.report
+        error = None if report is None else report.error
+        said = "its lease was lost" if error is None else f"{error.type}: {error.message}"
+        lines = [f"task {task.id} of {task.queue} is dead ({why}), attempt {task.attempts}: {said}"]
+        super().__init__("\n".join([*lines, error.detail if error else ""]).rstrip())
+        self.attempt = attempt
+
+
+class Inline:
+    """What happens inline: ``service`` is where, ``ran`` are all attempts so far."""
+
+    def __init__(self, app: App, service: MemoryService, *, raises: bool) -> None:
+        self.service = service
+        self.ran = Ran()
+        self._app, self._raises = app, raises
+        self._busy = threading.Lock()
+        self._asked = False
+        self.transport = httpx.MockTransport(self._respond)
+
+    def result(self, task_id: str | None) -> Any:  # noqa: ANN401 (any JSON value)
+        """Return what the function returned for this task, as it travelled: as JSON.
+
+        Raises NotFound when nothing is kept of it.
+        """
+        return self.service.client.get_task(str(task_id)).result
+
+    def _respond(self, request: httpx.Request) -> httpx.Response:
+        response = self.service.transport.handle_request(request)
+        if (
+            response.is_success
+            and request.method == "POST"
+            and _BRINGS_WORK.search(request.url.path)
+        ):
+            self._work()
+        return response
+
+    def _work(self) -> None:
+        """Run what waits; what a running function enqueues runs after it, as with any worker."""
+        self._asked = True
+        ran = Ran()
+        while self._asked and self._busy.acquire(blocking=False):
+            try:
+                self._asked = False
+                client = self.service.connect(codec=self._app.codec)
+                ran += Work(self.service, self._app, client).run(until_settled=True)
+            finally:
+                self._busy.release()
+        self.ran += ran
+        if self._raises:
+            self._tell(ran)
+
+    def _tell(self, ran: Ran) -> None:
+        last = {attempt.task.id: attempt for attempt in ran}
+        tasks = self.service.store.read(last)
+        for task_id, attempt in last.items():
+            task = tasks.get(task_id)
+            if task is not None and task.state is State.DEAD:
+                raise TaskDied(attempt, str(task.dead_reason))
+            if task is None and attempt.report is not None and attempt.report.status == "FAILED":
+                raise TaskDied(attempt, "and not kept")
+
+
+@contextmanager
+def inline(
+    app: App, *, raises: bool = True, service: MemoryService | None = None
+) -> Iterator[Inline]:
+    """Let what *app* enqueues run at once, in the thread that enqueues it, until all has settled.
+
+    Delays and retries move the clock of the service and wait for nothing.
+
+    Args:
+        app: whose functions are run.
+        raises: whether ``enqueue`` raises TaskDied when a task has failed for good; otherwise
+            look at ``ran``.
+        service: where it happens; one of its own unless given.
+
+    """
+    with ExitStack() as stack:
+        where = service or stack.enter_context(MemoryService())
+        line = Inline(app, where, raises=raises)
+        stack.enter_context(where.serving(app, transport=line.transport))
+        yield line

@@ -1,0 +1,240 @@
+"""The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Final, Self, TypedDict
+
+import httpx2 as httpx
+
+from headrace.client.aio import AsyncClient
+from headrace.client.app.app import App
+from headrace.client.client import Client
+from headrace.client.codec import PLAIN, Codec
+from headrace.domain.errors import NotFound
+from headrace.domain.lease import LeaseName
+from headrace.domain.task import State
+from headrace.ops.reaping import Reaped
+from headrace.ops.recording import Recorded
+from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.ticking import Ticked
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.testing.clock import ManualClock
+from headrace.testing.faults import Faults
+from headrace.testing.lagging import LaggingStore
+from headrace.testing.stream import SHARD, Streamed
+from headrace.testing.transport import responder
+from headrace.testing.troubled import troubled
+from headrace.testing.work import LIMIT, Ran, Work
+
+URL: Final = "http://headrace.test"
+ADMIN_KEY: Final = "admin-key-of-a-test"
+REQUEST_TAKES: Final = timedelta(milliseconds=1)
+TIMERS_EVERY: Final = timedelta(minutes=1)
+_RETRIES: Final = 30  # no try waits, and an unlucky seed should not end a story
+
+
+class _How(TypedDict):
+    codec: Codec
+    transport: httpx.MockTransport | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """What one round of the cloud's timers did."""
+
+    reaped: Reaped
+    ticked: Ticked
+    recorded: Recorded
+
+
+class MemoryService:
+    """Headrace in memory, for one test; ``with MemoryService() as service: service.client``.
+
+    Everything between the client and the tables is the real thing, keys and roles included.  Time
+    passes when told, save that each request takes a millisecond.  Retries of its clients do not
+    wait.
+
+    Args:
+        clock: the service's time; one that starts at a fixed instant unless given.
+        seed: what faults and the service's own chance are drawn from; ``HEADRACE_SEED`` or one
+            by chance unless given.  ``service.faults`` shows it.
+        key: the key of ``service.client``, which may do everything.
+
+    """
+
+    def __init__(
+        self, *, clock: ManualClock | None = None, seed: int | None = None, key: str = ADMIN_KEY
+    ) -> None:
+        self.url = URL
+        self.key = key
+        self.clock = clock or ManualClock()
+        self.faults = Faults(seed)
+        self.store = LaggingStore(self.faults)
+        self._stream = Streamed(self.store, self.clock)
+        self.use_cases = self._use_cases()
+        self._respond = responder(self.use_cases)
+        way = troubled(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
+        self.transport = httpx.MockTransport(way)
+        self.client = self.connect(key)
+        self.async_client = self.connect_async(key)
+
+    def _use_cases(self) -> UseCases:
+        settings = Settings(admin_key=self.key, poll_after_seconds=0.02, settings_ttl_seconds=0)
+        use = build(settings, self._stream.store, now=self.clock)
+        chance = self.faults.chance
+        use.deliveries.chance = use.deliveries.claims.chance = chance
+        use.deliveries.limiting.chance = chance
+        use.reaping.spread = use.reports.spread = chance.random
+        return use
+
+    def __enter__(self) -> Self:
+        """Return the service; leaving the block closes its client."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the client."""
+        self.client.close()
+
+    def __repr__(self) -> str:
+        return f"MemoryService(now={self.clock.now.isoformat()}, seed={self.faults.seed})"
+
+    def connect(
+        self,
+        key: str | None = None,
+        *,
+        codec: Codec = PLAIN,
+        transport: httpx.MockTransport | None = None,
+    ) -> Client:
+        """Return a client with another *key*, as one made by ``client.create_key``."""
+        return Client(
+            self.url,
+            key or self.key,
+            codec=codec,
+            retries=_RETRIES,
+            transport=transport or self.transport,
+            sleep=lambda _: None,
+        )
+
+    def connect_async(
+        self,
+        key: str | None = None,
+        *,
+        codec: Codec = PLAIN,
+        transport: httpx.MockTransport | None = None,
+    ) -> AsyncClient:
+        """Return a client for programs with an event loop, likewise."""
+        return AsyncClient(
+            self.url,
+            key or self.key,
+            codec=codec,
+            retries=_RETRIES,
+            transport=transport or self.transport,
+            sleep=lambda _: asyncio.sleep(0),
+        )
+
+    @contextmanager
+    def serving(
+        self,
+        app: App,
+        *,
+        key: str | None = None,
+        transport: httpx.MockTransport | None = None,
+    ) -> Iterator[Self]:
+        """Let what *app* enqueues go to this service, and its clock be this one's, for a block."""
+        how: _How = {"codec": app.codec, "transport": transport}
+        clients = self.connect(key, **how), self.connect_async(key, **how)
+        with app.using(*clients, now=self.clock):
+            yield self
+
+    def tick(self) -> Timers:
+        """Run the cloud's timers once: reaper, scheduler and recorder.
+
+        They take back lapsed leases, bury what is expired, enqueue the ticks of schedules, and
+        count what happened for stats and metrics.
+        """
+        use = self.use_cases
+        reaped, ticked = use.reaping.run(), use.ticking.run()
+        return Timers(reaped, ticked, use.recording.record(SHARD, self._stream.taken()))
+
+    def forward(self, seconds: float | timedelta) -> None:
+        """Let time pass as in the cloud, where the timers run every minute.
+
+        Raises ValueError for less than 0.
+        """
+        step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        end = self.clock.now + step
+        while end - self.clock.now > TIMERS_EVERY:
+            self.clock.forward(TIMERS_EVERY)
+            self.tick()
+        self.clock.forward(end - self.clock.now)
+        self.tick()
+
+    def run(
+        self,
+        app: App,
+        *,
+        key: str | None = None,
+        seconds: float | timedelta = 0,
+        until_settled: bool = False,
+        limit: int = LIMIT,
+    ) -> Ran:
+        """Work on the queues of *app* in this thread until nothing is ready; return what was done.
+
+        Missing queues are created and schedules put first, as a worker does.
+
+        Args:
+            app: whose functions do the work.
+            key: the worker's; the service's own unless given.
+            seconds: go on for so long, with the timers running every minute: to see schedules.
+            until_settled: move the clock to the next due time again and again until nothing waits
+                but the ticks of schedules.
+            limit: attempts after which a story has no end.
+
+        Raises:
+            RuntimeError: *limit* attempts were not enough.
+
+        """
+        work = Work(self, app, self.connect(key, codec=app.codec), limit)
+        with self.serving(app):
+            return work.run(seconds=seconds, until_settled=until_settled)
+
+    def lapse(self, task_ids: Sequence[str]) -> None:
+        """Let the leases of these tasks lapse: the clock jumps to their end, the reaper runs.
+
+        Leases of other tasks that end by then are renewed, as the heartbeats of whoever holds
+        them would have done.
+        """
+        tasks = self.store.read(task_ids).values()
+        ends = [task.lease_expires_at for task in tasks if task.lease_expires_at is not None]
+        if not ends:
+            return
+        self.clock.forward_to(max(ends))
+        for task in self.store.everything():
+            over = task.lease_expires_at is not None and task.lease_expires_at <= self.clock.now
+            if over and task.id not in task_ids:
+                beat = Report(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
+                self.use_cases.reports.report(task.queue, [beat])
+        self.use_cases.reaping.run()
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        response = self._respond(request)
+        self.clock.forward(REQUEST_TAKES)
+        return response
+
+    def _may_repeat(self, task_id: str, lease: str) -> bool:
+        task = self.store.read([task_id]).get(task_id)
+        if task is None or task.state is not State.INFLIGHT or str(LeaseName.of(task)) != lease:
+            return False
+        with suppress(NotFound):
+            queue = self.use_cases.queues.cached(task.queue)
+            return task.attempts <= (task.retry or queue.settings.retry_strategy).max_retries
+        return False

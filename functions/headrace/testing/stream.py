@@ -1,0 +1,85 @@
+"""A store with a stream, like the table's: every write of a task as the records Lambda gets."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from headrace.domain.change import Change
+from headrace.domain.task import Task
+from headrace.store.base import Outcome, Store
+from headrace.store.items import to_item
+
+SHARD = "shardId-00000001"
+
+
+class Streamed:
+    """Passes everything on to *store*, one change at a time, and notes what each one did."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+        self._lock = threading.RLock()  # what was there before and after is one thread's doing
+        self._written = 0
+        self.changes: list[dict[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
+        """Return what the store has by this *name*."""
+        return getattr(self._store, name)
+
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+        """Make each change on its own, as the store does."""
+        return [self._commit(change, partly=partly) for change in changes]
+
+    def _commit(self, change: Change, *, partly: bool) -> Outcome:
+        ids = list(_ids(change))
+        with self._lock:
+            before = self._store.read(ids)
+            (outcome,) = self._store.commit([change], partly=partly)
+            after = self._store.read(ids)
+            for task_id in ids:
+                if before.get(task_id) != after.get(task_id):
+                    self.note(before.get(task_id), after.get(task_id))
+        return outcome
+
+    def note(self, before: Task | None, after: Task | None, **more: Any) -> None:  # noqa: ANN401 (fields of a record)
+        """Add a record to the stream."""
+        with self._lock:
+            self._written += 1
+            record = stream_record(self._written, before, after, self._now())
+            self.changes.append({**record, **more})
+
+    def taken(self) -> list[dict[str, Any]]:
+        """Return the records since the last call."""
+        with self._lock:
+            changes, self.changes = self.changes, []
+        return changes
+
+    @property
+    def store(self) -> Store:
+        """The same, for those who ask for a store."""
+        return cast("Store", self)
+
+
+def _ids(change: Change) -> Iterator[str]:
+    yield change.task_id
+    for also in change.also:
+        if isinstance(also, Change):
+            yield from _ids(also)
+
+
+def stream_record(
+    sequence: int, before: Task | None, after: Task | None, at: datetime
+) -> dict[str, Any]:
+    """Return the record Lambda would be given of one write."""
+    images = {"OldImage": before and to_item(before), "NewImage": after and to_item(after)}
+    return {
+        "eventID": str(sequence),
+        "eventName": "REMOVE" if after is None else "MODIFY" if before else "INSERT",
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {
+            "SequenceNumber": str(sequence),
+            "ApproximateCreationDateTime": int(at.timestamp()),
+            **{name: image for name, image in images.items() if image},
+        },
+    }

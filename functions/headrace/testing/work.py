@@ -1,0 +1,233 @@
+"""A worker in the test's own thread: one task after the other, time moving only in between."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from headrace.client.app.app import App
+from headrace.client.client import Client
+from headrace.client.models import LeasedTask
+from headrace.client.sending import Report
+from headrace.domain.errors import NotFound
+from headrace.domain.task import State
+from headrace.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from headrace.testing.service import MemoryService
+
+NAME: Final = "test"
+LIMIT: Final = 10_000
+"""Attempts after which a story has no end."""
+_A_MOMENT: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt: the task as delivered, what was reported, and what the service said to that.
+
+    ``report`` is None when the handler noticed that its lease was lost, ``outcome`` is then too;
+    any outcome but ``OK`` means that the report changed nothing.
+    """
+
+    task: LeasedTask
+    report: Report | None
+    outcome: str | None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the report took effect."""
+        return self.outcome == "OK"
+
+    def __repr__(self) -> str:
+        said = "lost" if self.report is None else self.report.status
+        error = None if self.report is None else self.report.error
+        why = "" if error is None else f": {error.type}: {error.message}"
+        late = "" if self.outcome in (None, "OK") else f" ({self.outcome})"
+        return f"<{self.task.queue} {self.task.id} attempt {self.task.attempts} {said}{late}{why}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The attempts of a run, in their order."""
+
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def succeeded(self) -> int:
+        """How many attempts ended SUCCEEDED."""
+        return self._count["SUCCEEDED"]
+
+    @property
+    def failed(self) -> int:
+        """How many attempts ended FAILED, retries to come or not."""
+        return self._count["FAILED"]
+
+    @property
+    def moved(self) -> int:
+        """How many attempts moved their task on."""
+        return self._count["MOVED"]
+
+    @property
+    def lost(self) -> int:
+        """How many attempts changed nothing, because their lease was lost."""
+        return sum(not attempt.counted for attempt in self.attempts)
+
+    @property
+    def _count(self) -> Counter[str]:
+        reports = (attempt.report for attempt in self.attempts if attempt.counted)
+        return Counter(report.status for report in reports if report is not None)
+
+    def __len__(self) -> int:
+        """Return how many attempts there were."""
+        return len(self.attempts)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """Go through the attempts."""
+        return iter(self.attempts)
+
+    def __add__(self, other: "Ran") -> "Ran":
+        """Return both runs as one."""
+        return Ran(self.attempts + other.attempts)
+
+
+@dataclass(slots=True)
+class _Control:
+    """What an attempt can ask of its worker."""
+
+    client: Client
+    clock: ManualClock
+    task: LeasedTask
+    lease_expires_at: datetime
+
+    @property
+    def lost(self) -> bool:
+        return self.clock.now >= self.lease_expires_at
+
+    def progress(self, value: object) -> None:
+        beat = Report(
+            task_id=self.task.id, lease_id=self.task.lease.id, status="INFLIGHT", progress=value
+        )
+        (said,) = self.client.report(self.task.queue, [beat])
+        if said.lease is not None:
+            self.lease_expires_at = said.lease.expires_at
+
+
+class Work:
+    """One run of an app over a service; see `MemoryService.run`."""
+
+    def __init__(
+        self, service: "MemoryService", app: App, client: Client, limit: int = LIMIT
+    ) -> None:
+        self._service, self._app, self._client, self._limit = service, app, client, limit
+        self._attempts: list[Attempt] = []
+
+    def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
+        """Work until nothing is ready, and go on as long as asked for."""
+        service, clock = self._service, self._service.clock
+        step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        end = clock.now + step
+        self._app.ensure_queues(self._client)
+        self._app.sync_schedules(self._client)
+        if step:
+            service.tick()
+        self._work()
+        in_vain = 0
+        while True:
+            now = clock.now
+            moment = self._next_due(ticks=now < end) if until_settled or now < end else None
+            if now < end:
+                moment = min(moment or end, now + _MINUTE, end)
+            if moment is None:
+                return Ran(tuple(self._attempts))
+            clock.forward_to(moment)
+            service.tick()
+            before = len(self._attempts)
+            if self._anything_due():
+                self._work()
+            in_vain = 0 if now < end or len(self._attempts) > before else in_vain + 1
+            if in_vain > self._limit:
+                raise RuntimeError(f"what is due was not delivered in {self._limit} tries")
+
+    def _work(self) -> None:
+        """Take one task after the other, from each queue in turn, until all are empty."""
+        found = True
+        while found:
+            found = False
+            for queue in self._app.queues:
+                for task in self._client.dequeue(queue, worker=NAME).tasks:
+                    found = True
+                    self._attempt(task)
+
+    def _attempt(self, task: LeasedTask) -> None:
+        if len(self._attempts) >= self._limit:
+            raise RuntimeError(
+                f"after {self._limit} attempts there is still work; the last ones were "
+                f"{self._attempts[-3:]}"
+            )
+        report = self._executed(task)
+        outcome = None
+        if report is not None:
+            outcome = self._client.report(task.queue, [report])[0].outcome
+        self._attempts.append(Attempt(task, report, outcome))
+
+    def _executed(self, task: LeasedTask) -> Report | None:
+        control = _Control(self._client, self._service.clock, task, task.lease.expires_at)
+        if self._app.route(task).kind == "sync":
+            return self._app.execute(task, control)
+        return _awaited(self._app, task, control)
+
+    def _anything_due(self) -> bool:
+        """Tell whether a dequeue could find something; most minutes of a long time are empty."""
+        now, queues = self._service.clock.now, set(self._app.queues)
+        return any(
+            task.state is State.ENQUEUED and task.due_at <= now and task.queue in queues
+            for task in self._service.store.everything()
+        )
+
+    def _next_due(self, *, ticks: bool) -> datetime | None:
+        """Return when something of the app's queues next needs attention; None: nothing does.
+
+        What schedules have enqueued counts only with *ticks*: it never ends.
+        """
+        now = self._service.clock.now
+        everything = self._service.store.everything()
+        moments = []
+        for name in self._app.queues:
+            try:
+                queue = self._service.use_cases.queues.get(name)
+            except NotFound:
+                continue
+            for task in everything:
+                if task.queue != name:
+                    continue
+                if task.state is State.INFLIGHT and task.lease_expires_at is not None:
+                    moments.append(task.lease_expires_at)
+                elif task.state is State.ENQUEUED and (ticks or task.schedule is None):
+                    if not queue.paused(max(now, task.due_at)):
+                        moments.append(task.due_at)
+                    elif queue.resume_at is not None:
+                        moments.append(queue.resume_at)
+        if not moments:
+            return None
+        # What is due and was not delivered waits for a slot, a token, or the index.
+        return min(moments) if min(moments) > now else now + _A_MOMENT
+
+
+def _awaited(app: App, task: LeasedTask, control: _Control) -> Report | None:
+    """Run an async route in a loop of its own, in another thread where one is running here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(app.execute_async(task, control))
+    reports: list[Report | None] = []
+    thread = threading.Thread(
+        target=lambda: reports.append(asyncio.run(app.execute_async(task, control)))
+    )
+    thread.start()
+    thread.join()
+    return reports[0]

@@ -1,0 +1,168 @@
+"""What the peers keep their tasks in, each new and empty, and each made to sync every write.
+
+A broker is a context manager of a folder; it gives what workers and producers need to know, as
+environment variables.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from infra.local.launch import launched
+
+Environment = dict[str, str]
+Broker = Callable[[Path], AbstractContextManager[Environment]]
+
+_START_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.02
+_DEBIAN_POSTGRES: Final = Path("/usr/lib/postgresql")
+_UNPRIVILEGED: Final = ("postgres", "nobody")
+
+
+class LeftOut(Exception):
+    """A peer cannot be measured here; the text says what is missing or went wrong."""
+
+
+@contextlib.contextmanager
+def redis(folder: Path) -> Iterator[Environment]:
+    """Run a Redis whose log of writes is synced before each answer.
+
+    Raises:
+        LeftOut: it is not installed, or did not start.
+
+    """
+    program = shutil.which("redis-server")
+    if program is None:
+        raise LeftOut("redis-server is missing: apt-get install redis-server")
+    port = free_port()
+    settings = {
+        "port": str(port),
+        "bind": "127.0.0.1",
+        "dir": str(folder),
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "save": "",
+    }
+    arguments = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    with _running([program, *arguments], folder, "Ready to accept connections"):
+        url = f"redis://127.0.0.1:{port}/0"
+        yield {"PEERS_BROKER": url, "RQ_REDIS_URL": url}  # the latter is what `rq` reads
+
+
+@contextlib.contextmanager
+def postgres(folder: Path) -> Iterator[Environment]:
+    """Run a PostgreSQL cluster of its own as it comes, which syncs every commit.
+
+    Raises:
+        LeftOut: it is not installed, or did not start.
+
+    """
+    bin_folder = _postgres_folder()
+    user = _unprivileged_user(folder)
+    data = folder / "data"
+    words = [str(bin_folder / "initdb"), "-D", str(data), "-A", "trust", "-U", "bench"]
+    made = subprocess.run(
+        [*words, "--no-sync", "-E", "UTF8", "--locale=C"],
+        user=user,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        raise LeftOut(f"initdb: {_last_line(made.stderr)}")
+    port = free_port()
+    command = [str(bin_folder / "postgres"), "-D", str(data), "-p", str(port), "-k", str(folder)]
+    with _running(
+        [*command, "-c", "listen_addresses=127.0.0.1"],
+        folder,
+        "ready to accept connections",
+        user=user,
+    ):
+        yield {"PEERS_BROKER": f"postgresql://bench@127.0.0.1:{port}/postgres"}
+
+
+@contextlib.contextmanager
+def headrace(folder: Path) -> Iterator[Environment]:
+    """Run the local service as `make run` does, with its data on disk."""
+    with launched(data_dir=folder / "data", port=0) as service:
+        yield {"HEADRACE_URL": service.url, "HEADRACE_KEY": service.admin_key}
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody listens on now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _postgres_folder() -> Path:
+    """Return where initdb and postgres are: the newest of Debian's, else those on the path."""
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else []
+    versions = [path for path in _DEBIAN_POSTGRES.glob("*/bin") if (path / "initdb").exists()]
+    folders += sorted(versions, key=lambda path: float(path.parent.name))
+    if not folders:
+        raise LeftOut("PostgreSQL is missing: apt-get install postgresql")
+    return folders[-1]
+
+
+def _unprivileged_user(folder: Path) -> int | None:
+    """Return whom to run PostgreSQL as, who is given the *folder*; None for ourselves."""
+    if os.geteuid() != 0:
+        return None
+    for name in _UNPRIVILEGED:
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name).pw_uid
+            os.chown(folder, user, -1)
+            return user
+    raise LeftOut("PostgreSQL does not run as root, and there is no user postgres or nobody")
+
+
+@contextlib.contextmanager
+def _running(
+    command: Sequence[str], folder: Path, ready: str, *, user: int | None = None
+) -> Iterator[None]:
+    """Run a server until the block ends; its log says when it is *ready*."""
+    log = folder / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            user=user,
+            env=os.environ | {"LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us: we end it once its workers are gone
+        )
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while ready not in log.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                words = _last_line(log.read_text(errors="replace"))
+                raise LeftOut(f"{Path(command[0]).name} did not start: {words}")
+            time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].strip() if lines else "no word"

@@ -1,0 +1,173 @@
+"""One turn of one peer: a new broker, a full queue, two workers until it is empty."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from infra.local.engine import PROJECT_ROOT
+from tests.bench.peers.brokers import Environment, LeftOut
+from tests.bench.peers.catalogue import Peer, Programs
+from tests.bench.peers.cpu import Reading, reading
+from tests.bench.peers.figures import FROM, TO, Drain, Latency, drained, latency, stamps_in
+from tests.bench.peers.stamp import FILE_VARIABLE, RECORD, WORKER_VARIABLE
+
+WORKERS: Final = 2
+
+_STALL_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.02
+# From the last task of a drain until an idle worker is probed: what it keeps doing settles.
+_SETTLE_SECONDS: Final = 1.0
+_PRODUCER_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was measured; the latency only when it was asked for."""
+
+    drain: Drain
+    idle: Latency | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Runs turns: where the programs are, where data goes, whom to tell how many tasks have run."""
+
+    programs: Programs
+    parent: Path
+    told: Callable[[int], None]
+
+    def turn(self, peer: Peer, tasks: int, probes: int) -> Turn:
+        """Fill a queue with *tasks*, drain it, then send *probes* to the idle workers.
+
+        Raises:
+            LeftOut: the broker is missing, or the peer did not get its tasks done.
+
+        """
+        with (
+            tempfile.TemporaryDirectory(dir=self.parent, ignore_cleanup_errors=True) as folder,
+            peer.broker(_made(folder, "broker")) as broker,
+        ):
+            stamps = Path(folder) / "stamps"
+            stamps.touch()
+            # Without what this shell says of a service, which is not the one measured.
+            variables = {key: text for key, text in os.environ.items() if "HEADRACE" not in key}
+            variables |= broker | {FILE_VARIABLE: str(stamps)}
+            self._produce(peer, "fill", tasks, variables)
+            with self._workers(peer, Path(folder), variables) as workers:
+                readings = self._wait(peer, stamps, tasks, workers)
+                drain = drained(stamps_in(stamps.read_bytes()), WORKERS, readings)
+                if not probes:
+                    return Turn(drain, None)
+                time.sleep(_SETTLE_SECONDS)
+                sent = json.loads(self._produce(peer, "probe", probes, variables))
+                idle = latency(
+                    {int(number): at for number, at in sent.items()},
+                    stamps_in(stamps.read_bytes()),
+                )
+                return Turn(drain, idle)
+
+    def _produce(self, peer: Peer, verb: str, count: int, variables: Environment) -> str:
+        python = self.programs.python(peer)
+        words = [python, "-m", "tests.bench.peers.produce", peer.app, verb, str(count)]
+        try:
+            done = subprocess.run(
+                words,
+                cwd=PROJECT_ROOT,
+                env=variables | {WORKER_VARIABLE: "-1"},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_PRODUCER_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LeftOut(f"enqueueing took more than {_PRODUCER_SECONDS:g} s") from error
+        if done.returncode:
+            raise LeftOut(f"{verb}: {_end_of(done.stderr)}")
+        return done.stdout
+
+    @contextlib.contextmanager
+    def _workers(
+        self, peer: Peer, folder: Path, variables: Environment
+    ) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Run the workers until the block ends; each leads a group of its own, its forks too."""
+        started: list[subprocess.Popen[bytes]] = []
+        try:
+            for worker in range(WORKERS):
+                with (folder / f"worker{worker}").open("wb") as log:
+                    process = subprocess.Popen(
+                        self.programs.worker(peer, worker),
+                        cwd=PROJECT_ROOT,
+                        env=variables | {WORKER_VARIABLE: str(worker)},
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
+                started.append(process)
+            yield started
+        finally:
+            _end(started)
+
+    def _wait(
+        self, peer: Peer, stamps: Path, tasks: int, workers: Sequence[subprocess.Popen[bytes]]
+    ) -> list[Reading]:
+        """Wait until all *tasks* have run; return the CPU used when the rate began and ended."""
+        readings: list[Reading] = []
+        marks = [int(FROM * tasks), int(TO * tasks)]
+        done, moved_at = 0, time.monotonic()
+        while done < tasks:
+            time.sleep(_LOOK_SECONDS)
+            now = min(stamps.stat().st_size // RECORD.size, tasks)
+            if now > done:
+                self.told(now - done)
+                done, moved_at = now, time.monotonic()
+                if marks and done >= marks[0]:
+                    marks = [mark for mark in marks if mark > done]
+                    read = reading(done, [worker.pid for worker in workers])
+                    readings += [read] if read else []
+            ended = [number for number, one in enumerate(workers) if one.poll() is not None]
+            if ended or time.monotonic() > moved_at + _STALL_SECONDS:
+                log = stamps.parent / f"worker{ended[0] if ended else 0}"
+                what = "ended" if ended else "stood still"
+                words = _end_of(log.read_text(errors="replace"))
+                raise LeftOut(f"a worker {what} after {done} tasks: {words}")
+        return readings
+
+
+def version(python: str, package: str) -> str:
+    """Return the version of the *package* that a Python has."""
+    code = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
+    words = [python, "-c", code, package]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _made(parent: str, name: str) -> Path:
+    # The parent is ours alone; a broker that runs as somebody else must get through it.
+    Path(parent).chmod(0o711)
+    folder = Path(parent) / name
+    folder.mkdir()
+    return folder
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0))
+
+
+def _end_of(text: str) -> str:
+    return " | ".join(line.strip() for line in text.strip().splitlines()[-3:]) or "no word"

@@ -1,0 +1,230 @@
+"""`headrace` as a user runs it: a process of its own, against the real local service."""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.local.launch import Launched, launched
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guide" / "cli.md"
+HEADRACE = [sys.executable, "-P", "-m", "headrace.cli.main"]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Launched]:
+    with launched() as running:
+        yield running
+
+
+def environment(service: Launched | None = None, **more: str) -> dict[str, str]:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("HEADRACE_")}
+    where = {"HEADRACE_URL": service.url, "HEADRACE_KEY": service.admin_key} if service else {}
+    return {**kept, "PYTHONPATH": str(ROOT / "functions"), **where, **more}
+
+
+def headrace(
+    service: Launched, *words: str, folder: Path | None = None, code: int = 0, **more: Any
+) -> str:
+    done = subprocess.run(
+        [*HEADRACE, *words],
+        env=environment(service),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **more,
+    )
+    assert done.returncode == code, done.stderr
+    return str(done.stdout)
+
+
+def test_the_guides_commands_print_what_it_says(service: Launched) -> None:
+    """One shell runs all of them in order, as a reader would; each prints what stands below it."""
+    blocks = re.findall(r"```console\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), flags=re.MULTILINE)
+    assert len(steps) > 10
+    script = "\n".join(f"{command}\necho '--- {place}'" for place, (command, _) in enumerate(steps))
+
+    shell = subprocess.run(
+        ["bash", "-c", f'headrace() {{ {shlex.join(HEADRACE)} "$@" 2>&1; }}\n{script}'],  # noqa: S607
+        env=environment(service),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+    printed = re.split(r"^--- \d+\n", shell.stdout, flags=re.MULTILINE)
+    assert printed == [output for _, output in steps] + [""]
+
+
+def test_a_worker_runs_an_app_from_this_folder(service: Launched, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from headrace import App\napp = App()\n"
+        "@app.task(queue='shop')\ndef double(n: int) -> int:\n    return 2 * n\n"
+    )
+    headrace(service, "queue", "create", "shop")
+    task = '{"task": "shop.double", "args": {"n": 21}}'
+    id = headrace(service, "enqueue", "shop", task).strip()
+
+    headrace(service, "work", "shop:app", "--burst", "--log-format", "json", folder=tmp_path)
+
+    assert json.loads(headrace(service, "task", "show", id, "--json"))["result"] == 42
+
+
+def test_doctor_knows_the_role_from_the_services_own_refusal(service: Launched) -> None:
+    secret = headrace(service, "key", "create", "x", "--role", "worker", "--queue", "*").strip()
+
+    found = json.loads(headrace(service, "--key", secret, "doctor", "no-such", "--json", code=3))
+
+    assert "is known: worker" in [one["seen"] for one in found]
+
+
+def test_a_key_from_stdin(service: Launched) -> None:
+    listed = headrace(
+        service, "--key-file", "-", "key", "list", "--json", input=f"{service.admin_key}\n"
+    )
+
+    assert isinstance(json.loads(listed), list)
+
+
+def test_a_large_file_goes_in_with_constant_memory(service: Launched, tmp_path: Path) -> None:
+    kept = tmp_path / "tasks.ndjson"
+    kept.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
+    headrace(service, "queue", "create", "large")
+
+    headrace(service, "enqueue", "large", "--file", str(kept))
+
+    count = json.loads(headrace(service, "task", "count", "large", "--json"))["count"]
+    assert count == 1000
+
+
+def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:
+    headrace(service, "queue", "create", "followed")
+    headrace(service, "enqueue", "followed", "1", "--id", "seen")
+    follower = subprocess.Popen(
+        [*HEADRACE, "task", "tail", "followed", "--since", "-1h", "--interval", "50ms"],
+        env=environment(service),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout is not None
+    line = follower.stdout.readline()
+
+    follower.send_signal(signal.SIGINT)
+
+    assert "seen" in line
+    assert follower.wait(20) == 130
+    assert follower.communicate()[1].strip() == "interrupted"
+
+
+# ------------------------------------------------------------------------------------------- run
+
+
+@contextlib.contextmanager
+def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `headrace run` in *folder*; give the process and what it greets with."""
+    process = subprocess.Popen(
+        [*HEADRACE, "run", *words],
+        env=environment(),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        greeting = ""
+        while "Ctrl-C stops it." not in greeting:
+            line = process.stdout.readline()
+            assert line, process.stderr and process.stderr.read()
+            greeting += line
+        yield process, greeting
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Path) -> None:
+    with running(tmp_path, "--port", "0", "--data-dir", "data") as (process, greeting):
+        pasted = dict(re.findall(r"^  export (HEADRACE_\w+)=(\S+)$", greeting, re.MULTILINE))
+        done = subprocess.run(
+            [*HEADRACE, "queue", "create", "mail"],
+            env=environment() | pasted,
+            timeout=60,
+            check=False,
+        )
+        command_line = Path(f"/proc/{process.pid}/cmdline")
+        shown = command_line.read_text() if command_line.exists() else ""
+        process.send_signal(signal.SIGTERM)
+
+        assert set(pasted) == {"HEADRACE_URL", "HEADRACE_KEY"}
+        assert done.returncode == 0
+        assert pasted["HEADRACE_KEY"] not in shown
+        assert process.wait(20) == 0
+    assert (tmp_path / "data").is_dir()
+
+
+def test_run_is_not_led_astray_by_what_is_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "__init__.py").write_text("raise SystemExit('another infra')\n")
+
+    with running(tmp_path, "--port", "0", "--data-dir", ":memory:") as (_, greeting):
+        assert "in memory" in greeting
+
+
+def test_a_port_that_is_taken_is_the_services_own_refusal(
+    service: Launched, tmp_path: Path
+) -> None:
+    port = service.url.rpartition(":")[2]
+
+    refused = headrace(
+        service, "run", "--port", port, "--data-dir", ":memory:", folder=tmp_path, code=2
+    )
+
+    assert refused == ""
+
+
+def test_an_installed_copy_says_in_one_line_where_the_service_is(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "functions" / "headrace", tmp_path / "headrace")
+
+    done = subprocess.run(
+        [*HEADRACE, "run"],
+        env=environment(PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: the service is not part of the installed package")
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_is_quick() -> None:
+    """The best of five, so that a busy machine makes no difference."""
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run(
+            [*HEADRACE, "--help"], env=environment(), capture_output=True, timeout=60, check=True
+        )
+        took.append(time.perf_counter() - began)
+
+    assert min(took) < 0.25

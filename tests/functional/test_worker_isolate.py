@@ -1,0 +1,205 @@
+"""Handlers in child processes: what kills one is a failed attempt, and nothing else."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.client.app.app import App
+from headrace.client.worker.worker import Worker
+from headrace.domain.errors import InvalidRequest
+from tests.functional.workers import isolated
+from tests.unit.sdk.worker_ground import SOON, FakeService
+
+
+class Ground:
+    def __init__(self) -> None:
+        self.service = FakeService(time.monotonic)
+        self.worker: Worker | None = None
+        self.thread = threading.Thread()
+
+    def start(self, *, burst: bool = False, **settings: Any) -> Worker:
+        settings = {"queues": ["mail"], "concurrency": 1, **settings}
+        worker = Worker(isolated.app, isolate=True, service=self.service, **settings)
+        self.worker = worker
+        self.thread = threading.Thread(target=worker.run, kwargs={"burst": burst})
+        self.thread.start()
+        return worker
+
+    def burst(self, **settings: Any) -> None:
+        self.start(burst=True, **settings)
+        self.thread.join(2 * SOON)
+        assert not self.thread.is_alive()
+
+    def outcome(self, task: str) -> tuple[str, str, str]:
+        report = self.service.done[task]
+        error = report.error
+        return report.status, error.type if error else "", error.message if error else ""
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    ground = Ground()
+    yield ground
+    if ground.worker is not None and ground.thread.is_alive():
+        ground.worker.stop()
+        ground.worker.stop()
+        ground.thread.join(SOON)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process has ended, though nobody may have asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_one_child_runs_one_task_after_the_other(ground: Ground) -> None:
+    ids = ground.service.put(*[["pid"]] * 5)
+
+    ground.burst()
+
+    pids = {ground.service.done[task].result for task in ids}
+    assert len(pids) == 1
+    assert pids != {os.getpid()}
+
+
+def test_a_child_that_dies_is_a_failed_attempt_that_says_so_and_is_replaced(
+    ground: Ground,
+) -> None:
+    first, left, crashed, killed, last = ground.service.put(
+        ["pid"], ["exit", 3], ["signal", "SIGSEGV"], ["signal", "SIGKILL"], ["pid"]
+    )
+
+    ground.burst()
+
+    about = "the process that ran it was "
+    assert ground.outcome(left) == ("FAILED", "ProcessDied", about + "exited with code 3")
+    assert ground.outcome(crashed) == ("FAILED", "ProcessDied", about + "killed by SIGSEGV")
+    assert ground.outcome(killed)[2] == about + "killed by SIGKILL (out of memory?)"
+    assert ground.service.done[first].result != ground.service.done[last].result
+
+
+def test_what_handlers_raise_and_return_comes_out_as_without_isolation(
+    ground: Ground,
+) -> None:
+    raised, local = ground.service.put(["raise"], ["local"])
+
+    ground.burst()
+
+    assert ground.outcome(raised)[:2] == ("FAILED", "ZeroDivisionError")
+    assert ground.service.done[local].result == {"here": 1}
+
+
+def test_the_hard_limit_kills_a_handler_that_would_go_on_for_ever(
+    ground: Ground,
+) -> None:
+    stuck, fine = ground.service.put(["stubborn"], ["pid"], queue="limited")
+
+    ground.burst(queues=["limited"])
+
+    status, kind, message = ground.outcome(stuck)
+    assert (status, kind) == ("FAILED", "TimeLimit")
+    assert "0.6 seconds" in message
+    assert ground.outcome(fine)[0] == "SUCCEEDED"
+
+
+def test_the_soft_limit_reaches_a_call_into_c(ground: Ground) -> None:
+    (task,) = ground.service.put(["tidy"], queue="limited")
+
+    ground.burst(queues=["limited"])
+
+    assert ground.service.done[task].result == "tidied"
+
+
+def test_async_handlers_run_in_children_too_and_their_limits_hold(ground: Ground) -> None:
+    quick, slow = ground.service.put(0, isolated.LONG, queue="async")
+
+    ground.burst(queues=["async"])
+
+    assert ground.service.done[quick].result != os.getpid()
+    assert ground.service.done[slow].result == "tidied"
+
+
+def test_progress_comes_through(ground: Ground) -> None:
+    (task,) = ground.service.put(["progress"])
+
+    ground.burst()
+
+    assert ground.service.done[task].result is False
+
+
+def test_a_lost_lease_kills_the_child_and_its_children(ground: Ground, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    ground.service.put(["sleep", str(note)])
+    worker = ground.start()
+    wait_until((tmp_path / "note.done").exists)
+    pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
+
+    ground.service.leases.clear()
+    for held in worker.desk.holding.all():
+        held.beaten_at = -1e9
+    worker.heartbeats.loop.wake()
+
+    wait_until(lambda: all(is_gone(pid) for pid in pids))
+    wait_until(lambda: not worker.desk.holding)
+    assert ground.service.done == {}
+
+
+def test_stopping_kills_what_does_not_end_and_gives_it_back(ground: Ground, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    (task,) = ground.service.put(["sleep", str(note)])
+    worker = ground.start(shutdown_timeout=0)
+    wait_until((tmp_path / "note.done").exists)
+    pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
+
+    worker.stop()
+    ground.thread.join(SOON)
+
+    assert ground.outcome(task)[0] == "RELEASED"
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_signals_sent_to_all_of_a_container_leave_children_to_their_worker(
+    ground: Ground,
+) -> None:
+    (first,) = ground.service.put(["pid"])
+    ground.start()
+    ground.service.wait_for(first)
+    pid = ground.service.done[first].result
+    assert isinstance(pid, int)
+
+    os.kill(pid, signal.SIGTERM)
+    os.kill(pid, signal.SIGINT)
+    (second,) = ground.service.put(["pid"])
+    ground.service.wait_for(second)
+
+    assert ground.service.done[second].result == pid
+
+
+def test_a_child_that_cannot_be_started_is_a_failed_attempt(ground: Ground) -> None:
+    (task,) = ground.service.put(["pid"])
+
+    ground.burst(app_path="tests.functional.workers.isolated:no_such_app")
+
+    status, kind, message = ground.outcome(task)
+    assert (status, kind) == ("FAILED", "ProcessDied")
+    assert "exited with code 1" in message
+
+
+def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:
+    with pytest.raises(InvalidRequest, match="variable of a module"):
+        Worker(App(), queues=["mail"], isolate=True, service=FakeService(time.monotonic))

@@ -1,0 +1,184 @@
+"""Workers that are killed, stopped and cut off in the middle of 1,000 tasks.
+
+Every task finishes, none succeeds twice, and stopping costs no attempt.  With ``-s`` the figures
+are printed.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace.client.client import Client
+from headrace.client.models import Task
+from headrace.client.sending import NewTask
+from infra.local.engine import PROJECT_ROOT
+from infra.local.launch import Launched, launched
+from tests.functional.workers.proxy import proxy_to
+
+pytestmark = pytest.mark.slow
+
+TASKS = 1000
+KEEPALIVE = 3
+CUT_SECONDS = 10.0
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Launched]:
+    with launched() as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Launched) -> Iterator[Client]:
+    with Client(service.url, service.admin_key) as client:
+        yield client
+
+
+class Scene:
+    """A queue of 1,000 tasks, and worker processes that note what they finish."""
+
+    def __init__(self, client: Client, key: str, queue: str, folder: Path) -> None:
+        self.client, self.key, self.queue = client, key, queue
+        self.notes = folder / "notes"
+        self.notes.touch()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        client.create_queue(
+            queue,
+            keepalive_timeout_in_seconds=KEEPALIVE,
+            retry_strategy={"kind": "fixed", "base_seconds": 0, "max_retries": 20},
+        )
+        client.enqueue_many(queue, (NewTask(payload=number) for number in range(TASKS)))
+        self.began = time.monotonic()
+
+    def worker(self, url: str | None = None) -> "subprocess.Popen[bytes]":
+        """Start one."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.functional.workers.counting", self.queue, self.notes],
+            cwd=PROJECT_ROOT,
+            env={
+                **os.environ,
+                "HEADRACE_URL": url or self.client.url,
+                "HEADRACE_KEY": self.key,
+                "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
+            },
+        )
+        self.processes.append(process)
+        return process
+
+    def lines(self) -> list[list[str]]:
+        return [line.split() for line in self.notes.read_text().splitlines()]
+
+    def wait_until(self, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not done():
+            assert time.monotonic() < deadline, self.client.count_tasks(self.queue)
+            time.sleep(0.05)
+
+    def wait_for_lines(self, number: int) -> None:
+        self.wait_until(lambda: len(self.lines()) >= number)
+
+    def wait_until_finished(self) -> list[Task]:
+        """Wait for the end of every task, and check that each succeeded exactly once."""
+        self.wait_for_lines(TASKS)
+        self.wait_until(lambda: self.client.count_tasks(self.queue, state="pending").count == 0)
+        tasks = list(self.client.list_tasks(self.queue, state="SUCCEEDED"))
+        assert len(tasks) == len({task.id for task in tasks}) == TASKS
+        deliveries = Counter((id, fence) for id, fence, *_ in self.lines())
+        assert max(deliveries.values()) == 1
+        assert {id for id, _ in deliveries} == {task.id for task in tasks}
+        # Successes as the service counted them, each time one was written.
+        self.wait_until(lambda: self.successes() >= TASKS)
+        assert self.successes() == TASKS
+        return tasks
+
+    def successes(self) -> int:
+        return sum(point.succeeded for point in self.client.get_metrics(self.queue).points)
+
+    def figures(self, tasks: list[Task], what: str) -> None:
+        attempts = Counter(task.attempts for task in tasks)
+        again = len(self.lines()) - TASKS
+        print(  # noqa: T201
+            f"\n{what}: {len(tasks)} of {TASKS} succeeded once each, "
+            f"attempts {dict(sorted(attempts.items()))}, "
+            f"handlers that ran to their end more than once: {again}, "
+            f"{time.monotonic() - self.began:.1f} s"
+        )
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def scene(
+    client: Client, service: Launched, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    scene = Scene(client, service.admin_key, request.node.name[:100], tmp_path)
+    yield scene
+    scene.end()
+
+
+def test_a_killed_worker_loses_no_task(scene: Scene) -> None:
+    victim = scene.worker()
+    scene.wait_for_lines(200)
+    victim.kill()
+    scene.worker()
+    scene.worker()
+
+    tasks = scene.wait_until_finished()
+
+    scene.figures(tasks, "SIGKILL")
+    held_when_killed = sum(task.attempts > 1 for task in tasks)
+    assert 1 <= held_when_killed <= 100
+    assert all(error.kind == "lease_expired" for task in tasks for error in task.errors)
+
+
+def test_a_stopped_worker_costs_no_attempt(scene: Scene) -> None:
+    first, second = scene.worker(), scene.worker()
+    scene.wait_for_lines(200)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(20) == 0
+    scene.wait_for_lines(400)
+    second.send_signal(signal.SIGTERM)
+    third = scene.worker()
+    assert second.wait(20) == 0
+
+    tasks = scene.wait_until_finished()
+
+    third.send_signal(signal.SIGTERM)
+    assert third.wait(20) == 0
+    scene.figures(tasks, "SIGTERM")
+    assert {task.attempts for task in tasks} == {1}
+    assert len(scene.lines()) == TASKS
+
+
+def test_workers_cut_from_the_service_go_on_when_it_is_back(
+    scene: Scene, service: Launched
+) -> None:
+    port = urlsplit(service.url).port
+    assert port is not None
+    with proxy_to(port) as proxy:
+        workers = [scene.worker(proxy.url), scene.worker(proxy.url)]
+        scene.wait_for_lines(200)
+        proxy.cut()
+        time.sleep(CUT_SECONDS)
+        proxy.mend()
+
+        tasks = scene.wait_until_finished()
+
+        scene.figures(tasks, f"cut for {CUT_SECONDS:g} s, {proxy.refused} connections refused")
+        assert all(worker.poll() is None for worker in workers)
+        assert sum(task.attempts > 1 for task in tasks) <= 200
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
+        assert [worker.wait(20) for worker in workers] == [0, 0]

@@ -1,0 +1,250 @@
+"""The worker and the real local service."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from headrace.client.app.app import App
+from headrace.client.app.context import Context
+from headrace.client.client import Client
+from headrace.client.worker.worker import Worker
+from headrace.domain.errors import Forbidden, LeaseLost, NotFound, Unauthenticated
+from headrace.domain.task import State
+from infra.local.engine import PROJECT_ROOT
+from infra.local.launch import Launched, launched
+
+SOON = 20.0
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Launched]:
+    with launched() as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Launched) -> Iterator[Client]:
+    with Client(service.url, service.admin_key) as client:
+        yield client
+
+
+@pytest.fixture
+def queue(client: Client, request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name[:100]
+    client.create_queue(name, retry_strategy={"kind": "fixed", "base_seconds": 0})
+    return name
+
+
+@contextlib.contextmanager
+def working(app: App, **settings: Any) -> Iterator[Worker]:
+    """Run a worker for the length of a with block."""
+    worker = Worker(app, **settings)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(SOON)
+        assert not thread.is_alive()
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_worker_makes_its_queue_and_runs_what_was_enqueued(client: Client) -> None:
+    app = App(client)
+
+    @app.task(queue="made.by.worker", name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with working(app):
+        made = add.enqueue(a=20, b=22)
+        assert made.id is not None
+        task_id = made.id
+        wait_until(lambda: client.get_task(task_id).state is State.SUCCEEDED)
+
+    assert client.get_task(task_id).result == 42
+
+
+def test_a_lease_is_kept_for_as_long_as_its_handler_runs(client: Client, queue: str) -> None:
+    app = App(client)
+    app.handler(queue=queue)(lambda payload: time.sleep(2.5))
+    task = client.enqueue(queue, keepalive_timeout_in_seconds=1).id
+    assert task is not None
+
+    Worker(app).run(burst=True)
+
+    found = client.get_task(task)
+    assert (found.state, found.attempts, found.errors) == (State.SUCCEEDED, 1, [])
+
+
+def test_a_handler_whose_task_was_deleted_is_stopped(client: Client, queue: str) -> None:
+    app = App(client)
+    begun = threading.Event()
+    ends: list[bool] = []
+
+    def handler(ctx: Context) -> None:
+        begun.set()
+        try:
+            while True:
+                time.sleep(0.005)
+        except LeaseLost:
+            ends.append(ctx.lost)
+            raise
+
+    app.handler(queue=queue)(handler)
+    task = client.enqueue(queue, keepalive_timeout_in_seconds=1).id
+    assert task is not None
+    with working(app):
+        assert begun.wait(SOON)
+
+        client.delete_task(task)
+
+        wait_until(lambda: ends == [True])
+
+
+def test_progress_can_be_seen_while_the_handler_runs(client: Client, queue: str) -> None:
+    app = App(client)
+    seen = threading.Event()
+
+    def handler(ctx: Context) -> None:
+        ctx.progress({"percent": 50})
+        assert seen.wait(SOON)
+
+    app.handler(queue=queue)(handler)
+    task = client.enqueue(queue, keepalive_timeout_in_seconds=1).id
+    assert task is not None
+    with working(app):
+        wait_until(lambda: client.get_task(task).progress == {"percent": 50})
+        seen.set()
+
+
+def test_what_cannot_be_read_is_dead_and_what_came_with_it_is_not(
+    client: Client, service: Launched, queue: str
+) -> None:
+    app = App(client)
+    app.handler(queue=queue)(lambda payload: payload)
+    client.enqueue(queue, 1)
+    client.enqueue(queue, 10**4200)
+    client.enqueue(queue, 2)
+    with_huge = f'{{"tasks":[{{"payload":{"9" * 5000}}}]}}'
+    send_raw(service, queue, with_huge)
+
+    Worker(app).run(burst=True)
+
+    assert client.count_tasks(queue).by_state == {
+        State.ENQUEUED: 0,
+        State.INFLIGHT: 0,
+        State.SUCCEEDED: 3,
+        State.DEAD: 1,
+    }
+    (dead,) = client.list_tasks(queue, state="DEAD")
+    assert (dead.dead_reason, dead.errors[0].type) == ("rejected", "Unreadable")
+
+
+def test_operators_see_who_is_alive_and_can_end_it(client: Client, queue: str) -> None:
+    app = App(client)
+    app.handler(queue=queue)(lambda payload: None)
+    worker = Worker(app, name="host-1:4711 (main)", concurrency=7, version="1.2.3")
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+
+    def seen() -> list[tuple[str, list[str], int, str | None]]:
+        return [
+            (each.name, each.queues, each.concurrency, each.version)
+            for each in client.list_workers()
+            if each.name == worker.settings.name
+        ]
+
+    wait_until(lambda: seen() == [("host-1:4711 (main)", [queue], 7, "1.2.3")])
+    client.stop_worker(worker.settings.name)
+    worker.registry.loop.wake()
+
+    thread.join(SOON)
+    assert not thread.is_alive()
+
+
+def test_an_unknown_key_ends_the_worker(service: Launched) -> None:
+    with Client(service.url, "no-such-key") as stranger:
+        app = App(stranger, create_queues=False)
+        app.handler(queue="mail")(lambda payload: None)
+
+        with pytest.raises(Unauthenticated):
+            Worker(app).run()
+
+
+def test_a_missing_queue_ends_the_worker_with_the_command_that_helps(client: Client) -> None:
+    app = App(client, create_queues=False)
+    app.handler(queue="not.there")(lambda payload: None)
+
+    with pytest.raises(NotFound, match=r"headrace queue create not\.there"):
+        Worker(app).run()
+
+
+def test_a_key_that_may_only_look_ends_the_worker(
+    client: Client, service: Launched, queue: str
+) -> None:
+    viewer = client.create_key("looks on", "viewer", ["*"])
+    with Client(service.url, viewer.secret) as looking:
+        app = App(looking)
+        app.handler(queue=queue)(lambda payload: None)
+
+        with pytest.raises(Forbidden):
+            Worker(app).run()
+
+
+def test_a_second_signal_gives_back_at_once_what_runs(
+    client: Client, service: Launched, queue: str
+) -> None:
+    task = client.enqueue(queue).id
+    assert task is not None
+    environment = {
+        **os.environ,
+        "HEADRACE_URL": service.url,
+        "HEADRACE_KEY": service.admin_key,
+        "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.functional.workers.waiting", queue],
+        cwd=PROJECT_ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+    ) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"begun\n"
+
+        worker.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.wait(0.5)
+        worker.send_signal(signal.SIGINT)
+
+        assert worker.wait(SOON) == 0
+    found = client.get_task(task)
+    assert (found.state, found.attempts, found.errors) == (State.ENQUEUED, 0, [])
+
+
+def send_raw(service: Launched, queue: str, body: str) -> None:
+    answer = httpx2.post(
+        f"{service.url}/v1/queues/{queue}/tasks",
+        content=body,
+        headers={
+            "Authorization": f"Bearer {service.admin_key}",
+            "Content-Type": "application/json",
+        },
+    )
+    assert answer.status_code == 200, answer.text

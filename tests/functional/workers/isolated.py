@@ -1,0 +1,97 @@
+"""Handlers for child processes that do what none should."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.client.app.app import App
+from headrace.client.app.context import Context
+from headrace.client.app.outcomes import SoftTimeLimit
+
+LONG = 60.0
+
+app = App()
+
+
+@app.handler(queue="mail")
+def do(ctx: Context, payload: Any) -> Any:
+    """Do what the payload says."""
+    return _DEEDS[payload[0]](ctx, *payload[1:])
+
+
+@app.handler(queue="limited", soft_timeout=0.2, timeout=0.6)
+def do_within(ctx: Context, payload: Any) -> Any:
+    """Do it within limits."""
+    return _DEEDS[payload[0]](ctx, *payload[1:])
+
+
+@app.handler(queue="async", soft_timeout=0.2, timeout=60)
+async def wait_async(payload: Any) -> Any:
+    """Wait in an event loop."""
+    try:
+        await asyncio.sleep(payload)
+    except asyncio.CancelledError:
+        return "tidied"
+    return os.getpid()
+
+
+def _sleep(_ctx: Context, note: str) -> str:
+    """Wait in one call into C, with a process of one's own running."""
+    child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({LONG})"])
+    Path(note).write_text(f"{os.getpid()} {child.pid}")
+    Path(note).rename(f"{note}.done")
+    time.sleep(LONG)
+    return "never"
+
+
+def _tidy(_ctx: Context) -> str:
+    try:
+        time.sleep(LONG)
+    except SoftTimeLimit:
+        return "tidied"
+    return "never"
+
+
+def _stubborn(_ctx: Context) -> str:
+    until = time.monotonic() + LONG
+    while time.monotonic() < until:
+        try:
+            time.sleep(LONG)
+        except SoftTimeLimit:
+            continue
+    return "never"
+
+
+def _local(_ctx: Context) -> object:
+    """Return what is of this process only."""
+
+    @dataclass
+    class Local:
+        here: int
+
+    return Local(1)
+
+
+def _progress(ctx: Context) -> bool:
+    ctx.progress({"half": "done"})
+    return ctx.lost
+
+
+_DEEDS: Final[dict[str, Callable[..., Any]]] = {
+    "pid": lambda _ctx: os.getpid(),
+    "exit": lambda _ctx, code: os._exit(code),
+    "signal": lambda _ctx, name: os.kill(os.getpid(), getattr(signal, name)),
+    "raise": lambda _ctx: 1 // 0,
+    "local": _local,
+    "sleep": _sleep,
+    "tidy": _tidy,
+    "stubborn": _stubborn,
+    "progress": _progress,
+}

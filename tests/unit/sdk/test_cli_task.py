@@ -1,0 +1,255 @@
+"""`headrace task`."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.cli.tail import Seen, look
+from headrace.client.sending import Failure, Report
+from headrace.testing import MemoryService
+from headrace.testing.clock import START
+from tests.unit.sdk.cli_runner import Cli
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    made = Cli(headrace_service)
+    made("queue", "create", "mail", "--max-retries", "1")
+    return made
+
+
+def put(cli: Cli, *ids: str, **fields: Any) -> None:
+    for id in ids:
+        cli.service.client.enqueue("mail", {"to": id}, id=id, **fields)
+    cli.service.clock.forward(0.001)
+
+
+def end(cli: Cli, status: Any, **fields: Any) -> str:
+    """Take one task and report on it."""
+    (task,) = cli.service.client.dequeue("mail", worker="w-1").tasks
+    report = Report(task_id=task.id, lease_id=task.lease.id, status=status, **fields)
+    cli.service.client.report("mail", [report])
+    return task.id
+
+
+def test_show_tells_a_tasks_whole_story(cli: Cli) -> None:
+    put(cli, "a", tags={"team": "sales"}, dedupe_key="k")
+    why = Failure(type="TimeoutError", message="no answer\x1b[2J", detail="Traceback …\nlast line")
+    end(cli, "FAILED", error=why, retryable=False)
+
+    shown = cli("task", "show", "a").out
+
+    assert "DEAD (rejected)" in shown
+    assert "1 of 2" in shown
+    assert "team=sales" in shown
+    assert "failed at 2026-11-21 08:00:00Z by w-1: TimeoutError no answer\\x1b[2J" in shown
+    assert '"to": "a"' in shown
+    assert shown.endswith("last line\n")
+    assert cli("task", "show", "a", "--json", "--no-payload").json["payload"] is None
+
+
+def test_a_task_that_is_not_there_is_exit_3(cli: Cli) -> None:
+    assert cli("task", "show", "nope").code == 3
+    assert cli("task", "explain", "nope").code == 3
+
+
+def test_a_list_has_the_first_and_says_that_there_are_more(cli: Cli) -> None:
+    put(cli, *(f"t-{n:02}" for n in range(60)))
+
+    table = cli("task", "list", "mail")
+
+    assert table.out.count("READY") == 50
+    assert "There are more" in table.err
+    assert cli("task", "list", "mail", "--limit", "3").out.count("READY") == 3
+    assert cli("task", "list", "mail", "--limit", "60").err == ""
+    assert len(cli("task", "list", "mail", "--json").lines) == 60
+    assert len(cli("task", "list", "mail", "--json", "--limit", "7").lines) == 7
+
+
+def test_an_empty_list_is_no_table(cli: Cli) -> None:
+    ran = cli("task", "list", "mail")
+
+    assert (ran.code, ran.out, ran.err) == (0, "", "Nothing there.\n")
+
+
+def test_payloads_are_there_when_asked_for(cli: Cli) -> None:
+    put(cli, "a")
+
+    assert '{"to":"a"}' in cli("task", "list", "mail", "--payload").out
+    assert cli("task", "list", "mail", "--payload", "--json").lines[0]["payload"] == {"to": "a"}
+    assert "payload" not in cli("task", "list", "mail", "--json").lines[0]
+
+
+def test_filters_are_the_apis_own(cli: Cli) -> None:
+    put(cli, "a", tags={"team": "sales"})
+    put(cli, "b", delay_in_seconds=60)
+    put(cli, "c")
+    first = end(cli, "FAILED", error=Failure(message="Timed OUT"), retryable=False)
+
+    def ids(*filters: str) -> list[str]:
+        return [task["id"] for task in cli("task", "list", "mail", "--json", *filters).lines]
+
+    assert first == "a"
+    assert ids("--state", "dead") == ["a"]
+    assert ids("--state", "ready,scheduled") == ["c", "b"]
+    assert ids("--state", "READY", "--state", "failed") == ["c", "a"]
+    assert ids("--error", "timed out") == ["a"]
+    assert ids("--tag", "team=sales") == ["a"]
+    assert ids("--worker", "w-1") == ["a"]
+    assert ids("--min-attempts", "1") == ["a"]
+    assert ids("--scheduled-after", "2026-11-21T08:00:30Z") == ["b"]
+    assert ids("--scheduled-before", "2026-11-21T08:00:30Z", "--state", "pending") == ["c"]
+    assert ids("--order", "desc", "--state", "pending") == ["b", "c"]
+    assert cli("task", "count", "mail", "--state", "pending", "--json").json["count"] == 2
+    assert "together" in cli("task", "count", "mail").out
+
+
+def test_explain_says_why_a_task_waits(cli: Cli) -> None:
+    put(cli, "a")
+    put(cli, "b", delay_in_seconds=60)
+
+    assert cli("task", "explain", "a").out.startswith("Nothing holds it")
+    assert "scheduled" in cli("task", "explain", "b").out
+    assert cli("task", "explain", "b", "--json").json[0]["code"] == "scheduled"
+
+
+# ------------------------------------------------------------------------------ changing by hand
+
+
+def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
+    put(cli, "a", "b")
+    cli("queue", "create", "news")
+    cli("enqueue", "news", "1", "--id", "c")
+
+    ran = cli("task", "delete", "a", "c")
+
+    assert (ran.code, ran.err) == (0, "2 tasks deleted.\n")
+    assert cli("task", "show", "c").code == 3
+    assert cli("task", "count", "mail", "--json").json["count"] == 1
+
+
+def test_what_could_not_be_done_is_told_by_the_exit_code(cli: Cli) -> None:
+    put(cli, "a", "b")
+    end(cli, "SUCCEEDED")
+
+    assert cli("task", "delete", "nope").code == 3
+    assert cli("task", "run", "a").code == 5
+    partly = cli("task", "delete", "b", "nope", "--json")
+    assert partly.code == 1
+    assert (partly.json["matched"], partly.json["changed"]) == (1, 1)
+    assert {one["id"]: one["outcome"] for one in partly.json["results"]} == {
+        "b": "DELETED",
+        "nope": "NOT_FOUND",
+    }
+
+
+def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
+    put(cli, "a", "b", tags={"team": "sales"})
+    put(cli, "c")
+    chosen = ("--queue", "mail", "--tag", "team=sales")
+
+    dry = cli("task", "delete", *chosen, "--dry-run")
+    unasked = cli("task", "delete", *chosen)
+    refused = replace(cli, somebody=True)("task", "delete", *chosen, input="n\n")
+
+    assert (dry.code, dry.err) == (0, "2 tasks would be deleted.\n")
+    assert unasked.code == 2
+    assert "2 tasks of mail (tags team=sales) will be gone" in unasked.err
+    assert refused.code == 1
+    assert cli("task", "count", "mail", "--json").json["count"] == 3
+    assert replace(cli, somebody=True)("task", "delete", *chosen, input="y\n").code == 0
+    assert [task["id"] for task in cli("task", "list", "mail", "--json").lines] == ["c"]
+    assert cli("task", "delete", "--queue", "mail", "--all", "--yes").err == "1 task deleted.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say which tasks: ids, or --queue"),
+        (("--queue", "mail"), "--all for every one"),
+        (("a", "--state", "DEAD"), "give ids or filters, not both"),
+        (("--queue", "mail", "--state", "DAED"), "'DAED' is none of"),
+    ],
+)
+def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    for verb in (("delete", "--yes"), ("run",), ("restart",), ("move", "--to", "news")):
+        ran = cli("task", *verb, *words)
+
+        assert ran.code == 2
+        assert said in ran.err
+
+
+def test_dead_tasks_are_restarted(cli: Cli) -> None:
+    put(cli, "a")
+    end(cli, "FAILED", retryable=False)
+
+    ran = cli("task", "restart", "--queue", "mail", "--state", "DEAD")
+
+    assert (ran.code, ran.err) == (0, "1 task restarted.\n")
+    assert cli("task", "show", "a", "--json").json["status"] == "READY"
+
+
+def test_waiting_tasks_are_due_now(cli: Cli) -> None:
+    put(cli, "a", "b", delay_in_seconds=3600)
+
+    assert cli("task", "run", "a", "--queue", "mail").err == "1 task due now.\n"
+    assert cli("task", "run", "--queue", "mail", "--all").err == "1 task due now.\n"
+    assert cli("task", "count", "mail", "--state", "ready", "--json").json["count"] == 2
+
+
+def test_tasks_move_to_another_queue(cli: Cli) -> None:
+    put(cli, "a", "b")
+    cli("queue", "create", "archive")
+
+    assert cli("task", "move", "a", "--to", "archive").err == "1 task moved.\n"
+    assert cli("task", "move", "--queue", "mail", "--all", "--to", "archive").code == 0
+    assert cli("task", "count", "archive", "--json").json["count"] == 2
+    assert "left" in cli("task", "show", "a").out
+
+
+# ------------------------------------------------------------------------------------------ tail
+
+
+def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
+    client, clock = cli.service.client, cli.service.clock
+    put(cli, "old", delay_in_seconds=3600)
+    clock.forward(1)
+    since, seen = clock.now, Seen()
+
+    def news() -> list[tuple[str, str]]:
+        clock.forward(0.5)
+        return [(task.id, task.status) for task in look(client, "mail", since, seen)]
+
+    assert news() == []
+    put(cli, "a", "b")
+    assert news() == [("a", "READY"), ("b", "READY")]
+    assert news() == []
+    (held,) = client.dequeue("mail").tasks
+    assert news() == [("a", "INFLIGHT")]
+    report = Report(task_id="a", lease_id=held.lease.id, status="FAILED", delay_in_seconds=9)
+    client.report("mail", [report])
+    assert news() == [("a", "SCHEDULED")]
+    assert end(cli, "SUCCEEDED") == "b"
+    assert news() == [("b", "SUCCEEDED")]
+
+
+def test_tail_remembers_a_bounded_number(cli: Cli) -> None:
+    put(cli, "a", "b", "c")
+    seen = Seen(2)
+
+    assert len(list(look(cli.service.client, "mail", START, seen))) == 3
+    assert len(seen) == 2
+
+
+def test_tail_writes_a_line_for_each(cli: Cli) -> None:
+    put(cli, "a", tags={"team": "sales"})
+
+    text = cli("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
+    program = cli(
+        "task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1", "--json"
+    )
+
+    assert text.out == "2026-11-21 08:00:00Z READY     a team=sales\n"
+    assert program.lines[0]["id"] == "a"
+    assert cli("task", "tail", "mail", "--looks", "1").out == ""

@@ -1,0 +1,196 @@
+"""Faults on request: they really happen to the service, and the seed repeats them."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.client.client import Client
+from headrace.client.models import LeasedTask, Reported
+from headrace.client.sending import Report
+from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.testing import Faults, MemoryService
+from headrace.testing.seed import chosen_seed
+
+AT_ONCE = {"kind": "fixed", "base_seconds": 0, "max_retries": 5, "jitter": 0}
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    with MemoryService(seed=1) as service:
+        service.client.create_queue("mail", retry_strategy=AT_ONCE)
+        yield service
+
+
+def impatient(service: MemoryService) -> Client:
+    """Return a client that tries once."""
+    return Client(service.url, service.key, retries=0, transport=service.transport)
+
+
+def take(service: MemoryService) -> LeasedTask:
+    (task,) = service.client.dequeue("mail").tasks
+    return task
+
+
+def say(service: MemoryService, task: LeasedTask, status: Any = "SUCCEEDED") -> Reported:
+    report = Report(task_id=task.id, lease_id=task.lease.id, status=status)
+    return service.client.report("mail", [report])[0]
+
+
+def test_what_was_asked_for_took_effect_though_the_answer_was_lost(service: MemoryService) -> None:
+    service.faults.lose_answers(of="enqueue")
+
+    with pytest.raises(Unavailable, match="the answer was lost"):
+        impatient(service).enqueue("mail", id="order-1")
+
+    assert service.client.get_task("order-1").attempts == 0
+    assert impatient(service).enqueue("mail", id="order-1").outcome == "EXISTING"
+
+
+def test_a_request_that_was_lost_changed_nothing(service: MemoryService) -> None:
+    service.faults.lose_requests()
+
+    with pytest.raises(Unavailable, match="the request was lost"):
+        impatient(service).enqueue("mail", id="order-1")
+
+    assert service.client.count_tasks("mail").count == 0
+
+
+def test_a_client_that_tries_again_never_notices(service: MemoryService) -> None:
+    lost = service.faults.lose_answers(times=3)
+    away = service.faults.unavailable(times=2, retry_after_seconds=7)
+
+    assert service.client.enqueue("mail").outcome == "EXISTING"
+    assert (lost.struck, away.struck) == (3, 2)
+    assert service.client.count_tasks("mail").count == 1
+
+
+def test_a_service_that_is_away_says_when_to_come_back(service: MemoryService) -> None:
+    with service.faults.unavailable(rate=1, retry_after_seconds=7), pytest.raises(Unavailable) as e:
+        impatient(service).get_queue("mail")
+
+    assert e.value.retry_after_seconds == 7
+    assert service.client.get_queue("mail").name == "mail"
+
+
+def test_a_report_that_comes_too_late_means_another_delivery(service: MemoryService) -> None:
+    service.client.enqueue("mail")
+    fault = service.faults.duplicate_delivery(rate=1)
+
+    first = take(service)
+    assert say(service, first, "INFLIGHT").outcome == "OK"  # a heartbeat is no end
+    late = say(service, first)
+    second = take(service)
+    said = say(service, second)
+
+    assert late.outcome in ("NOT_INFLIGHT", "STALE_LEASE")
+    assert (second.id, second.attempts, said.outcome) == (first.id, 2, "OK")
+    assert second.errors[0].kind == "lease_expired"
+    assert fault.struck == 1
+
+
+def test_a_lease_that_lapses_takes_no_other_along(service: MemoryService) -> None:
+    for number in range(3):
+        service.client.enqueue("mail", number)
+    tasks = service.client.dequeue("mail", batch_size=3).tasks
+    reports = [Report(task_id=t.id, lease_id=t.lease.id, status="SUCCEEDED") for t in tasks]
+
+    with service.faults.duplicate_delivery():
+        outcomes = [said.outcome for said in service.client.report("mail", reports)]
+
+    assert outcomes == ["NOT_INFLIGHT", "OK", "OK"]
+    assert [task.id for task in service.client.dequeue("mail", batch_size=3).tasks] == [tasks[0].id]
+
+
+def test_a_task_without_retries_left_is_not_delivered_twice(service: MemoryService) -> None:
+    service.client.enqueue("mail", retry_strategy={**AT_ONCE, "max_retries": 0})
+    service.faults.duplicate_delivery(rate=1)
+
+    assert say(service, take(service)).outcome == "OK"
+
+
+def test_a_lease_lapses_before_its_worker_begins(service: MemoryService) -> None:
+    service.client.enqueue("mail")
+    service.faults.lapse_leases()
+
+    held = take(service)
+    again = take(service)
+
+    assert held.lease.expires_at <= service.clock.now < again.lease.expires_at
+    assert (again.id, again.attempts) == (held.id, 2)
+    assert say(service, held).outcome == "STALE_LEASE"
+    assert say(service, again).outcome == "OK"
+
+
+def test_a_slow_index_hides_what_is_new_and_shows_what_is_gone(service: MemoryService) -> None:
+    service.client.enqueue("mail", "old")
+    fault = service.faults.slow_index(rate=1)
+    service.client.enqueue("mail", "new")
+
+    assert say(service, take(service)).outcome == "OK"
+    assert service.client.dequeue("mail", batch_size=5).tasks == []
+    assert service.client.count_tasks("mail", state="READY").count == 1
+    fault.end()
+
+    assert [task.payload for task in service.client.dequeue("mail", batch_size=5).tasks] == ["new"]
+
+
+def test_a_slow_index_catches_up_between(service: MemoryService) -> None:
+    service.faults.slow_index(times=1)
+    service.client.enqueue("mail", 1)
+
+    assert service.client.count_tasks("mail", state="READY").count == 0
+    assert service.client.count_tasks("mail", state="READY").count == 1
+
+
+def story(seed: int) -> list[object]:
+    with MemoryService(seed=seed) as service:
+        service.client.create_queue("mail", retry_strategy={"kind": "fixed", "base_seconds": 9})
+        service.faults.duplicate_delivery(rate=0.3)
+        service.faults.lose_answers(rate=0.3)
+        service.faults.slow_index(rate=0.3)
+        told: list[object] = []
+        for number in range(40):
+            service.client.enqueue("mail", number, id=f"task-{number:02}")
+            tasks = service.client.dequeue("mail", batch_size=2).tasks
+            told += [(task.payload, task.attempts, say(service, task).outcome) for task in tasks]
+            service.clock.forward(5)
+        return [*told, service.clock.now]
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert story(7) == story(7)
+    assert story(7) != story(8)
+
+
+def test_the_seed_is_shown_and_taken_from_the_environment() -> None:
+    assert repr(Faults(42)) == "Faults(seed=42)"
+    assert "seed=42" in repr(MemoryService(seed=42))
+    assert chosen_seed({"HEADRACE_SEED": "42"}) == 42
+    assert chosen_seed({}) >= 0
+    with pytest.raises(InvalidRequest, match="HEADRACE_SEED must be a whole number, not 'x'"):
+        chosen_seed({"HEADRACE_SEED": "x"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"times": 0}, "times must be 1 or more, not 0"),
+        ({"rate": 1.5}, "rate must be from 0 to 1, not 1.5"),
+        ({"times": 1, "rate": 0.5}, "times and rate exclude each other: give one of them"),
+        ({"of": "purge"}, "of must be enqueue, dequeue or report, not 'purge'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(asked: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(message)) as refused:
+        Faults(1).lose_answers(**asked)
+
+    assert refused.value.errors[0].field in asked
+
+
+def test_cleared_faults_happen_no_more(service: MemoryService) -> None:
+    service.faults.lose_requests(rate=1)
+    service.faults.clear()
+
+    assert impatient(service).enqueue("mail").outcome == "CREATED"

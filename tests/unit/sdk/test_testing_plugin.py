@@ -1,0 +1,165 @@
+"""The pytest plugin, tried in a test session of its own."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+APP = """
+import pytest
+from headrace import App
+
+app = App()
+seen = []
+
+@app.task(queue="mail")
+def send(to: str) -> str:
+    seen.append(to)
+    return to.upper()
+
+@pytest.fixture
+def headrace_app():
+    return app
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loaded() -> None:
+    """Load the service once, and not again in every session within this one."""
+    import_module("headrace.testing.inlining")
+
+
+def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess("-p", "no:schemathesis", "-p", "no:cacheprovider", *args)
+
+
+def test_the_fixtures_are_one_service(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_it(headrace_service, headrace_client, headrace_clock, headrace_faults):
+            assert headrace_client is headrace_service.client
+            assert headrace_clock is headrace_service.clock
+            assert headrace_faults is headrace_service.faults
+            headrace_client.create_queue("mail")
+            headrace_client.enqueue("mail", delay_in_seconds=60)
+            headrace_clock.forward(60)
+            assert len(headrace_client.dequeue("mail").tasks) == 1
+
+        def test_another_is_empty(headrace_client):
+            assert list(headrace_client.list_queues()) == []
+    """)
+
+    run(pytester).assert_outcomes(passed=2)
+
+
+def test_an_app_talks_to_the_service_or_runs_inline(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(APP)
+    pytester.makepyfile("""
+        from conftest import app, seen, send
+
+        def test_service(headrace_service):
+            made = send.enqueue(to="ada")
+            assert seen == []
+            assert headrace_service.run(app).succeeded == 1
+            assert headrace_service.client.get_task(made.id).result == "ADA"
+
+        def test_inline(headrace_inline, headrace_service):
+            made = send.enqueue(to="bob")
+            assert headrace_inline.result(made.id) == "BOB"
+            assert headrace_inline.service is headrace_service
+    """)
+
+    run(pytester).assert_outcomes(passed=2)
+
+
+def test_inline_without_an_app_says_what_to_do(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(headrace_inline): ...")
+
+    result = run(pytester)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*headrace_inline needs your app: override the fixture*"])
+
+
+def test_the_seed_is_printed_first_and_with_what_failed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_it(headrace_faults):
+            assert headrace_faults.seed == 42
+            assert False
+
+        def test_of_something_else():
+            assert False
+    """)
+
+    result = run(pytester, "--headrace-seed", "42")
+
+    result.assert_outcomes(failed=2)
+    told = [line for line in result.outlines if "--headrace-seed=42" in line]
+    assert told == [
+        "headrace: --headrace-seed=42 draws the same faults again",
+        "--headrace-seed=42 draws the same faults again",
+    ]
+
+
+def test_the_seed_comes_from_the_environment_too(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile("""
+        def test_it(headrace_faults):
+            assert headrace_faults.seed == 7
+    """)
+    monkeypatch.setenv("HEADRACE_SEED", "7")
+    run(pytester).assert_outcomes(passed=1)
+
+    monkeypatch.setenv("HEADRACE_SEED", "seven")
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*HEADRACE_SEED must be a whole number, not 'seven'*"])
+
+
+def test_every_process_draws_from_the_same_seed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_it(pytestconfig):
+            assert False, f"seed {pytestconfig.option.headrace_seed}"
+    """)
+
+    result = run(pytester, "--numprocesses=2", "--dist=each")
+
+    told = {
+        line.partition("seed ")[2] for line in result.outlines if "AssertionError: seed" in line
+    }
+    assert len(told) == 1
+
+
+def test_the_plugin_loads_nothing_until_it_is_asked_to() -> None:
+    program = (
+        "import sys, pytest, headrace.testing.plugin\n"
+        "heavy = {'boto3', 'pydantic', 'aws_lambda_powertools', 'httpx2', 'headrace.client'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_missing_extra_is_named() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['aws_lambda_powertools'] = None\n"
+        "try:\n"
+        "    from headrace.testing import MemoryService\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "pip install 'headrace[server]'" in done.stdout
+    assert "aws_lambda_powertools is missing" in done.stdout

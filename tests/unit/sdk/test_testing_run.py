@@ -1,0 +1,307 @@
+"""Running an app's functions in the test's thread: everything happens but the waiting."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace import App, Client, Context, Reject, Retry, Worker
+from headrace.domain.errors import Forbidden, LeaseLost
+from headrace.testing import MemoryService
+
+FIXED = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
+
+
+class Story:
+    """An app, and what its functions have seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.app = app = App()
+        app.queue("mail", retry_strategy=FIXED)
+
+        @app.task(queue="mail", name="note")
+        def note(what: str) -> str:
+            self.seen.append(what)
+            return what.upper()
+
+        @app.task(queue="mail", name="stubborn")
+        def stubborn(ctx: Context, times: int) -> int:
+            if ctx.attempt <= times:
+                raise ValueError(f"not yet: {ctx.attempt}")
+            return ctx.attempt
+
+        @app.task(queue="mail", name="picky")
+        def picky() -> None:
+            raise Reject("never")
+
+        @app.task(queue="mail", name="later")
+        def later(ctx: Context) -> None:
+            if ctx.attempt == 1:
+                raise Retry(delay=timedelta(hours=2))
+
+        @app.task(queue="mail", name="think")
+        async def think(n: int) -> int:
+            await asyncio.sleep(0)
+            return n + 1
+
+        @app.task(queue="mail", name="parent")
+        def parent(ctx: Context) -> None:
+            ctx.progress("half way")
+            self.seen.append(ctx.fence)
+            ctx.spawn(note, {"what": "spawned"})
+            note.enqueue(what="enqueued")
+
+        self.note, self.stubborn, self.picky, self.later = note, stubborn, picky, later
+        self.think, self.parent = think, parent
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+@pytest.fixture
+def service(story: Story) -> Iterator[MemoryService]:
+    with MemoryService(seed=1) as service, service.serving(story.app):
+        yield service
+
+
+def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService, story: Story) -> None:
+    made = story.note.enqueue_many({"what": letter} for letter in "abc")
+    story.note.options(delay=60).enqueue(what="later")
+
+    ran = service.run(story.app)
+
+    assert story.seen == ["a", "b", "c"]
+    assert (len(ran), ran.succeeded, ran.failed, ran.lost) == (3, 3, 0, 0)
+    assert service.client.get_task(str(made[0].id)).result == "A"
+    service.clock.forward(60)
+    assert [attempt.task.payload["args"] for attempt in service.run(story.app)] == [
+        {"what": "later"}
+    ]
+
+
+def test_retries_come_when_their_time_has_come(service: MemoryService, story: Story) -> None:
+    made = story.stubborn.enqueue(times=2)
+
+    assert service.run(story.app).failed == 1
+    assert len(service.run(story.app)) == 0
+    began = service.clock.now
+    ran = service.run(story.app, until_settled=True)
+
+    assert (ran.failed, ran.succeeded) == (1, 1)
+    assert 119 < (service.clock.now - began).total_seconds() < 121
+    assert service.client.get_task(str(made.id)).result == 3
+
+
+def test_a_run_shows_what_went_wrong(service: MemoryService, story: Story) -> None:
+    story.stubborn.enqueue(times=9)
+    story.picky.enqueue()
+
+    ran = service.run(story.app, until_settled=True)
+
+    assert (ran.failed, ran.succeeded) == (5, 0)
+    assert "FAILED: ValueError: not yet: 1" in repr(ran)
+    assert "FAILED: Reject: never" in repr(ran)
+    reasons = {task.dead_reason for task in service.client.list_tasks("mail", state="DEAD")}
+    assert reasons == {"exhausted", "rejected"}
+
+
+def test_a_chosen_delay_is_waited_for_without_waiting(service: MemoryService, story: Story) -> None:
+    story.later.enqueue()
+    began = service.clock.now
+
+    assert service.run(story.app, until_settled=True).succeeded == 1
+    assert service.clock.now - began >= timedelta(hours=2)
+
+
+def test_what_a_function_spawns_or_enqueues_runs_after_it(
+    service: MemoryService, story: Story
+) -> None:
+    made = story.parent.enqueue()
+
+    ran = service.run(story.app)
+
+    assert ran.succeeded == 3
+    assert sorted(story.seen[1:]) == ["enqueued", "spawned"]
+    assert service.client.get_task(str(made.id)).progress == "half way"
+
+
+def test_async_functions_run_too_with_a_loop_about_or_without(
+    service: MemoryService, story: Story
+) -> None:
+    async def work() -> list[Any]:
+        await story.think.aenqueue(n=1)
+        service.run(story.app)
+        return [task.result async for task in service.async_client.list_tasks("mail", payload=True)]
+
+    assert asyncio.run(work()) == [2]
+    story.think.enqueue(n=2)
+    assert service.run(story.app).succeeded == 1
+
+
+def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
+    app, seen = App(), []
+
+    @app.periodic(cron="0 8 * * *", timezone="Europe/Madrid")
+    @app.task(queue="reports", name="daily")
+    def daily(ctx: Context) -> None:
+        seen.append(ctx.task.scheduled_at)
+
+    ran = service.run(app, seconds=timedelta(days=3))
+
+    assert ran.succeeded == 3
+    assert [at.hour for at in seen] == [7, 7, 7]
+    assert len(service.run(app, until_settled=True)) == 0  # tomorrow's tick is not waited for
+
+
+def test_a_worker_has_a_key_of_its_own(service: MemoryService, story: Story) -> None:
+    story.note.enqueue(what="a")
+    worker = service.client.create_key("worker", "worker", ["mail"]).secret
+    viewer = service.client.create_key("viewer", "viewer", ["mail"]).secret
+
+    with pytest.raises(Forbidden):
+        service.run(story.app, key=viewer)
+    assert service.run(story.app, key=worker).succeeded == 1
+
+
+def test_times_are_told_by_the_services_clock(service: MemoryService, story: Story) -> None:
+    made = story.note.options(expires=timedelta(minutes=5)).enqueue(what="a")
+
+    expires_at = service.client.get_task(str(made.id)).expires_at
+
+    assert expires_at is not None
+    assert abs(expires_at - service.clock.now - timedelta(minutes=5)) < timedelta(seconds=1)
+
+
+def test_an_app_talks_to_the_service_as_long_as_the_block_lasts(story: Story) -> None:
+    own = Client("http://127.0.0.1:1", "key", retries=0)
+    app = App(own)
+    with MemoryService() as service:
+        with service.serving(app):
+            assert app.client is not own
+        assert app.client is own
+
+
+def test_a_story_without_an_end_is_ended(service: MemoryService) -> None:
+    app = App()
+
+    @app.task(queue="mail", name="again")
+    def again() -> None:
+        again.enqueue()
+
+    with service.serving(app):
+        again.enqueue()
+        with pytest.raises(RuntimeError, match="after 20 attempts there is still work"):
+            service.run(app, limit=20)
+
+
+def test_a_paused_queue_is_not_waited_for_unless_it_resumes(
+    service: MemoryService, story: Story
+) -> None:
+    service.run(story.app)  # makes the queue
+    service.client.pause_queue("mail")
+    story.note.enqueue(what="a")
+    assert len(service.run(story.app, until_settled=True)) == 0
+
+    service.client.pause_queue("mail", resume_in_seconds=600)
+    assert service.run(story.app, until_settled=True).succeeded == 1
+
+
+def test_a_limited_queue_is_worked_on_at_its_own_pace(service: MemoryService, story: Story) -> None:
+    limit = {"rate_limiting": {"max_tokens": 1, "interval": 10, "interval_unit": "SECONDS"}}
+    service.client.create_queue("mail", dequeuing_settings=limit)
+    story.note.enqueue_many({"what": letter} for letter in "abc")
+    began = service.clock.now
+
+    assert service.run(story.app, until_settled=True).succeeded == 3
+    assert service.clock.now - began >= timedelta(seconds=20)
+
+
+# ------------------------------------------------------------------------------------------ faults
+
+
+def test_a_function_runs_twice_when_its_first_report_comes_too_late(
+    service: MemoryService, story: Story
+) -> None:
+    story.note.enqueue_many({"what": letter} for letter in "ab")
+
+    with service.faults.duplicate_delivery(times=1):
+        ran = service.run(story.app, until_settled=True)
+
+    assert sorted(story.seen) == ["a", "a", "b"]
+    assert (ran.succeeded, ran.lost) == (2, 1)
+
+
+def test_a_function_can_tell_that_its_lease_is_lost(service: MemoryService) -> None:
+    app, fences, lost = App(), [], []
+
+    @app.task(queue="mail", name="guarded")
+    def guarded(ctx: Context) -> None:
+        fences.append(ctx.fence)
+        lost.append(ctx.lost)
+        ctx.check()
+
+    with service.serving(app):
+        guarded.enqueue()
+        service.faults.lapse_leases()
+        ran = service.run(app, until_settled=True)
+
+    assert lost == [True, False]
+    assert fences[0] < fences[1]
+    assert [attempt.report is None for attempt in ran] == [True, False]
+    assert issubclass(LeaseLost, Exception)
+
+
+def test_a_worker_with_threads_suffers_the_same(service: MemoryService, story: Story) -> None:
+    story.note.enqueue_many({"what": str(number)} for number in range(30))
+
+    with service.faults.duplicate_delivery(times=3) as fault:
+        Worker(story.app, concurrency=3).run(burst=True)
+    service.run(story.app, until_settled=True)
+
+    assert fault.struck == 3
+    assert len(story.seen) >= 33  # a worker may give up others too, when time jumps
+    assert set(story.seen) == {str(number) for number in range(30)}
+    service.tick()
+    assert service.client.get_stats("mail").counts.succeeded == 30
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_everything_ends_well_on_a_bad_day(story: Story, seed: int) -> None:
+    with MemoryService(seed=seed) as service, service.serving(story.app):
+        # Each answer of a dequeue that gets lost costs an attempt.
+        service.client.create_queue("mail", retry_strategy={**FIXED, "max_retries": 20})
+        service.faults.duplicate_delivery(rate=0.2)
+        service.faults.lose_answers(rate=0.2)
+        service.faults.lose_requests(rate=0.1)
+        service.faults.unavailable(rate=0.1)
+        service.faults.slow_index(rate=0.3)
+        made = [story.note.enqueue(what=str(number)) for number in range(20)]
+
+        service.run(story.app, until_settled=True)
+        service.faults.clear()
+
+        tasks = [service.client.get_task(str(one.id)) for one in made]
+        assert set(story.seen) == {str(number) for number in range(20)}
+        assert {(task.state, task.result) for task in tasks} == {
+            ("SUCCEEDED", str(number)) for number in range(20)
+        }
+
+
+def test_the_clock_of_a_function_is_the_services(service: MemoryService) -> None:
+    app, deadlines = App(), []
+
+    @app.task(queue="mail", name="timed", timeout=5)
+    def timed(ctx: Context) -> None:
+        deadlines.append(ctx.deadline)
+
+    with service.serving(app):
+        timed.enqueue()
+        now: datetime = service.clock.now
+        service.run(app)
+
+    assert timedelta() < deadlines[0] - now - timedelta(seconds=5) < timedelta(seconds=1)

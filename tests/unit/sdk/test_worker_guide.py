@@ -1,0 +1,73 @@
+"""What the guide says of workers is so."""
+
+import inspect
+import io
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from prometheus_client import REGISTRY
+
+from headrace.client.app.app import App
+from headrace.client.worker import settings
+from headrace.client.worker.worker import Worker
+from headrace.domain import limits
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
+CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+FOR_TESTS = {"app", "client", "service", "monotonic", "now", "chance"}
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module, and logging left as it was."""
+    monkeypatch.setenv("HEADRACE_URL", "http://localhost:1")
+    monkeypatch.setenv("HEADRACE_KEY", "a-key")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    module = sys.modules["shop"] = ModuleType("shop")
+    yield module
+    del sys.modules["shop"]
+    module.app.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
+    for code in CODE:
+        exec(code, vars(shop))  # noqa: S102 (that is what is tested)
+
+    assert list(shop.worker.settings.queues) == ["mail"]
+    shown = set(re.findall(r"^\| `(headrace_\w+)`", GUIDE, re.MULTILINE))
+    counted = {
+        name
+        for family in REGISTRY.collect()
+        if family.name.startswith("headrace_")
+        for name in [family.name + ("_total" if family.type == "counter" else "")]
+    }
+    assert shown == counted
+
+
+def test_every_setting_is_named_with_its_default() -> None:
+    named = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", GUIDE, re.MULTILINE))
+    taken = inspect.signature(Worker).parameters
+
+    for name in taken.keys() - FOR_TESTS:
+        assert name in named, name
+    assert str(settings.THREADS) in named["concurrency"]
+    assert f"{taken['shutdown_timeout'].default:g} s" in named["shutdown_timeout"]
+
+
+def test_the_limits_are_those_there_are() -> None:
+    assert f"{limits.RESULT_BYTES // limits.KIB} KiB" in GUIDE
+    assert f"up to {limits.BATCH} tasks in one call" in GUIDE
+
+
+def test_an_app_without_queues_makes_no_worker() -> None:
+    with pytest.raises(Exception, match="queues must be 1 to 100"):
+        Worker(App())

@@ -1,0 +1,232 @@
+"""Leases: prolonged at a third, and what happens when they are lost."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.client.app.execution import Route
+from headrace.client.worker.heartbeats import Heartbeats
+from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.timekeeping import Timekeeper
+from headrace.domain.errors import Unavailable
+from tests.unit.sdk.worker_ground import (
+    START,
+    FakeService,
+    Losses,
+    Monotonic,
+    Noted,
+    dice,
+    heard,
+    held,
+)
+
+
+class Ground:
+    def __init__(self, keepalive: float | None = None) -> None:
+        self.monotonic = Monotonic()
+        self.service = FakeService(self.monotonic)
+        self.holding = Holding()
+        self.lost = Losses()
+        self.heartbeats = Heartbeats(
+            self.service,
+            heard(self.monotonic),
+            self.holding,
+            keepalive=keepalive,
+            lost=self.lost,
+            chance=dice(),
+        )
+        self.timekeeper = Timekeeper(self.holding, self.monotonic, self.lost)
+
+    def hold(self, *numbers: int, queue: str = "mail", route: Route | None = None) -> list[Held]:
+        tasks = [held(number, now=self.monotonic(), queue=queue, route=route) for number in numbers]
+        self.service.lease(*tasks)
+        for task in tasks:
+            self.holding.add(task)
+        return tasks
+
+    def run(self, number: int, **limits: float) -> tuple[Held, Noted]:
+        (task,) = self.hold(number, route=Route("sync", "mail.send", **limits))
+        attempt = Noted()
+        assert task.begin(attempt, self.monotonic())
+        return task, attempt
+
+    def after(self, seconds: float) -> None:
+        self.monotonic.forward(seconds)
+        self.heartbeats.step()
+        self.timekeeper.step()
+
+
+@pytest.fixture
+def ground() -> Ground:
+    return Ground()
+
+
+def test_a_lease_is_prolonged_when_a_third_of_it_is_over(ground: Ground) -> None:
+    task, _ = ground.run(1)
+
+    ground.after(9.9)
+    assert ground.service.calls == []
+    ground.after(0.2)
+
+    assert [report.status for _, (report,) in ground.service.calls] == ["INFLIGHT"]
+    assert task.lease_ends == pytest.approx(1040.1)
+    assert task.lease_expires_at == START + timedelta(seconds=40.1)
+    ground.after(9.9)
+    assert len(ground.service.calls) == 1
+
+
+def test_a_task_that_still_waits_for_its_turn_keeps_its_lease_too(ground: Ground) -> None:
+    (task,) = ground.hold(1)
+
+    for _ in range(10):
+        ground.after(10.1)
+
+    assert ground.lost.all == []
+    assert task.lease_ends > ground.monotonic()
+
+
+def test_heartbeats_of_one_queue_share_calls_of_twenty_five(ground: Ground) -> None:
+    ground.hold(*range(30))
+    ground.hold(*range(30, 35), queue="sms")
+
+    ground.after(10.1)
+
+    assert sorted((queue, len(reports)) for queue, reports in ground.service.calls) == [
+        ("mail", 5),
+        ("mail", 25),
+        ("sms", 5),
+    ]
+
+
+def test_one_that_is_nearly_due_goes_with_one_that_is(ground: Ground) -> None:
+    ground.hold(1)
+    ground.monotonic.forward(2)
+    ground.hold(2)
+
+    ground.after(8.1)
+
+    assert [len(reports) for _, reports in ground.service.calls] == [2]
+
+
+def test_progress_travels_with_the_next_heartbeat_once(ground: Ground) -> None:
+    task, _ = ground.run(1)
+    task.progress("half")
+    task.progress("nearly done")
+
+    ground.after(10.1)
+    ground.after(10.1)
+
+    sent: list[Any] = [report.progress for _, (report,) in ground.service.calls]
+    assert sent == ["nearly done", None]
+
+
+def test_progress_that_was_not_taken_is_sent_again_unless_there_is_newer(ground: Ground) -> None:
+    task, _ = ground.run(1)
+    task.progress("half")
+    ground.service.fault = Unavailable("away")
+    ground.after(10.1)
+    ground.service.fault = None
+
+    ground.after(1)
+
+    assert ground.service.calls[-1][1][0].progress == "half"
+
+
+def test_progress_that_cannot_be_sent_costs_no_lease(ground: Ground) -> None:
+    bad, _ = ground.run(1)
+    ground.run(2)
+    bad.progress("x" * 5000)
+
+    ground.after(10.1)
+
+    assert ground.lost.all == []
+    assert bad.lease_ends == pytest.approx(1040.1)
+
+
+def test_a_heartbeat_without_an_answer_leaves_time_for_another(ground: Ground) -> None:
+    ground.run(1)
+
+    ground.after(10.1)
+
+    assert ground.service.within == pytest.approx(19.9 / 2)
+
+
+def test_the_length_asked_for_travels_along() -> None:
+    ground = Ground(keepalive=12.0)
+    ground.run(1)
+
+    ground.after(10.1)
+
+    assert ground.service.calls[0][1][0].keepalive_timeout_in_seconds == 12.0
+
+
+def test_a_lease_that_the_service_no_longer_knows_stops_the_handler(ground: Ground) -> None:
+    task, attempt = ground.run(1)
+    ground.run(2)
+    del ground.service.leases["lease-1"]
+
+    ground.after(10.1)
+    ground.after(10.1)
+
+    assert ground.lost.all == [("task-1", "the service says STALE_LEASE")]
+    assert attempt.interruptions == [Interruption.LEASE_LOST]
+    assert task.lost
+    assert [report.task_id for _, (report,) in ground.service.calls[1:]] == ["task-2"]
+
+
+def test_a_lease_ends_by_itself_when_the_service_is_away_for_too_long(ground: Ground) -> None:
+    _, attempt = ground.run(1)
+    ground.service.fault = Unavailable("away")
+
+    ground.after(29.9)
+    assert attempt.interruptions == []
+    ground.after(0.2)
+
+    assert attempt.interruptions == [Interruption.LEASE_LOST]
+    assert ground.lost.all == [("task-1", "it ended without word from the service")]
+
+
+def test_a_service_away_for_less_than_the_lease_harms_nothing(ground: Ground) -> None:
+    _, attempt = ground.run(1)
+    ground.service.fault = Unavailable("away")
+    ground.after(10.1)
+    ground.after(10)
+    ground.service.fault = None
+
+    ground.after(1)
+    ground.after(15)
+
+    assert attempt.interruptions == []
+    assert ground.lost.all == []
+
+
+def test_the_soft_limit_comes_first_and_each_limit_once(ground: Ground) -> None:
+    _, attempt = ground.run(1, soft_timeout=2.0, hard_timeout=5.0)
+
+    for _ in range(12):
+        ground.after(0.5)
+
+    assert attempt.interruptions == [Interruption.SOFT_LIMIT, Interruption.HARD_LIMIT]
+
+
+def test_time_limits_count_from_the_start_and_not_while_a_task_waits(ground: Ground) -> None:
+    (task,) = ground.hold(1, route=Route("sync", "mail.send", hard_timeout=5.0))
+    ground.after(8)
+    attempt = Noted()
+    task.begin(attempt, ground.monotonic())
+
+    ground.after(4.9)
+    assert attempt.interruptions == []
+    ground.after(0.2)
+
+    assert attempt.interruptions == [Interruption.HARD_LIMIT]
+
+
+def test_what_is_over_is_interrupted_no_more(ground: Ground) -> None:
+    task, attempt = ground.run(1, hard_timeout=5.0)
+    task.end()
+
+    ground.after(6)
+
+    assert attempt.interruptions == []

@@ -1,0 +1,583 @@
+"""A whole worker over a service in memory: threads, an event loop, stopping and its orders."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.client.app.app import App
+from headrace.client.app.context import Context
+from headrace.client.app.outcomes import Reject, Retry, SoftTimeLimit
+from headrace.client.models import LeasedTask
+from headrace.client.worker.observing import Observer
+from headrace.client.worker.worker import Worker
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    LeaseLost,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
+from tests.unit.sdk.worker_ground import SOON, FakeService
+
+BLOCK = 0.002  # seconds between two steps of a handler that waits for an exception
+
+
+class Ground:
+    """An app, a service, and a worker in a thread."""
+
+    def __init__(self) -> None:
+        self.app = App()
+        self.service = FakeService(time.monotonic)
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.caught: list[BaseException] = []
+        self.raised: list[BaseException] = []
+        self.worker: Worker | None = None
+        self.thread: threading.Thread | None = None
+
+    def start(self, **settings: Any) -> Worker:
+        burst = settings.pop("burst", False)
+        settings.setdefault("queues", ["mail"])
+        worker = Worker(self.app, service=self.service, **settings)
+
+        def run() -> None:
+            try:
+                worker.run(burst=burst)
+            except HeadraceError as error:
+                self.raised.append(error)
+
+        self.worker, self.thread = worker, threading.Thread(target=run)
+        self.thread.start()
+        return worker
+
+    def ends(self) -> None:
+        assert self.thread is not None
+        self.thread.join(SOON)
+        assert not self.thread.is_alive()
+
+    def burst(self, **settings: Any) -> None:
+        self.start(burst=True, **settings)
+        self.ends()
+
+    def wait_begun(self, times: int = 1) -> None:
+        for _ in range(times):
+            assert self.begun.acquire(timeout=SOON)
+
+    def handle(self, function: Callable[..., Any], **options: Any) -> None:
+        self.app.handler(queue="mail", **options)(function)
+
+    def wait(self) -> str:
+        """Wait in Python, where an exception can be thrown in, until told to go on."""
+        self.begun.release()
+        try:
+            while not self.go_on.wait(BLOCK):
+                pass
+        except BaseException as error:
+            self.caught.append(error)
+            raise
+        return "done"
+
+    async def wait_async(self) -> str:
+        self.begun.release()
+        try:
+            while not self.go_on.is_set():  # noqa: ASYNC110 (set from another thread)
+                await asyncio.sleep(BLOCK)
+        except BaseException as error:
+            self.caught.append(error)
+            raise
+        return "done"
+
+    def handle_waiting(self, kind: str = "sync") -> None:
+        """Let the handler wait."""
+        if kind == "sync":
+            self.handle(lambda payload: self.wait())
+            return
+
+        async def handler(payload: Any) -> str:
+            return await self.wait_async()
+
+        self.handle(handler)
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    ground = Ground()
+    yield ground
+    ground.go_on.set()
+    if ground.worker is not None and ground.thread is not None:
+        with contextlib.suppress(RuntimeError):
+            ground.worker.stop()
+            ground.worker.stop()
+        ground.thread.join(SOON)
+
+
+# ------------------------------------------------------------------------------------- running
+
+
+def test_what_handlers_return_and_raise_is_reported(ground: Ground) -> None:
+    def handler(payload: Any) -> Any:
+        if payload == "reject":
+            raise Reject("no good")
+        if payload == "retry":
+            raise Retry(delay=7)
+        if payload == "fail":
+            raise ValueError("broken")
+        return {"got": payload}
+
+    ground.handle(handler)
+    good, reject, retry, fail = ground.service.put("good", "reject", "retry", "fail")
+
+    ground.burst()
+
+    done = ground.service.done
+    assert (done[good].status, done[good].result) == ("SUCCEEDED", {"got": "good"})
+    assert (done[reject].status, done[reject].retryable) == ("FAILED", False)
+    assert (done[retry].status, done[retry].delay_in_seconds) == ("FAILED", 7)
+    assert (done[fail].status, done[fail].retryable) == ("FAILED", True)
+
+
+def test_async_handlers_run_side_by_side_in_one_event_loop(ground: Ground) -> None:
+    loops = set()
+
+    async def handler(payload: Any) -> None:
+        loops.add(id(asyncio.get_running_loop()))
+        await ground.wait_async()
+
+    ground.handle(handler)
+    ids = ground.service.put(*range(20))
+    ground.start(concurrency=20)
+    ground.wait_begun(20)
+
+    ground.go_on.set()
+    ground.service.wait_for(*ids)
+
+    assert len(loops) == 1
+
+
+def test_no_more_handlers_run_than_the_concurrency_allows(ground: Ground) -> None:
+    ground.handle_waiting()
+    ground.service.put(*range(12))
+    ground.start(concurrency=3, prefetch=4)
+    ground.wait_begun(3)
+
+    assert not ground.begun.acquire(timeout=0.1)
+    assert len(ground.service.waiting["mail"]) == 12 - 3 - 4
+
+
+def test_quick_tasks_come_in_full_batches_and_slow_ones_one_by_one(ground: Ground) -> None:
+    ground.handle(lambda payload: None)
+    ground.service.put(*range(300))
+
+    ground.burst(concurrency=4)
+
+    sizes = [size for _, size in ground.service.asked]
+    assert sizes[0] == 4
+    assert sizes.count(25) >= 8
+
+
+def test_a_payload_that_cannot_be_read_costs_its_own_task_only(ground: Ground) -> None:
+    ground.handle(lambda payload: payload)
+    good, huge, deep, last = ground.service.put(1, 2, 3, 4)
+    tasks = ground.service.waiting["mail"]
+    tasks[1] = msgspec.structs.replace(tasks[1], payload_json=msgspec.Raw(b"9" * 5000))
+    tasks[2] = msgspec.structs.replace(
+        tasks[2], payload_json=msgspec.Raw(b"[" * 100_000 + b"]" * 100_000)
+    )
+
+    ground.burst()
+
+    done = ground.service.done
+    assert {done[good].status, done[last].status} == {"SUCCEEDED"}
+    for unreadable in (huge, deep):
+        assert (done[unreadable].status, done[unreadable].retryable) == ("FAILED", False)
+
+
+def test_progress_that_cannot_be_sent_fails_where_it_is_made(ground: Ground) -> None:
+    def handler(ctx: Context) -> None:
+        ctx.progress("x" * 5000)
+
+    ground.handle(handler)
+    (task,) = ground.service.put(1)
+
+    ground.burst()
+
+    error = ground.service.done[task].error
+    assert error is not None
+    assert "at most 4096" in error.message
+
+
+def test_two_workers_share_a_process(ground: Ground) -> None:
+    ground.handle(lambda payload: threading.current_thread().name)
+    other = Ground()
+    other.handle(lambda payload: threading.current_thread().name)
+    ids, others = ground.service.put(*range(50)), other.service.put(*range(50))
+
+    ground.start(burst=True)
+    other.burst()
+    ground.ends()
+
+    assert set(ground.service.done) == set(ids)
+    assert set(other.service.done) == set(others)
+
+
+def test_the_context_tells_of_a_lost_lease(ground: Ground) -> None:
+    seen: list[bool] = []
+
+    def handler(ctx: Context) -> None:
+        ground.begun.release()
+        try:
+            while not ground.go_on.wait(BLOCK):
+                pass
+        except LeaseLost:
+            seen.append(ctx.lost)
+            raise
+
+    ground.handle(handler)
+    ground.service.put(1)
+    worker = ground.start()
+    ground.wait_begun()
+
+    lose_everything(ground, worker)
+    wait_until(lambda: seen == [True])
+    wait_until(lambda: not worker.desk.holding)
+
+    assert ground.service.done == {}
+
+
+def test_an_async_handler_is_cancelled_when_its_lease_is_lost(ground: Ground) -> None:
+    ground.handle_waiting("async")
+    ground.service.put(1)
+    worker = ground.start()
+    ground.wait_begun()
+
+    lose_everything(ground, worker)
+    wait_until(lambda: not worker.desk.holding)
+
+    assert isinstance(ground.caught[0], asyncio.CancelledError)
+    assert ground.service.done == {}
+
+
+def test_the_hard_limit_ends_a_handler_that_catches_exceptions(ground: Ground) -> None:
+    def stubborn(payload: Any) -> None:
+        ground.begun.release()
+        while True:
+            try:
+                while not ground.go_on.wait(BLOCK):
+                    pass
+                return
+            except Exception as error:  # noqa: BLE001
+                ground.caught.append(error)
+
+    ground.handle(stubborn, soft_timeout=0.05, timeout=0.3)
+    (task,) = ground.service.put(1)
+    ground.start()
+
+    ground.service.wait_for(task)
+
+    report = ground.service.done[task]
+    assert (report.status, report.retryable) == ("FAILED", True)
+    assert report.error is not None
+    assert report.error.type == "TimeLimit"
+    assert isinstance(ground.caught[0], SoftTimeLimit)
+
+
+def test_the_soft_limit_lets_a_handler_tidy_up(ground: Ground) -> None:
+    async def tidy(payload: Any) -> str:
+        try:
+            await ground.wait_async()
+        except asyncio.CancelledError:
+            return "tidied"
+        return "never"
+
+    ground.handle(tidy, soft_timeout=0.05, timeout=60)
+    (task,) = ground.service.put(1)
+    ground.start()
+
+    ground.service.wait_for(task)
+
+    assert ground.service.done[task].result == "tidied"
+
+
+# ------------------------------------------------------------------------------------- stopping
+
+
+def test_stopping_lets_handlers_finish_and_gives_back_what_waits(ground: Ground) -> None:
+    ground.handle_waiting()
+    running, *waiting = ground.service.put(*range(4))
+    worker = ground.start(concurrency=1, prefetch=3)
+    ground.wait_begun()
+    wait_until(lambda: len(worker.desk.holding) == 4)
+
+    worker.stop()
+    ground.service.wait_for(*waiting)
+    assert running not in ground.service.done
+    ground.go_on.set()
+    ground.ends()
+
+    assert ground.service.statuses() == {running: "SUCCEEDED"} | dict.fromkeys(waiting, "RELEASED")
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_does_not_finish_in_time_is_interrupted_and_released(
+    ground: Ground, kind: str
+) -> None:
+    ground.handle_waiting(kind)
+    ids = ground.service.put(1, 2)
+    worker = ground.start(concurrency=2, shutdown_timeout=0.1)
+    ground.wait_begun(2)
+
+    worker.stop()
+    ground.ends()
+
+    assert ground.service.statuses() == dict.fromkeys(ids, "RELEASED")
+    assert len(ground.caught) == 2
+
+
+def test_a_second_stop_does_not_wait(ground: Ground) -> None:
+    ground.handle_waiting()
+    (task,) = ground.service.put(1)
+    worker = ground.start(shutdown_timeout=3600)
+    ground.wait_begun()
+
+    worker.stop()
+    worker.stop()
+    ground.ends()
+
+    assert ground.service.statuses() == {task: "RELEASED"}
+
+
+def test_a_handler_that_no_exception_reaches_is_released_all_the_same(ground: Ground) -> None:
+    def deaf(payload: Any) -> str:
+        ground.begun.release()
+        ground.go_on.wait(SOON)  # one call into C
+        return "too late"
+
+    ground.handle(deaf)
+    (task,) = ground.service.put(1)
+    worker = ground.start(shutdown_timeout=0)
+    ground.wait_begun()
+
+    worker.stop()
+    ground.ends()
+    ground.go_on.set()
+
+    assert ground.service.statuses() == {task: "RELEASED"}
+
+
+def test_tasks_that_a_last_answer_brings_are_given_back(ground: Ground) -> None:
+    ground.handle_waiting()
+    asked, answer = threading.Event(), threading.Event()
+
+    class Slow(FakeService):
+        def dequeue(self, queue: str, **call: Any) -> Any:
+            found = super().dequeue(queue, **call)
+            if found.tasks:
+                asked.set()
+                assert answer.wait(SOON)
+            return found
+
+    ground.service = Slow(time.monotonic)
+    ids = ground.service.put(1, 2)
+    worker = ground.start()
+    assert asked.wait(SOON)
+
+    worker.stop()
+    wait_until(lambda: worker.desk.closed)
+    answer.set()
+    ground.ends()
+
+    assert ground.service.statuses() == dict.fromkeys(ids, "RELEASED")
+
+
+def test_results_that_are_not_taken_yet_hold_up_the_end(ground: Ground) -> None:
+    ground.handle_waiting()
+    (task,) = ground.service.put(1)
+    worker = ground.start()
+    ground.wait_begun()
+    ground.service.fault = Unavailable("away")
+    ground.go_on.set()
+    wait_until(lambda: worker.desk.reporter.in_trouble)
+    worker.stop()
+
+    ground.service.fault = None
+    ground.ends()
+
+    assert ground.service.statuses() == {task: "SUCCEEDED"}
+
+
+def test_a_quiet_worker_takes_nothing_more_but_goes_on(ground: Ground) -> None:
+    ground.handle_waiting()
+    (running,) = ground.service.put(1)
+    ground.service.command = "quiet"
+    ground.start(concurrency=1)
+    ground.wait_begun()
+    wait_until(lambda: len(ground.service.signs) == 1)
+    (left,) = ground.service.put(2)
+
+    ground.go_on.set()
+    ground.service.wait_for(running)
+
+    assert not ground.begun.acquire(timeout=0.1)
+    assert left not in ground.service.done
+
+
+def test_an_operator_can_stop_it(ground: Ground) -> None:
+    ground.service.command = "stop"
+    ground.start(name="host-1:4711", version="1.2")
+
+    ground.ends()
+
+    (sign,) = ground.service.signs
+    assert (sign["name"], sign["queues"], sign["version"]) == ("host-1:4711", ["mail"], "1.2")
+
+
+def test_a_service_that_knows_no_workers_is_noted_once(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Older(FakeService):
+        def sign(self, name: str, **sign: Any) -> str | None:
+            raise NotFound("no such route")
+
+    ground.service = Older(time.monotonic)
+    ground.handle(lambda payload: None)
+    ids = ground.service.put(*range(10))
+
+    ground.burst()
+
+    assert set(ground.service.done) == set(ids)
+    assert caplog.text.count("will not be listed") == 1
+
+
+# --------------------------------------------------------------------------------------- trouble
+
+
+@pytest.mark.parametrize("fault", [Unauthenticated, Forbidden, NotFound])
+def test_a_worker_that_may_take_nothing_ends_at_once_and_says_why(
+    ground: Ground, fault: type[HeadraceError]
+) -> None:
+    ground.service.fault = fault("the reason")
+
+    ground.start()
+    ground.ends()
+
+    (error,) = ground.raised
+    assert type(error) is fault
+    expected = "headrace queue create mail" if fault is NotFound else "the reason"
+    assert expected in str(error)
+
+
+def test_a_service_that_is_away_at_the_start_is_waited_for(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ground.handle(lambda payload: None)
+    (task,) = ground.service.put(1)
+    ground.service.fault = Unavailable("away")
+    ground.start()
+    wait_until(lambda: "service is away" in caplog.text)
+
+    ground.service.fault = None
+    ground.service.wait_for(task)
+
+    assert ground.raised == []
+
+
+def test_nothing_new_is_taken_before_what_is_done_is_through(ground: Ground) -> None:
+    class Deaf(FakeService):
+        deaf = True
+
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            if self.deaf:
+                raise Unavailable("not now")
+            return super().report(queue, reports, within=within)
+
+    ground.service = deaf = Deaf(time.monotonic)
+    ground.handle(lambda payload: None)
+    (first,) = deaf.put(1)
+    worker = ground.start()
+    wait_until(lambda: worker.desk.reporter.in_trouble)
+    asked = len(deaf.asked)
+    (second,) = deaf.put(2)
+
+    deaf.deaf = False
+    deaf.wait_for(first, second)
+
+    assert list(deaf.done) == [first, second]
+    assert asked >= 1
+
+
+def test_a_refusal_later_on_is_logged_and_asked_again(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground.handle(lambda payload: None)
+    (first,) = ground.service.put(1)
+    ground.start()
+    ground.service.wait_for(first)
+    ground.service.fault = Forbidden("not any more")
+    wait_until(lambda: "gives no tasks" in caplog.text)
+
+    ground.service.fault = None
+    (second,) = ground.service.put(2)
+    ground.service.wait_for(second)
+
+    assert ground.raised == []
+
+
+def test_who_looks_on_hears_what_happens_and_harms_nothing(ground: Ground) -> None:
+    heard: list[Any] = []
+
+    class Listener(Observer):
+        def taken(self, queue: str, count: int) -> None:
+            heard.append(("taken", queue, count))
+
+        def started(self, task: LeasedTask, route: Any) -> None:
+            heard.append(("started", task.id))
+            raise RuntimeError("a fault of the one who looks on")
+
+        def ended(self, task: LeasedTask, route: Any, outcome: str, seconds: float) -> None:
+            heard.append(("ended", task.id, outcome))
+
+    ground.handle(lambda payload: None)
+    (task,) = ground.service.put(1)
+
+    ground.burst(observers=[Listener()])
+
+    assert heard == [("taken", "mail", 1), ("started", task), ("ended", task, "SUCCEEDED")]
+    assert ground.service.statuses() == {task: "SUCCEEDED"}
+
+
+def test_a_task_that_ends_leaves_a_line_with_its_id_and_attempt(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ground.handle(lambda payload: None, name="letters")
+    (task,) = ground.service.put(1)
+
+    ground.burst()
+
+    (line,) = [record for record in caplog.records if hasattr(record, "outcome")]
+    assert line.getMessage().startswith("letters succeeded in")
+    assert vars(line) | {"task_id": task, "attempt": 1, "queue": "mail"} == vars(line)
+
+
+def lose_everything(ground: Ground, worker: Worker) -> None:
+    """Let the service forget every lease, and a heartbeat be due."""
+    ground.service.leases.clear()
+    for task in worker.desk.holding.all():
+        task.beaten_at = -1e9
+    worker.heartbeats.loop.wake()
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)

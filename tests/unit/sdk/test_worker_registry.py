@@ -1,0 +1,81 @@
+"""Signs of life, and what operators ask."""
+
+import time
+from typing import Any
+
+from headrace.client.worker.holding import Holding
+from headrace.client.worker.loop import UNTIL_WOKEN
+from headrace.client.worker.registry import Registry
+from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.errors import Forbidden, Unavailable
+from tests.unit.sdk.worker_ground import START, FakeService, Noted, held
+
+
+class Ground:
+    def __init__(self) -> None:
+        self.service = FakeService(time.monotonic)
+        self.holding = Holding()
+        self.commands: list[str] = []
+        self.registry = Registry(
+            self.service,
+            WorkerSettings.of(["mail", "sms"], name="host-1:4711"),
+            self.holding,
+            version="1.2",
+            started_at=START,
+            command=self.commands.append,
+        )
+
+
+def test_a_sign_of_life_says_what_is_being_worked_on() -> None:
+    ground = Ground()
+    waiting, running = held(1), held(2)
+    running.begin(Noted(), 1.0)
+    ground.holding.add(waiting)
+    ground.holding.add(running)
+
+    assert ground.registry.step() == 30.0
+
+    expected: dict[str, Any] = {
+        "name": "host-1:4711",
+        "queues": ["mail", "sms"],
+        "concurrency": 10,
+        "running": ["task-2"],
+        "version": "1.2",
+        "started_at": START,
+    }
+    assert ground.service.signs == [expected]
+
+
+def test_no_more_than_a_hundred_tasks_are_named() -> None:
+    ground = Ground()
+    for number in range(120):
+        task = held(number)
+        task.begin(Noted(), 1.0)
+        ground.holding.add(task)
+
+    ground.registry.step()
+
+    assert len(ground.service.signs[0]["running"]) == 100
+
+
+def test_a_command_that_is_repeated_counts_once() -> None:
+    ground = Ground()
+    for command in (None, "quiet", "quiet", "stop", "stop"):
+        ground.service.command = command
+        ground.registry.step()
+
+    assert ground.commands == ["quiet", "stop"]
+
+
+def test_a_service_that_is_away_is_told_later() -> None:
+    ground = Ground()
+    ground.service.fault = Unavailable("away")
+
+    assert ground.registry.step() == 30.0
+
+
+def test_a_key_that_may_not_is_asked_for_no_more_signs() -> None:
+    ground = Ground()
+    ground.service.fault = Forbidden("not you")
+
+    assert ground.registry.step() == UNTIL_WOKEN

@@ -1,0 +1,91 @@
+"""What tasks cost: the arithmetic.  That it is DynamoDB's too is in tests/contract/test_cost.py."""
+
+import pytest
+
+from headrace.domain import cost
+from headrace.domain.cost import Load, Prices, Units
+
+
+def test_the_life_of_a_small_task_is_eight_writes() -> None:
+    assert cost.life().write == 8
+    assert cost.life(kept=False).write == 7
+    assert cost.life(batch=25).read == 0.02
+
+
+def test_retries_and_heartbeats_cost_on_average() -> None:
+    assert cost.life(retries=0.5).write == 8 + 0.5 * 6
+    assert cost.life(heartbeats=2).write == 8 + 2
+    assert cost.life(retries=1).read == 1.0
+
+
+@pytest.mark.parametrize(
+    ("payload", "units"), [(0, 1), (424, 1), (425, 2), (1448, 2), (1449, 3), (262_144, 257)]
+)
+def test_an_item_is_rounded_up_to_whole_kilobytes(payload: int, units: int) -> None:
+    assert cost.item_units(payload) == units
+    assert cost.enqueue(payload).write == units + 1
+    assert cost.heartbeat(payload).write == units
+
+
+@pytest.mark.parametrize(
+    ("rate", "retries", "shards"),
+    [(0.1, 0, 1), (500, 0, 1), (501, 0, 2), (500, 0.2, 2), (5e3, 0, 10)],
+)
+def test_a_shard_carries_five_hundred_deliveries_a_second(
+    rate: float, retries: float, shards: int
+) -> None:
+    assert cost.shards_for(rate, retries=retries) == shards
+
+
+def test_calls_carry_whole_batches() -> None:
+    assert cost.calls_per_task() == 3
+    assert cost.calls_per_task(batch=25, retries=0.5, heartbeats=1) == 5 / 25
+
+
+def test_a_bill_is_its_lines() -> None:
+    bill = cost.bill(Load(rate=10, payload_bytes=300))
+    lines = {line.name: line for line in bill.lines}
+
+    assert bill.tasks == 25_920_000
+    assert bill.units == Units(8, 0.02)
+    assert lines["DynamoDB writes"].usd == pytest.approx(25.92 * 8 * 0.625)
+    assert lines["DynamoDB reads"].usd == pytest.approx(25.92 * 0.02 * 0.125)
+    assert lines["DynamoDB storage"].usd == pytest.approx(10 * 86_400 * 1300 / 1e9 * 0.25)
+    assert lines["API Gateway calls"].usd == pytest.approx(25.92 * 0.12 * 3.5)
+    assert lines["Lambda calls"].usd == pytest.approx(25.92 * 0.12 * 0.2)
+    assert bill.usd == pytest.approx(sum(line.usd for line in bill.lines))
+
+
+def test_another_price_changes_its_line_only() -> None:
+    load = Load(rate=10, payload_bytes=300)
+
+    here, there = cost.bill(load), cost.bill(load, Prices(write=1.25))
+
+    assert there.lines[0].usd == 2 * here.lines[0].usd
+    assert there.lines[1:] == here.lines[1:]
+
+
+def test_without_history_nothing_is_stored() -> None:
+    bill = cost.bill(Load(rate=10, payload_bytes=300, history_seconds=0))
+
+    assert bill.units.write == 7
+    assert {line.name: line.usd for line in bill.lines}["DynamoDB storage"] == 0
+
+
+def test_an_idle_worker_costs_its_calls() -> None:
+    calls = cost.MONTH_SECONDS / cost.IDLE_POLL_SECONDS
+
+    assert cost.idle_worker_usd() > calls * 3.7 / 1e6
+    assert cost.idle_worker_usd() < calls * 4.5 / 1e6
+
+
+def test_every_price_says_what_it_is_of() -> None:
+    assert set(cost.price_names()) == {
+        "write",
+        "read",
+        "storage",
+        "api",
+        "invocations",
+        "gb_second",
+    }
+    assert all(cost.price_names().values())

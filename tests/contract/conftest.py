@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from botocore.credentials import Credentials
 
-from headrace.domain.lease import LeaseName
+from headrace.domain.lease import shown_lease
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
@@ -13,6 +14,7 @@ from headrace.ops.reports import Report, Reported, ReportStatus
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.lean import LeanClient
 from headrace.store.memory import MemoryStore
 from infra.local.tables import TableNames
 from tests.manual_clock import ManualClock
@@ -56,9 +58,9 @@ class World:
         return self.use.tasks.get(task_id)
 
 
-def lease_name(task: Task) -> LeaseName:
+def lease_name(task: Task) -> str:
     """Return the lease as its worker was told it."""
-    return LeaseName.of(task)
+    return shown_lease(task)
 
 
 @pytest.fixture(params=["memory", "batch", "single"])
@@ -67,8 +69,12 @@ def store(request: pytest.FixtureRequest) -> Store:
     if request.param == "memory":
         return MemoryStore()
     tables: TableNames = request.getfixturevalue("tables")
+    client = request.getfixturevalue("dynamodb")
+    if request.param == "batch":  # as it is wired
+        credentials = Credentials("local", "local")
+        client = LeanClient(client, credentials)
     return DynamoStore(
-        request.getfixturevalue("dynamodb"),
+        client,
         tasks_table=tables.tasks,
         control_table=tables.control,
         sender=request.param,

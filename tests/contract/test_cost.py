@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from headrace.domain import cost
 from headrace.domain.plan import NewTask
 from headrace.domain.task import State, Task
+from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.workers import Command, Sign
 from headrace.store.base import Meter, metered
 from headrace.store.dynamo import DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
@@ -70,8 +73,9 @@ def report_all(world: World, queue: str, tasks: list[Task], status: str, **field
         assert {result.outcome for result in results} == {ReportOutcome.OK}
 
 
-@pytest.mark.parametrize(("history", "floor"), [(86_400, 8.0), (0, 7.0)], ids=["kept", "not kept"])
-def test_the_life_of_a_task(world: World, history: int, floor: float) -> None:
+@pytest.mark.parametrize("history", [86_400, 0], ids=["kept", "not kept"])
+def test_the_life_of_a_task(world: World, history: int) -> None:
+    floor = cost.life(len(SMALL), batch=BATCH, kept=history > 0).write
     queue = world.queue(history_retention_in_seconds=history)
 
     with metered() as meter:
@@ -88,7 +92,7 @@ def test_the_life_of_a_task(world: World, history: int, floor: float) -> None:
 def test_an_enqueue_writes_the_task_and_its_entry_and_reads_nothing(world: World) -> None:
     queue = world.queue()
 
-    assert spend(lambda: fill(world, queue)) == (2.0, 0.0)
+    assert spend(lambda: fill(world, queue)) == (cost.enqueue(len(SMALL)).write, 0.0) == (2.0, 0.0)
 
 
 def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
@@ -108,6 +112,28 @@ def test_a_dequeue_writes_three_units_a_task_and_reads_the_index_once(world: Wor
 
     assert write == 3.0
     assert read <= 2.0 / BATCH  # of the index: a window of 66 entries
+
+
+@pytest.mark.parametrize("kilobytes", [1, 3, 20])
+def test_a_large_payload_costs_what_is_reckoned(world: World, kilobytes: int) -> None:
+    """In the middle of a kilobyte, so that what a task's item has besides makes no difference."""
+    payload = f'"{"x" * (kilobytes * 1024)}"'
+    queue = world.queue()
+    entries = [NewTask(payload, tags=TAGS)] * BATCH
+
+    made = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)[0]
+    world.clock.forward(0.001)
+    tasks: list[Task] = []
+    taken = spend(lambda: tasks.extend(world.take(queue, BATCH, worker="host-12:34567")), BATCH)[0]
+    kept = spend(lambda: report_all(world, queue, tasks, "INFLIGHT"), BATCH)[0]
+    ended = spend(lambda: report_all(world, queue, tasks, "SUCCEEDED"), BATCH)[0]
+
+    size = len(payload)
+    assert made == cost.enqueue(size).write
+    assert taken == cost.dequeue(size, batch=BATCH).write
+    assert kept == cost.heartbeat(size).write
+    assert ended == cost.settle(size).write
+    assert made + taken + ended == cost.life(size, batch=BATCH).write
 
 
 def test_a_heartbeat_writes_one_unit(world: World) -> None:
@@ -212,3 +238,15 @@ def test_expiring_and_purging_write_no_more_than_entry_and_task(world: World) ->
 
     assert buried == 3.0
     assert purged <= 2.1  # with the record of the purge
+
+
+def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: World) -> None:
+    workers = world.use.workers
+    sign = Sign("host-12:34567", ("mail",), world.clock(), running=("tsk_" + "0" * 26,) * 8)
+
+    first = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
+    workers.ask(BOOTSTRAP, sign.name, Command.STOP)
+    told = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
+
+    assert [first, told] == [(1.0, 0.0), (1.0, 0.0)]
+    assert workers.alive(BOOTSTRAP, sign) is Command.STOP

@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.task import State, Task
 from headrace.ops.audit import AuditFilter, Caller, calling
 from headrace.ops.bulk import BulkAnswer
@@ -280,6 +280,23 @@ def test_every_action_is_noted_before_and_after(world: World) -> None:
     ]
     assert entries[2].filter == {"error": "boo"}
     assert (entries[1].ids, entries[0].request_id) == ([ids[0]], "req-1")
+
+
+def test_what_is_asked_of_a_missing_queue_is_not_noted(world: World) -> None:
+    use = world.use
+    for ask in (
+        lambda: use.queues.pause("nowhere"),
+        lambda: use.queues.resume("nowhere"),
+        lambda: use.queues.replace("nowhere", QueueSettings()),
+        lambda: use.queues.purge("nowhere", (State.DEAD,)),
+        lambda: use.queues.delete("nowhere"),
+        lambda: use.bulk.by_ids("nowhere", DELETE, ["a"]),
+        lambda: use.bulk.by_filter("nowhere", DELETE, EVERY),
+    ):
+        with pytest.raises(NotFound):
+            ask()
+
+    assert use.audit.list(AuditFilter()).entries == ()
 
 
 def test_the_audit_is_there_before_the_first_task_is_touched(world: World) -> None:

@@ -1,9 +1,12 @@
 """What one key may see, over every store."""
 
+from typing import Any
+
 import pytest
 
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.domain.operate import BulkAction
 from headrace.ops import permitted
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP, acting
@@ -118,3 +121,29 @@ def test_a_restricted_key_reads_the_audit_of_its_queues_only(world: World) -> No
         permitted.audit(audit, BOOTSTRAP, AuditFilter(), limit=1, cursor=cursor)
     with pytest.raises(Forbidden, match="operator or admin"):
         permitted.audit(audit, principal(world, "*", role=Role.WORKER), AuditFilter())
+
+
+def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> None:
+    inside, outside = world.queue("ngsi.1"), world.queue("mail")
+    (task_id,) = world.put(inside)
+    by = principal(world, "ngsi.*", role=Role.OPERATOR)
+    commit = world.store.commit
+
+    def after_a_move(changes: Any, *, partly: bool = False) -> Any:
+        world.store.commit = commit  # type: ignore[method-assign]
+        world.use.bulk.by_ids(inside, BulkAction.MOVE, [task_id], to_queue=outside)
+        return commit(changes, partly=partly)
+
+    world.store.commit = after_a_move  # type: ignore[method-assign]
+    with pytest.raises(Forbidden):
+        permitted.delete_task(world.use.tasks, by, task_id)
+
+    assert world.see(task_id).queue == outside
+
+
+def test_of_a_task_that_is_gone_a_restricted_key_learns_nothing(world: World) -> None:
+    by = principal(world, "ngsi.*", role=Role.OPERATOR)
+    with pytest.raises(Forbidden, match="if there is one"):
+        permitted.delete_task(world.use.tasks, by, "order")
+    with pytest.raises(NotFound):
+        permitted.delete_task(world.use.tasks, BOOTSTRAP, "order")

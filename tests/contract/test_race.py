@@ -180,7 +180,9 @@ def test_sixteen_services_are_handed_each_task_once(
 ) -> None:
     """As in as many Lambda containers: none knows what the others are about to take.
 
-    Design 2 aims at a share of lost writes under 5 %; bounded here is only that the race ends.
+    Design 2 aims at a share of lost writes under 5 %.  This race is over while the services still
+    find out how many they are, with about 30 % lost (batch) and 50 % (single); in one ten times as
+    long about 15 % are, 5 to 13 % from its second quarter on.
     """
     services = [on_engine.service(sender) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
@@ -194,7 +196,7 @@ def test_sixteen_services_are_handed_each_task_once(
 
     assert_each_once(services[0], ids, delivered)
     say(capsys, f"a service each, {sender}", on_engine.races)
-    assert on_engine.races.share < 0.9
+    assert on_engine.races.share < 0.65
 
 
 def test_a_worker_alone_loses_nothing(on_engine: Engine) -> None:

@@ -3,15 +3,16 @@
 The store is in memory and the clock in the test's hand; everything between is the real thing.
 """
 
-import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 import api
+from headrace.http.events import proxy_event as api_gateway_event
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from infra.local.lambdas import LambdaContext
@@ -138,27 +139,18 @@ def proxy_event(
     query: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the event that API Gateway's REST API would send."""
-    text: str | None = body
-    if isinstance(body, bytes):
-        text = base64.b64encode(body).decode()
-    elif body is not None and not isinstance(body, str):
-        text = json.dumps(body)
-    return {
-        "resource": path,
-        "path": path,
-        "httpMethod": method,
-        "headers": dict(headers or {}),
-        "multiValueHeaders": {name: [value] for name, value in (headers or {}).items()},
-        "queryStringParameters": dict(query) if query else None,
-        "multiValueQueryStringParameters": (
-            {name: [value] for name, value in query.items()} if query else None
-        ),
-        "pathParameters": None,
-        "stageVariables": None,
-        "requestContext": {"requestId": REQUEST_ID, "stage": "local", "path": path},
-        "body": text,
-        "isBase64Encoded": isinstance(body, bytes),
-    }
+    sent = body if isinstance(body, bytes) else b""
+    event = api_gateway_event(
+        method,
+        path,
+        request_id=REQUEST_ID,
+        headers=headers or {},
+        query=urlencode(query or {}),
+        body=sent,
+    )
+    if body is not None and not isinstance(body, bytes):
+        event["body"] = body if isinstance(body, str) else json.dumps(body)
+    return event
 
 
 @pytest.fixture

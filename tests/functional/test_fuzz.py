@@ -68,11 +68,12 @@ def schema(template: Template) -> BaseSchema:
 
 @dataclass(frozen=True)
 class World:
-    """A service with something in it, the report of a task that is held, and a key's id."""
+    """A service with something in it, a report of a task that is held, ids of a key and a lease."""
 
     service: Service
     held: dict[str, str]
     key_id: str
+    lease_id: str
 
 
 def populated() -> World:
@@ -91,8 +92,11 @@ def populated() -> World:
     service.put(service.queue("ngsi.notify"), {"data": [1]}, tags={"fiware-service": "a"})
     assert service("PUT", f"{mail}/schedules/one", {"every_seconds": 60}).status < 300
     made = service("POST", "/v1/keys", {"name": "k", "role": "viewer", "queues": ["*"]})
+    sign = {"queues": ["mail"], "started_at": "2026-11-21T08:00:00Z"}
+    assert service("PUT", "/v1/workers/one", sign).status == 200
     report = {"task_id": "held", "lease_id": held["lease"]["id"]}
-    return World(service, report, made.json["id"])
+    lease = service("POST", "/v1/leases", {"name": "one"})
+    return World(service, report, made.json["id"], lease.json["lease"]["id"])
 
 
 def operation(schema: BaseSchema, label: str) -> Any:
@@ -150,7 +154,7 @@ def aim(case: Case[Any], draw: Draw, world: World) -> None:
     """Let most requests mean something that is there, and say nothing contradictory."""
     there = {
         "queue": QUEUES,
-        "id": st.sampled_from(["held", "waiting", world.key_id]),
+        "id": st.sampled_from(["held", "waiting", world.key_id, world.lease_id]),
         "name": st.just("one"),
     }
     for name in case.path_parameters:
@@ -166,6 +170,9 @@ def aim_body(case: Case[Any], body: dict[str, Any], draw: Draw, world: World) ->
     body.pop("cursor", None)
     if "to_queue" in body:
         body["to_queue"] = draw(QUEUES)
+    if body.get("lease_id"):
+        body["lease_id"] = world.lease_id
+        body.pop("keepalive_timeout_in_seconds", None)
     for task in body.get("tasks") or ():
         agree(task, draw)
     for report in body.get("reports") or ():

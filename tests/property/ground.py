@@ -42,6 +42,7 @@ class Ground(RuleBasedStateMachine):
         use.tasks.new_id = lambda now: f"tsk_{next(numbers):026}"
         use.tasks.new_token = lambda: f"{next(numbers):010}"
         use.deliveries.new_lease = lambda: f"lse_{next(numbers):020}"
+        use.leases.new_id = lambda _: f"lsg_{next(numbers):020}_{next(numbers):016}"
         use.deliveries.chance = random.Random(7)
         use.reaping.spread = use.reports.spread = lambda: SPREAD
 

@@ -12,13 +12,13 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State
 from headrace.ops.reports import Report, ReportOutcome, Reports, ReportStatus
 from tests.property.calls import OWN, PLAIN, STATES, queue_names
+from tests.property.groups import Groups
 from tests.property.model import RETRIES, Known, known
 from tests.property.operators import Operators
 from tests.property.producers import Producers
-from tests.property.workers import Workers
 
 
-class AnyOrder(Producers, Workers, Operators):
+class AnyOrder(Producers, Groups, Operators):
     """The rules are calls; the invariants are the promises of design 1, section 2."""
 
     @initialize()
@@ -136,6 +136,7 @@ class AnyOrder(Producers, Workers, Operators):
             message = "some tasks never end"
             raise AssertionError(message)
         self.tasks_are_what_the_model_says()
+        self.a_group_that_has_ended_has_ended()
 
     def reap_and_succeed(self) -> None:
         self.reap()

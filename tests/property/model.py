@@ -70,6 +70,20 @@ class Rules:
 
 
 @dataclass
+class Group:
+    """A group lease as it should be stored."""
+
+    id: str
+    keepalive: float
+    granted: datetime  # its end at first, where the index keeps its tasks
+    end: datetime
+    state: str = "OPEN"
+
+    def holds(self, now: datetime) -> bool:
+        return self.state == "OPEN" and self.end > now
+
+
+@dataclass
 class Known:
     """One task as it should be stored."""
 
@@ -102,6 +116,7 @@ class Known:
     retained: datetime | None = None
     settled: tuple[str, str] | None = None
     beaten: bool = False  # a heartbeat has moved the end of this lease
+    named: str | None = None  # what the report at hand calls the lease
 
     def hidden(self, now: datetime) -> bool:
         return self.retained is not None and self.retained <= now
@@ -109,8 +124,20 @@ class Known:
     def expired(self, now: datetime) -> bool:
         return self.state == "ENQUEUED" and self.expires is not None and self.expires <= now
 
-    def lapsed(self, now: datetime) -> bool:
-        return self.lease_end is not None and self.lease_end <= now
+    @property
+    def group(self) -> str | None:
+        """The group that the lease is under."""
+        head, mark, _ = (self.lease or "").partition(":")
+        return head if mark else None
+
+    def answers_to(self, name: str) -> bool:
+        """Tell whether *name*, of a group or of a delivery, means the lease that is held."""
+        if name == self.lease is not None:
+            return True
+        return self.group is not None and name == self.group and not self.settled_under(name)
+
+    def settled_under(self, group: str) -> bool:
+        return self.settled is not None and self.settled[0].partition(":")[0] == group
 
 
 def known(task: Task) -> Known:
@@ -156,6 +183,16 @@ class Model:
     queues: dict[str, Rules]
     tasks: dict[str, Known] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def lapsed(self, task: Known, now: datetime) -> bool:
+        """Tell whether the lease of *task* is past its end: its own, or its group's."""
+        group = self.groups.get(task.group or "")
+        end = group.end if group is not None else task.lease_end
+        return end is not None and end <= now
+
+    def under(self, group: Group) -> list[Known]:
+        return [task for task in self.tasks.values() if task.group == group.id]
 
     def visible(self, task_id: str, now: datetime) -> Known | None:
         task = self.tasks.get(task_id)
@@ -193,24 +230,32 @@ class Model:
         return own if own is not None else self.queues[task.queue].keepalive
 
     def deliver(
-        self, task: Known, lease: str, worker: str, now: datetime, asked: float | None
+        self,
+        task: Known,
+        lease: str,
+        worker: str,
+        now: datetime,
+        asked: float | None,
+        group: Group | None = None,
     ) -> None:
-        task.lease_length = self.lease_seconds(task, asked)
-        task.lease_end = now + timedelta(seconds=task.lease_length)
+        task.lease_length = group.keepalive if group else self.lease_seconds(task, asked)
+        task.lease_end = group.end if group else now + timedelta(seconds=task.lease_length)
         task.lease, task.worker, task.started = lease, worker, now
         task.progress, task.beaten = None, False
         task.attempts += 1
-        self._put(task, "dequeue", "INFLIGHT", task.lease_end)
+        self._put(task, "dequeue", "INFLIGHT", group.granted if group else task.lease_end)
 
     def heartbeat(
         self, task: Known, now: datetime, keepalive: float | None, progress: str | None
     ) -> None:
-        task.lease_length = keepalive if keepalive is not None else task.lease_length
-        task.lease_end = now + timedelta(seconds=task.lease_length or 0)
         task.progress = progress if progress is not None else task.progress
-        task.beaten = True
         task.version += 1
         task.move = "heartbeat"
+        if task.group is not None:
+            return
+        task.lease_length = keepalive if keepalive is not None else task.lease_length
+        task.lease_end = now + timedelta(seconds=task.lease_length or 0)
+        task.beaten = True
         if keepalive is not None and task.at > task.lease_end:  # cut shorter than granted
             task.at, task.shard = task.lease_end, self._shard(task.queue, task.id)
 
@@ -239,11 +284,19 @@ class Model:
             self._wait(task, action, now, delay if delay is not None else waits[task.attempts - 1])
 
     def reclaim(self, task: Known, now: datetime) -> None:
+        if task.group is not None:
+            self.groups[task.group].state = "LAPSED"
         self.fail(task, "reclaim", now, f"lease expired (worker {task.worker})")
 
     def release(self, task: Known, now: datetime, delay: float | None) -> None:
         task.attempts -= 1
         self._wait(task, "release", now, delay or 0)
+
+    def hand_back(self, task: Known, now: datetime) -> None:
+        task.attempts, task.named = task.attempts - 1, None
+        settled = task.settled
+        self._wait(task, "release", now, 0)
+        task.settled = settled
 
     def move(
         self, task: Known, target: str, now: datetime, delay: float | None, payload: str | None
@@ -290,7 +343,8 @@ class Model:
 
     def _unlease(self, task: Known, action: str) -> None:
         if action not in ("reclaim", "expire") and task.lease:
-            task.settled = (task.lease, action)
+            task.settled = (task.named or task.lease, action)
+        task.named = None
         task.lease = task.lease_end = task.lease_length = None
 
     def _put(self, task: Known, action: str, state: str, at: datetime) -> None:

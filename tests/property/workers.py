@@ -11,7 +11,7 @@ from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerErro
 from tests.contract.conftest import lease_name
 from tests.property.calls import VERBS, Delivery, Say, keepalives, queue_names, says
 from tests.property.ground import Ground
-from tests.property.model import Known, known
+from tests.property.model import Group, Known, known
 
 
 class Workers(Ground):
@@ -23,15 +23,23 @@ class Workers(Ground):
 
     @rule(queue=queue_names, count=st.integers(1, 5), keepalive=keepalives)
     def dequeue(self, queue: str, count: int, keepalive: float | None) -> None:
+        self.taken(queue, count, keepalive, None)
+
+    def taken(self, queue: str, count: int, keepalive: float | None, group: Group | None) -> None:
+        """Dequeue, under *group* if one is given."""
         now = self.now()
         rules, before = self.model.queues[queue], self.model.of(queue, "ENQUEUED")
         due = [task for task in before if task.at <= now]
         ready = {task.id: task for task in due if not task.expired(now)}
-        lapsed = [task for task in self.model.of(queue, "INFLIGHT") if task.lapsed(now)]
+        lapsed = [task for task in self.model.of(queue, "INFLIGHT") if self.model.lapsed(task, now)]
         paused = rules.holds_back(now)
 
         answer = self.world.use.deliveries.dequeue(
-            queue, batch_size=count, worker="ada", keepalive=keepalive
+            queue,
+            batch_size=count,
+            worker="ada",
+            keepalive=keepalive,
+            lease_id=group.id if group else None,
         )
 
         got = {task.id: task for task in answer.tasks}
@@ -48,7 +56,7 @@ class Workers(Ground):
             again = self._reclaimed_on_the_way(lapsed, now)[: count - len(first)]
         assert {task.id for task in (*first, *again)} == set(got)
         for task in (*first, *again):
-            self._delivered(task, got[task.id], now, keepalive)
+            self._delivered(task, got[task.id], now, keepalive, group)
 
     def _buried_on_the_way(
         self, due: list[Known], first: list[Known], now: datetime, *, all_shards: bool
@@ -87,13 +95,19 @@ class Workers(Ground):
                 ready.append(task)
         return ready
 
-    def _delivered(self, task: Known, got: Task, now: datetime, keepalive: float | None) -> None:
+    def _delivered(
+        self, task: Known, got: Task, now: datetime, keepalive: float | None, group: Group | None
+    ) -> None:
         assert task.due <= now
         assert task.expires is None or task.expires > now
         lease = cast("str", got.lease_id)
         assert all(lease not in delivery.lease for delivery in self.deliveries)
-        self.model.deliver(task, lease, "ada", now, keepalive)
-        self.deliveries.append(Delivery(task.id, task.queue, str(lease_name(got))))
+        assert lease.startswith(f"{group.id}:" if group else "lse_")
+        self.model.deliver(task, lease, "ada", now, keepalive, group)
+        name = lease_name(got)
+        if group is not None:
+            assert (name == group.id) is not task.settled_under(group.id)
+        self.deliveries.append(Delivery(task.id, task.queue, name))
 
     @precondition(lambda self: self.deliveries)
     @rule(say=says)
@@ -130,16 +144,17 @@ class Workers(Ground):
 
     def _goes_on(self, delivery: Delivery) -> bool:
         task = self.model.tasks.get(delivery.task_id)
-        return task is not None and task.lease == delivery.lease.partition(".")[0]
+        return task is not None and task.answers_to(delivery.lease.partition(".")[0])
 
     def _lease(self, say: Say, of: Delivery) -> str:
         match say.lease:
             case "foreign":
                 return self.deliveries[say.delivery % len(self.deliveries)].lease
             case "forged":
-                return "lse_forged." + of.lease.partition(".")[2]
+                return "lse_forged." + (of.lease.partition(".")[2] or "1.")
             case "nonsense":
-                return of.lease.partition(".")[0]
+                secret, dot, _ = of.lease.partition(".")
+                return secret if dot else secret[:-1]
             case _:
                 return of.lease
 
@@ -171,11 +186,14 @@ class Workers(Ground):
         if say.lease != "nonsense":
             if say.status == "MOVED" and say.target == "nowhere":
                 return ReportOutcome.INVALID
-            if task is not None and (task.queue, task.lease) == (path, secret):
+            if task is not None and task.queue == path and task.answers_to(secret):
+                task.named = secret
                 self._take_effect(say, task, now)
+                task.named = None
                 return ReportOutcome.OK
             there = task is not None and (task.queue == path or say.status == "MOVED")
-            if task is not None and there and task.settled == (secret, VERBS[say.status]):
+            done = task is not None and task.settled == (secret, VERBS[say.status])
+            if task is not None and there and done and task.group != secret:
                 return ReportOutcome.OK
         if task is None or task.queue != path or task.hidden(now):
             return ReportOutcome.NOT_FOUND

@@ -113,6 +113,30 @@ def reclaim(case: Case) -> None:
     case.world.use.reaping.run()
 
 
+def close_its_group(case: Case) -> None:
+    """Hand the task to a worker again, under a group, and close that."""
+    if (task := case.stored) is None or task.state is not INFLIGHT:
+        return
+    leases = case.world.use.leases
+    case.report(ReportStatus.RELEASED)
+    group = leases.open(None, keepalive=2 * EXPIRY.total_seconds())
+    case.world.one("mail", lease_id=group.id)
+    case.world.clock.forward(1)
+    leases.close(group.id)
+
+
+def close_its_group_too_late(case: Case) -> None:
+    """As close_its_group(), but the task has expired meanwhile."""
+    leases, passes = case.world.use.leases, case.world.clock.forward
+    if (task := case.stored) is None or task.state is not INFLIGHT:
+        return
+    case.report(ReportStatus.RELEASED)
+    group = leases.open(None, keepalive=2 * EXPIRY.total_seconds())
+    case.world.one("mail", lease_id=group.id)
+    passes(EXPIRY.total_seconds())
+    leases.close(group.id)
+
+
 def reclaim_for_good(case: Case) -> None:
     use_up_retries(case)
     reclaim(case)

@@ -2,12 +2,14 @@
 
 import random
 import threading
-from collections import Counter
 from datetime import timedelta
+from itertools import chain, pairwise
+
+import pytest
 
 from headrace.domain.change import Entry
 from headrace.domain.task import Place, State
-from headrace.ops.claims import Claims
+from headrace.ops.claims import ALL, Claims, Part
 from tests.manual_clock import ManualClock
 
 MAIL = Place("mail", State.ENQUEUED, 0)
@@ -29,92 +31,163 @@ def claims() -> Claims:
 def test_the_first_of_the_window_are_picked_in_order() -> None:
     window = waiting(5)
 
-    assert claims().pick(window, 3, now=START, crowded=False) == window[:3]
-    assert claims().pick(window, 9, now=START, crowded=False) == window
-    assert claims().pick([], 3, now=START, crowded=True) == []
+    assert claims().pick(window, 3, now=START, part=ALL) == window[:3]
+    assert claims().pick(window, 9, now=START, part=ALL) == window
+    assert claims().pick([], 3, now=START, part=ALL) == []
 
 
 def test_what_one_thread_takes_another_leaves_alone() -> None:
     taken, window = claims(), waiting(5)
 
-    first = taken.pick(window, 2, now=START, crowded=False)
-    second = taken.pick(window, 2, now=START, crowded=False)
-    third = taken.pick(window, 2, now=START, crowded=True)
+    first = taken.pick(window, 2, now=START, part=ALL)
+    second = taken.pick(window, 2, now=START, part=ALL)
+    third = taken.pick(window, 2, now=START, part=ALL)
 
     assert [first, second, third] == [window[:2], window[2:4], window[4:]]
 
 
 def test_a_claim_is_forgotten_after_two_seconds() -> None:
     taken, window = claims(), waiting(1)
-    taken.pick(window, 1, now=START, crowded=False)
+    taken.pick(window, 1, now=START, part=ALL)
 
     just_before, after = START + timedelta(seconds=1.99), START + timedelta(seconds=2)
 
-    assert taken.pick(window, 1, now=just_before, crowded=False) == []
-    assert taken.pick(window, 1, now=after, crowded=False) == window
+    assert taken.pick(window, 1, now=just_before, part=ALL) == []
+    assert taken.pick(window, 1, now=after, part=ALL) == window
 
 
 def test_a_task_that_comes_back_at_another_time_is_free() -> None:
     taken, (entry,) = claims(), waiting(1)
-    taken.pick([entry], 1, now=START, crowded=False)
+    taken.pick([entry], 1, now=START, part=ALL)
     again = Entry(entry.task_id, MAIL, START + timedelta(milliseconds=1))
 
-    assert taken.pick([again], 1, now=START, crowded=False) == [again]
+    assert taken.pick([again], 1, now=START, part=ALL) == [again]
 
 
 def test_what_was_let_go_is_free_at_once() -> None:
     taken, window = claims(), waiting(3)
-    picked = taken.pick(window, 2, now=START, crowded=False)
+    picked = taken.pick(window, 2, now=START, part=ALL)
 
     taken.drop(picked[:1])
     taken.drop(window[2:])  # never taken: nothing to let go of
 
-    assert taken.pick(window, 3, now=START, crowded=False) == [window[0], window[2]]
+    assert taken.pick(window, 3, now=START, part=ALL) == [window[0], window[2]]
 
 
 def test_what_is_free_can_be_counted_without_taking_it() -> None:
     taken, window = claims(), waiting(5)
-    taken.pick(window, 2, now=START, crowded=False)
+    taken.pick(window, 2, now=START, part=ALL)
 
     assert (taken.free(window), taken.free(window[:2]), taken.free([])) == (3, 0, 0)
-    assert taken.pick(window, 5, now=START, crowded=False) == window[2:]
+    assert taken.pick(window, 5, now=START, part=ALL) == window[2:]
 
 
-def test_in_a_crowd_any_of_the_window_are_picked_still_in_order() -> None:
-    window = waiting(20)
+def test_parts_share_all_tasks_out_and_halves_of_a_part_make_it_up() -> None:
+    window = waiting(400)
+
+    of_four = [[entry for entry in window if Part(4, number).has(entry)] for number in range(4)]
+
+    assert sorted(chain(*of_four), key=lambda entry: entry.scheduled_at) == window
+    assert all(60 < len(part) < 140 for part in of_four)
+    halves = [entry for entry in window if Part(8, 3).has(entry) or Part(8, 7).has(entry)]
+    assert halves == of_four[3]
+
+
+def test_the_first_of_the_own_part_are_picked_in_order() -> None:
+    window, part = waiting(40), Part(4, 1)
+    own = [entry for entry in window if part.has(entry)]
+
+    assert claims().pick(window, 3, now=START, part=part) == own[:3]
+    assert claims().pick(window, 25, now=START, part=part) == own
+
+
+def test_when_the_own_part_is_empty_few_of_the_others_are_picked_in_order() -> None:
+    part = Part(8, 5)
+    window = [entry for entry in waiting(40) if not part.has(entry)]
 
     picks = [
-        Claims(chance=random.Random(seed)).pick(window, 3, now=START, crowded=True)
-        for seed in range(200)
+        Claims(chance=random.Random(seed)).pick(window, 24, now=START, part=part)
+        for seed in range(50)
     ]
 
+    assert {len(pick) for pick in picks} == {3}
     assert all(pick == sorted(pick, key=lambda entry: entry.scheduled_at) for pick in picks)
-    assert all(len(set(pick)) == 3 for pick in picks)
-    chosen = Counter(entry for pick in picks for entry in pick)
-    assert set(chosen) == set(window)
-    assert max(chosen.values()) < 3 * min(chosen.values())
+    assert len({entry for pick in picks for entry in pick}) > 25
 
 
-def test_a_lost_race_makes_a_crowd_of_that_queue_for_a_second() -> None:
+def test_who_loses_no_race_has_all_of_a_queue() -> None:
     taken = claims()
-    assert not taken.crowded("mail", START)
+    for _ in range(100):
+        taken.raced("mail", 25, 25, START)
 
-    taken.lost("mail", START)
+    assert taken.part("mail", START) == ALL
 
-    assert taken.crowded("mail", START + timedelta(seconds=0.99))
-    assert not taken.crowded("mail", START + timedelta(seconds=1))
-    assert not taken.crowded("news", START)
+
+@pytest.mark.parametrize(("won", "of"), [(25, 1), (24, 1), (12, 2), (5, 4), (2, 8), (0, 32)])
+def test_the_fewer_are_won_the_smaller_the_part(won: int, of: int) -> None:
+    taken = claims()
+
+    taken.raced("mail", 25, won, START)
+
+    assert taken.part("mail", START).of == of
+    assert taken.part("news", START) == ALL
+
+
+def test_races_lost_one_after_the_other_halve_a_part_again_and_again_within_bounds() -> None:
+    taken = claims()
+    parts = []
+    for _ in range(8):
+        taken.raced("mail", 1, 0, START)
+        parts.append(taken.part("mail", START))
+
+    assert [part.of for part in parts] == [2, 4, 8, 16, 32, 32, 32, 32]
+    assert all(small.number % big.of == big.number for big, small in pairwise(parts[:5]))
+    assert len({part.number for part in parts[4:]}) > 1  # elsewhere there may be nobody
+
+
+def test_a_part_grows_by_won_races_and_by_time() -> None:
+    taken, patient = claims(), claims()
+    for lost in (taken, patient):
+        lost.raced("mail", 25, 0, START)
+
+    wins = 0
+    while taken.part("mail", START) != ALL:
+        taken.raced("mail", 25, 25, START)
+        wins += 1
+
+    assert 20 < wins < 40
+    assert patient.part("mail", START + timedelta(seconds=10)).of == 16
+    assert patient.part("mail", START + timedelta(seconds=50)) == ALL
+
+
+def test_a_part_is_of_other_tasks_every_two_seconds_and_each_has_its_turn() -> None:
+    taken, window = claims(), waiting(100)
+    for _ in range(2):
+        taken.raced("mail", 1, 0, START)
+
+    now, then, *later = (
+        {
+            entry
+            for entry in window
+            if taken.part("mail", START + timedelta(seconds=after)).has(entry)
+        }
+        for after in (0, 1.9, 2, 4, 4.9)
+    )
+
+    assert now == then
+    assert later[0].isdisjoint(now)
+    assert later[1].isdisjoint(now | later[0])
 
 
 def test_claims_take_bounded_memory() -> None:
     taken, window = claims(), waiting(45_000)
 
     for start in range(0, len(window), 25):
-        taken.pick(window[start : start + 25], 25, now=START, crowded=False)
+        taken.pick(window[start : start + 25], 25, now=START, part=ALL)
 
     assert len(taken._taken) <= 20_025  # noqa: SLF001  what is bounded is not shown outside
-    assert taken.pick(window[:1], 1, now=START, crowded=False) == window[:1]
-    assert taken.pick(window[-1:], 1, now=START, crowded=False) == []
+    assert taken.pick(window[:1], 1, now=START, part=ALL) == window[:1]
+    assert taken.pick(window[-1:], 1, now=START, part=ALL) == []
 
 
 def test_sixteen_threads_claim_each_task_once() -> None:
@@ -124,7 +197,7 @@ def test_sixteen_threads_claim_each_task_once() -> None:
 
     def work(mine: list[Entry]) -> None:
         ready.wait()
-        while batch := taken.pick(window, 7, now=START, crowded=False):
+        while batch := taken.pick(window, 7, now=START, part=ALL):
             mine += batch
 
     threads = [threading.Thread(target=work, args=(mine,)) for mine in picked]

@@ -8,7 +8,8 @@ import pytest
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
-from headrace.domain.lifecycle import LIFECYCLE, Action
+from headrace.domain.group import Group
+from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
 from headrace.domain.operate import STATES, BulkAction, operate
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue, QueueSettings
@@ -18,6 +19,7 @@ from tests.manual_clock import ManualClock
 from tests.unit.lifecycle_cases import DELAY, ENQUEUED, INFLIGHT, LEASE
 
 _T0 = ManualClock()()
+_GROUP = Group.opened(None, keepalive=60, now=_T0)
 
 
 def _planned() -> list[Change]:
@@ -32,11 +34,14 @@ def _planned() -> list[Change]:
         plan.expire(entry, queue, now=_T0),
         plan.expire(waiting, queue, now=_T0),
         plan.overwrite(waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0),
+        plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
+        settle.hand_back(held, queue, now=_T0),
         *(plan.purge(_task(state), before=_T0) for state in State),
         *(_operated(action, state) for action, states in STATES.items() for state in states),
     ]
-    for known in (Held.of(held), replace(Held.of(held), task=None)):
+    blind = replace(Held.of(held), task=None)
+    for known in (Held.of(held), blind):
         changes += [
             settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
             settle.succeed(known, queue, now=_T0, result=None),
@@ -103,6 +108,34 @@ def test_a_planned_change_is_refused_in_another_queue(change: Change) -> None:
     source = _task(change.rule.source or ENQUEUED)
 
     assert not change.allowed(_gone_to(source, queue="mai"))
+
+
+@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+def test_a_planned_change_is_refused_by_a_new_task_of_the_same_id(change: Change) -> None:
+    """Deleted and enqueued again, it counts its versions anew and may have come as far."""
+    source = _task(change.rule.source or ENQUEUED)
+
+    for state in State:
+        if state is not source.state:
+            assert not change.allowed(replace(source, place=replace(source.place, state=state)))
+    assert not change.allowed(replace(source, place=replace(source.place, queue="mai")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [change for change in _planned() if change.rule.actor is Actor.OPERATOR],
+    ids=_planned_id,
+)
+def test_what_an_operator_does_to_a_task_is_not_done_to_its_successor(change: Change) -> None:
+    """In the same queue and state, as often changed, but made later."""
+    source = _task(change.rule.source or ENQUEUED)
+    if change.rule.action is Action.PURGE:
+        successor = replace(source, enqueued_at=_T0 + DELAY)
+    else:
+        successor = replace(source, created_at=_T0 + timedelta(microseconds=1))
+
+    assert not change.allowed(successor)
+    assert not change.already_done(successor)
 
 
 def _gone_to(task: Task, **where: Any) -> Task:

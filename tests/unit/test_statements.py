@@ -13,6 +13,7 @@ from headrace.domain import plan, settle
 from headrace.domain.change import (
     AfterLength,
     AtMost,
+    Begins,
     Change,
     Condition,
     Entry,
@@ -79,6 +80,20 @@ CONDITIONS = [
         "attribute_not_exists(#c[19])",
         "errors",
         None,
+    ),
+    Told(
+        Begins("lease_id", "lsg_1:"),
+        'begins_with("lease_id", ?)',
+        "begins_with(#c, :c)",
+        "lease_id",
+        {"S": "lsg_1:"},
+    ),
+    Told(
+        Begins("settled_lease_id", "lsg_1", not_so=True),
+        '("settled_lease_id" IS MISSING OR NOT begins_with("settled_lease_id", ?))',
+        "(attribute_not_exists(#c) OR NOT begins_with(#c, :c))",
+        "settled_lease_id",
+        {"S": "lsg_1"},
     ),
 ]  # fmt: skip
 
@@ -209,7 +224,7 @@ def test_a_removal_gives_back_what_was_there() -> None:
 
 def test_a_removal_without_conditions_sends_no_empty_values() -> None:
     """DynamoDB refuses a request whose ExpressionAttributeValues are empty."""
-    change = plan.delete(_inflight())
+    change = Change(SUCCEED, "t-1", gone=True)
 
     assert "ExpressionAttributeValues" not in single_write(change, "tasks").arguments
 

@@ -133,7 +133,7 @@ def test_the_reaper_may_do_what_the_api_may_except_make_tasks(template: Template
     assert reaper == api | {"Tasks": api["Tasks"] - CREATES_TASKS}
 
 
-def test_only_the_door_knows_the_admin_key(template: Template) -> None:
+def test_only_doors_know_the_admin_key(template: Template) -> None:
     knowing = [
         function
         for function in functions(template)
@@ -141,8 +141,16 @@ def test_only_the_door_knows_the_admin_key(template: Template) -> None:
         in properties(template, function).get("Environment", {}).get("Variables", {})
     ]
 
-    assert knowing == ["ApiFunction", "AuthorizerFunction"]
+    assert knowing == ["ApiFunction", "ConsoleFunction", "AuthorizerFunction"]
     assert template["Parameters"]["AdminKey"]["NoEcho"] is True
+
+
+def test_the_console_may_do_less_than_the_api_and_make_no_tasks(template: Template) -> None:
+    for sid in TABLE_ARNS:
+        assert actions(template, "ConsoleFunction", sid) <= actions(template, "ApiFunction", sid)
+    assert not actions(template, "ConsoleFunction", "Tasks") & CREATES_TASKS
+    assert template["Parameters"]["SessionSecret"]["NoEcho"] is True
+    assert template["Parameters"]["SessionSecret"]["MinLength"] >= 32
 
 
 def test_the_authorizer_may_only_look_up_keys(template: Template) -> None:

@@ -165,6 +165,11 @@ def not_this_task(task_id: str) -> Forbidden:
     return Forbidden(f"this key is not for the queue of task {task_id[:_SHOWN]}, if there is one")
 
 
+def not_this_worker(name: str) -> Forbidden:
+    """Return the refusal for a worker with queues outside the key's, or none at all."""
+    return Forbidden(f"this key is not for all queues of worker {name[:_SHOWN]}, if there is one")
+
+
 def not_this_key(key_id: str) -> Forbidden:
     """Return the refusal for a key that is wider than the one asking, or none at all."""
     return Forbidden(f"key {key_id[:_SHOWN]}, if there is one, is for more queues than yours")

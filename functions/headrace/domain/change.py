@@ -80,7 +80,20 @@ class In:
         return (task.queue, task.state) == (self.queue, self.state)
 
 
-Condition = Equals | AtMost | UnsetOrAfter | Unset | Shorter | In
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """The text *name* begins with *text*; or, *not_so*, it does not or is not set."""
+
+    name: str
+    text: str
+    not_so: bool = False
+
+    def holds(self, task: Task) -> bool:
+        stored = getattr(task, self.name) or ""
+        return bool(stored.startswith(self.text)) != self.not_so
+
+
+Condition = Equals | AtMost | UnsetOrAfter | Unset | Shorter | In | Begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,11 @@ def _base32(number: int, length: int) -> str:
     return "".join(_ALPHABET[number >> 5 * place & 31] for place in range(length - 1, -1, -1))
 
 
+def _digest(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=_RANDOM_BITS // 8).digest()
+    return int.from_bytes(digest)
+
+
 def new_task_id(now: datetime) -> str:
     """Return ``tsk_`` and 26 characters that sort by time.
 
@@ -25,14 +30,23 @@ def new_task_id(now: datetime) -> str:
 
 def derived_task_id(born: datetime, seed: str) -> str:
     """Return the id that *seed* always gives, in the form of new_task_id() at *born*."""
-    digest = hashlib.blake2b(seed.encode(), digest_size=_RANDOM_BITS // 8).digest()
     millis = int(born.timestamp() * 1000)
-    return "tsk_" + _base32(millis << _RANDOM_BITS | int.from_bytes(digest), 26)
+    return "tsk_" + _base32(millis << _RANDOM_BITS | _digest(seed), 26)
 
 
 def new_lease_token() -> str:
     """Return a fresh secret of 100 random bits that only the holder of a lease knows."""
     return "lse_" + _base32(secrets.randbits(100), 20)
+
+
+def new_group_id(name: str | None) -> str:
+    """Return a fresh id of a group lease: ``lsg_``, a secret of 100 random bits, and its key.
+
+    The key is where the group is kept, the same for the same *name*, so that no two groups of one
+    name are there at a time.
+    """
+    key = _digest(name) if name is not None else secrets.randbits(_RANDOM_BITS)
+    return f"lsg_{_base32(secrets.randbits(100), 20)}_{_base32(key, 16)}"
 
 
 def new_request_token() -> str:

@@ -3,12 +3,17 @@
 The name is the lease's secret and two facts about the delivery, the attempt and the worker.  They
 save a read when the worker reports: the write checks that they are true, so a name that was
 tampered with is refused like any other foreign lease.
+
+A lease under a group goes by the group's id alone.  Only a task that was settled under this very
+group before, and was dequeued under it again, is shown with the whole name of the delivery: by the
+group's id a late repeat of the first report could not be told from a report on the second delivery.
 """
 
 import base64
 import binascii
 from dataclasses import dataclass
 
+from headrace.domain.group import group_of, settled_under
 from headrace.domain.task import Task
 
 _ATTEMPT_DIGITS = 9
@@ -47,3 +52,16 @@ class LeaseName:
             return None
         parsed = cls(secret, int(attempt), text or None)
         return parsed if str(parsed) == name else None  # one lease has one name
+
+
+def shown_lease(task: Task) -> str:
+    """Return the name by which the worker that has *task* is told its lease."""
+    group = group_of(task.lease_id)
+    if group is None or settled_under(group, task.settled_lease_id):
+        return str(LeaseName.of(task))
+    return group
+
+
+def names_lease(name: str, task: Task) -> bool:
+    """Tell whether *name* means the lease that *task* is under; a whole name always may."""
+    return name in (shown_lease(task), str(LeaseName.of(task)))

@@ -50,6 +50,7 @@ class Lease(StrEnum):
     TAKEN = "taken"  #: the move grants a fresh one
     HELD = "held"  #: the caller must hold the valid one
     LAPSED = "lapsed"  #: the one there must be past its end
+    CLOSED = "closed"  #: the one there must be of a group that is closed
 
 
 class Clock(StrEnum):
@@ -95,6 +96,8 @@ LIFECYCLE: Final[tuple[Rule, ...]] = (
     Rule(Action.FAIL,      _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
     Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
     Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RELEASE,   _I,   _E,   Actor.SERVICE,  Lease.CLOSED, Clock.NOW),
+    Rule(Action.RELEASE,   _I,   _D,   Actor.SERVICE,  Lease.CLOSED, Clock.NOW,     _DEAD_LETTERS),
     Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
     Rule(Action.MOVE,      _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.DUE),
     Rule(Action.MOVE,      _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
@@ -122,13 +125,15 @@ def rules(action: Action, source: State | None, *, actor: Actor | None = None) -
     )
 
 
-def rule(action: Action, source: State | None, target: State | None) -> Rule:
-    """Return the row for a move.
+def rule(
+    action: Action, source: State | None, target: State | None, *, actor: Actor | None = None
+) -> Rule:
+    """Return the row for a move, by *actor* if one is named, else by whom the table names first.
 
     Raises LookupError when the table has none: a planner asked for something illegal.
     """
-    for row in LIFECYCLE:
-        if (row.action, row.source, row.target) == (action, source, target):
+    for row in rules(action, source, actor=actor):
+        if row.target is target:
             return row
     message = f"no such move: {action} from {source} to {target}"
     raise LookupError(message)
@@ -136,13 +141,13 @@ def rule(action: Action, source: State | None, target: State | None) -> Rule:
 
 def diagram() -> str:
     """Return the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2"]
-    for row in LIFECYCLE:
-        if row.action in (Action.DELETE, Action.PURGE):
-            continue  # from everywhere to nowhere: one sentence says more than eight arrows
-        source = row.source or "[*]"
-        lines.append(f"    {source} --> {row.target}: {row.action}")
-    return "\n".join(lines)
+    arrows = [
+        f"    {row.source or '[*]'} --> {row.target}: {row.action}"
+        for row in LIFECYCLE
+        # From everywhere to nowhere: one sentence says more than eight arrows.
+        if row.action not in (Action.DELETE, Action.PURGE)
+    ]
+    return "\n".join(("stateDiagram-v2", *dict.fromkeys(arrows)))  # by whomever: one arrow
 
 
 def table() -> str:

@@ -8,8 +8,10 @@ MIB: Final = 1024 * KIB
 
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"  # queues and schedules
 TASK_ID: Final = r"[A-Za-z0-9_-]{1,64}"
+GROUP_ID: Final = r"lsg_[0-9a-hjkmnp-tv-z]{20}_[0-9a-hjkmnp-tv-z]{16}"  # leases of many tasks
 NAME_RE: Final = re.compile(NAME, re.ASCII)
 TASK_ID_RE: Final = re.compile(TASK_ID, re.ASCII)
+GROUP_ID_RE: Final = re.compile(GROUP_ID, re.ASCII)
 
 BODY_BYTES: Final = 4 * MIB
 ANSWER_BYTES: Final = 4 * MIB  # tasks in one answer
@@ -19,7 +21,9 @@ PROGRESS_BYTES: Final = 4 * KIB
 ERROR_BYTES: Final = 4 * KIB  # one entry, as JSON
 DESCRIPTION_BYTES: Final = 1024
 WORKER_BYTES: Final = 256
+WORKER_VERSION_BYTES: Final = 64
 DEDUPE_KEY_BYTES: Final = (1, 256)
+LEASE_NAME_BYTES: Final = (1, 256)  # of a group lease
 SPAWNED_BYTES: Final = 2 * MIB  # payloads spawned by one report, together
 TAG_KEY_BYTES: Final = 64
 TAG_VALUE_BYTES: Final = 256
@@ -30,6 +34,10 @@ TRAIL_KEPT: Final = 50
 BATCH: Final = 25  # enqueue, dequeue, report
 SPAWN: Final = 24  # tasks of one report
 BULK_IDS: Final = 250
+WORKER_QUEUES: Final = (1, 100)
+LEASE_QUEUES: Final = 100  # that one group lease takes tasks of
+WORKER_TASKS: Final = 100  # that a sign of life names
+WORKER_CONCURRENCY: Final = (1, 10_000)
 LIST_PAGE: Final = 250
 
 WAIT_SECONDS: Final = 20

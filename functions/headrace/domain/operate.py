@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from headrace.domain import limits, plan
-from headrace.domain.change import Change, Equals
+from headrace.domain.change import Change, Condition, Equals
 from headrace.domain.lifecycle import Action, Actor, rule, rules
 from headrace.domain.queue import Queue
 from headrace.domain.task import Hop, State, Task
@@ -47,7 +47,8 @@ def operate(
 ) -> Change | Unfit:
     """Plan *action* on *task* of *queue*; *target* is where a move goes.
 
-    The change is made only if nobody touches the task before.
+    The change is made only if nobody touches the task before.  It is known again, should its answer
+    be lost, by its time: to the microsecond no other action gives a task the same.
     """
     if not rules(Action(action), task.state, actor=Actor.OPERATOR):
         return Unfit(_out_of_place(action, task))
@@ -81,7 +82,13 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
         "due_at": now,
     }
     row = rule(Action.RUN, State.ENQUEUED, State.ENQUEUED)
-    return Change(row, task.id, when=(Equals("version", task.version),), put=put)
+    return Change(
+        row,
+        task.id,
+        when=plan.unchanged(task),
+        put=put,
+        done_when=(*_itself(task), Equals("due_at", now)),
+    )
 
 
 def _restart(task: Task, queue: Queue, *, now: datetime) -> Change:
@@ -104,6 +111,7 @@ def _move(task: Task, target: Queue, *, now: datetime) -> Change:
         moved,
         put={**moved.put, "enqueued_at": now, "trail": trail},
         clear=(*moved.clear, "keepalive", "retry", "dedupe_key"),
+        done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
     )
     return plan.parted(change, task)
 
@@ -119,5 +127,14 @@ def _reborn(change: Change, task: Task, queue: Queue, *, due_at: datetime) -> Ch
     unset = ("expires_at",) if expires_at is None else ()
     if expires_at is not None:
         put["expires_at"] = expires_at
-    same = (Equals("version", task.version),)
-    return replace(change, when=same, put=put, clear=(*_FINISH, *unset))
+    return replace(
+        change,
+        when=plan.unchanged(task),
+        put=put,
+        clear=(*_FINISH, *unset),
+        done_when=(*_itself(task), Equals("due_at", due_at)),
+    )
+
+
+def _itself(task: Task) -> tuple[Condition, ...]:
+    return (Equals("created_at", task.created_at),)

@@ -21,6 +21,7 @@ from headrace.domain.change import (
     UnsetOrAfter,
 )
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.group import Group
 from headrace.domain.ids import shard_of
 from headrace.domain.lifecycle import Action, Rule, rule
 from headrace.domain.queue import Queue
@@ -158,19 +159,25 @@ def dequeue(
     worker: str,
     keepalive: Seconds | None,
     task: Task | None = None,
+    group: Group | None = None,
 ) -> Change:
     """Plan a delivery of the task the index proposes, or of *task* as it was read.
 
     The lease lasts as long as the call says (*keepalive*), else the task, else the queue; that the
-    task says nothing of its own is assumed until it was read.
+    task says nothing of its own is assumed until it was read.  Under a *group* it is the group's.
     """
     row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
+    if group is not None:
+        keepalive = group.keepalive.total_seconds()
     assumed: tuple[Condition, ...] = ()
     own = keepalive if keepalive is not None or task is None else task.keepalive
     if own is None:
         own = queue.settings.keepalive_timeout_in_seconds
         assumed = (Unset("keepalive"),)
     length = timedelta(seconds=own)
+    granted_until, expires_at = now + length, now + length
+    if group is not None:
+        granted_until, expires_at = group.granted_until, group.expires_at
     return Change(
         row,
         entry.task_id,
@@ -182,9 +189,9 @@ def dequeue(
         ),
         put={
             "place": place_in(queue, State.INFLIGHT, entry.task_id),
-            "scheduled_at": now + length,
+            "scheduled_at": granted_until,
             "lease_id": lease_id,
-            "lease_expires_at": now + length,
+            "lease_expires_at": expires_at,
             "lease_length": length,
             "started_at": now,
             **({"worker": worker} if worker else {}),
@@ -206,10 +213,23 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
-    """Plan a removal; *unless_changed* only if nobody touched the task since it was read."""
+    """Plan a removal from where the task is; *unless_changed* only if nobody touched it either."""
     row = rule(Action.DELETE, task.state, None)
-    when = (Equals("version", task.version),) if unless_changed else ()
+    when = unchanged(task) if unless_changed else still_there(task)
     return parted(Change(row, task.id, when=when, gone=True), task)
+
+
+def still_there(task: Task) -> tuple[Condition, ...]:
+    """Return the conditions that this is the task as read, in the same queue and state.
+
+    One that was deleted and enqueued again under the same id is another task.
+    """
+    return (In(task.queue, task.state), Equals("created_at", task.created_at))
+
+
+def unchanged(task: Task) -> tuple[Condition, ...]:
+    """Return the conditions that nobody touched the task since it was read."""
+    return (*still_there(task), Equals("version", task.version))
 
 
 def purge(of: Entry | Task, *, before: datetime) -> Change:

@@ -15,6 +15,7 @@ from headrace.domain import limits
 from headrace.domain.change import (
     AfterLength,
     AtMost,
+    Begins,
     Change,
     Condition,
     Equals,
@@ -23,7 +24,8 @@ from headrace.domain.change import (
     Unset,
     UnsetOrAfter,
 )
-from headrace.domain.lifecycle import Action, Lease, Rule, rule
+from headrace.domain.group import group_of, leases_of
+from headrace.domain.lifecycle import Action, Actor, Lease, Rule, rule
 from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -32,7 +34,11 @@ from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskEr
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A delivery as its worker knows it; ``task`` only once the store has been asked."""
+    """A delivery as its worker knows it; ``task`` only once the store has been asked.
+
+    ``group`` is the group whose id its worker calls the lease by, if it does; the lease itself,
+    attempt and worker are then known only from the task.
+    """
 
     task_id: str
     queue: str
@@ -40,21 +46,34 @@ class Held:
     attempts: int
     worker: str | None = None
     task: Task | None = None
+    group: str | None = None
 
     @classmethod
-    def of(cls, task: Task) -> "Held":
+    def of(cls, task: Task, *, group: str | None = None) -> "Held":
         """Return the delivery that *task*, as it was read, is in."""
-        return cls(task.id, task.queue, task.lease_id or "", task.attempts, task.worker, task)
+        return cls(
+            task.id, task.queue, task.lease_id or "", task.attempts, task.worker, task, group
+        )
+
+    @property
+    def grouped(self) -> bool:
+        """Tell whether the lease ends when that of a group does."""
+        return self.group is not None or group_of(self.lease_id) is not None
 
 
 def heartbeat(
     held: Held, queue: Queue, *, now: datetime, keepalive: Seconds | None, progress: str | None
 ) -> Change:
-    """Plan a longer lease.  No index key changes, unless the lease is cut shorter than granted."""
+    """Plan a longer lease.  No index key changes, unless the lease is cut shorter than granted.
+
+    Under a group nothing moves: its end is the group's, which is put off by itself.
+    """
     row = rule(Action.HEARTBEAT, State.INFLIGHT, State.INFLIGHT)
     when = _held(row, held)
     put: dict[str, Any] = {}
-    if keepalive is None:
+    if held.grouped:
+        pass
+    elif keepalive is None:
         put["lease_expires_at"] = AfterLength(now)
     else:
         until = now + timedelta(seconds=keepalive)
@@ -149,6 +168,13 @@ def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
     return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
 
 
+def hand_back(task: Task, queue: Queue, *, now: datetime) -> Change:
+    """Plan giving back what a group held when it was closed: due now, the attempt not counted."""
+    effects = Effects(add={"attempts": -1})
+    by = Actor.SERVICE
+    return _wait(Action.RELEASE, Held.of(task), queue, effects, now=now, seconds=0, actor=by)
+
+
 def move(
     held: Held,
     target: Queue,
@@ -194,9 +220,17 @@ def move(
 def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
     """What the table asks of the state and the lease."""
     where = In(held.queue, State.INFLIGHT)
+    if row.lease is Lease.CLOSED:
+        return (where, Equals("lease_id", held.lease_id))
     if row.lease is Lease.LAPSED:
         lapsed = held.task.lease_expires_at if held.task else None
         return (where, Equals("lease_id", held.lease_id), Equals("lease_expires_at", lapsed))
+    if held.task is None and held.group is not None:
+        return (
+            where,
+            Begins("lease_id", leases_of(held.group)),
+            Begins("settled_lease_id", held.group, not_so=True),
+        )
     lease: tuple[Condition, ...] = (where, Equals("lease_id", held.lease_id))
     if held.task is None:  # what the name of the lease says besides must be true
         worker = Equals("worker", held.worker) if held.worker else Unset("worker")
@@ -206,7 +240,8 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
 
 def _report(row: Rule, held: Held, effects: Effects) -> Effects:
     """Add what every report asks, and the mark by which a repeat of it is recognised."""
-    settled = {"settled_lease_id": held.lease_id, "settled_status": str(row.action)}
+    name = held.group or held.lease_id
+    settled = {"settled_lease_id": name, "settled_status": str(row.action)}
     if row.lease is not Lease.HELD:
         settled = {}
     return replace(
@@ -218,7 +253,12 @@ def _report(row: Rule, held: Held, effects: Effects) -> Effects:
 
 
 def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Condition, ...]:
-    """What the task shows when this report took effect before; only a move leads elsewhere."""
+    """What the task shows when this report took effect before; only a move leads elsewhere.
+
+    By a group's id that can only be told by sight: the task may be under the group once more.
+    """
+    if held.group is not None and held.task is None:
+        return ()
     marks = [Equals(name, value) for name, value in settled.items()]
     if marks and row.action is not Action.MOVE:
         marks.append(Equals("queue", held.queue))
@@ -233,13 +273,14 @@ def _wait(
     *,
     now: datetime,
     seconds: Seconds,
+    actor: Actor | None = None,
 ) -> Change:
     """Plan to wait again, unless the task would expire before its turn."""
-    row = rule(action, State.INFLIGHT, State.ENQUEUED)
+    row = rule(action, State.INFLIGHT, State.ENQUEUED, actor=actor)
     due_at = now + timedelta(seconds=seconds)
     expires_at = held.task.expires_at if held.task else None
     if expires_at is not None and expires_at <= due_at:
-        return _bury(action, held, queue, DeadReason.EXPIRED, effects, now=now)
+        return _bury(action, held, queue, DeadReason.EXPIRED, effects, now=now, actor=actor)
     report = _report(row, held, effects)
     return Change(
         row,
@@ -266,8 +307,9 @@ def _bury(
     effects: Effects,
     *,
     now: datetime,
+    actor: Actor | None = None,
 ) -> Change:
-    row = rule(action, State.INFLIGHT, State.DEAD)
+    row = rule(action, State.INFLIGHT, State.DEAD, actor=actor)
     report = _report(row, held, replace(effects, put={**effects.put, "dead_reason": reason}))
     change = end(row, held.task_id, queue, report, now=now, retention=dead_retention(queue))
     return parted(change, held.task)

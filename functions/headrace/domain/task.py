@@ -138,6 +138,10 @@ class Task:
         """Tell whether the task is past its retention, so that nobody may see it any more."""
         return self.retained_until is not None and self.retained_until <= now
 
+    def same_as(self, other: "Task | None") -> bool:
+        """Tell whether *other* is this task at another time; its id may be a new one's by then."""
+        return other is not None and (self.id, self.created_at) == (other.id, other.created_at)
+
     def holds(self, queue: str, dedupe_key: str, now: datetime) -> bool:
         """Tell whether the task keeps others of its dedupe key out of *queue*."""
         return (self.queue, self.dedupe_key) == (queue, dedupe_key) and self.live(now)

@@ -20,6 +20,7 @@ from headrace.http.routes import (
     audit,
     bulk,
     keys,
+    leases,
     ngsi,
     quantumleap,
     queues,
@@ -27,17 +28,32 @@ from headrace.http.routes import (
     service,
     stats,
     tasks,
+    workers,
 )
 from headrace.ops.keys import acting
 from headrace.runtime.wiring import use_cases
 from headrace.store.base import Meter, metered
 
 _log: Final = Logger(service="headrace")
+_ROUTES: Final = (
+    tasks,
+    leases,
+    bulk,
+    queues,
+    stats,
+    schedules,
+    workers,
+    keys,
+    audit,
+    service,
+    ngsi,
+    quantumleap,
+)
 
 
 def _build() -> Resolver:
     resolver = Resolver()
-    for routes in (tasks, bulk, queues, stats, schedules, keys, audit, service, ngsi, quantumleap):
+    for routes in _ROUTES:
         resolver.include_router(routes.router)
 
     def failed(error: Exception) -> Response[str]:

@@ -11,6 +11,7 @@ from headrace.http.fields import (
     Body,
     DedupeKey,
     Delay,
+    GroupId,
     Instant,
     Keepalive,
     Payload,
@@ -115,3 +116,15 @@ class DequeueBody(Body):
     keepalive_timeout_in_seconds: Keepalive | None = Field(
         default=None, description="How long these leases last; else as task or queue say."
     )
+    lease_id: GroupId | None = Field(
+        default=None,
+        description="A lease from `POST /v1/leases` to put the tasks under; they are leased until "
+        "it ends.",
+    )
+
+    @model_validator(mode="after")
+    def _lasts_as_long_as_one_says(self) -> "DequeueBody":
+        if self.lease_id is not None and self.keepalive_timeout_in_seconds is not None:
+            message: LiteralString = "has no meaning with a lease_id: the lease says how long"
+            raise contradiction(("keepalive_timeout_in_seconds", message))
+        return self

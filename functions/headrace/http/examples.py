@@ -58,6 +58,18 @@ PUT_SCHEDULE: Final[Examples] = {
     "last_weekday": _example("On the last weekday of each month", {"cron": "0 18 LW * *"}),
     "every": _example("Every 90 seconds, not yet", {"every_seconds": 90, "paused": True}),
 }
+PUT_WORKER: Final[Examples] = {
+    "busy": _example(
+        "Eight at a time, one at work",
+        {
+            "queues": ["mail"],
+            "concurrency": 8,
+            "running": ["tsk_01kc5m3v0e8x2r7n4q9w6y1z0a"],
+            "version": "1.4.2",
+            "started_at": "2026-11-21T08:00:00Z",
+        },
+    ),
+}
 PURGE: Final[Examples] = {"dead": _example("Drop the dead letters", {"states": ["DEAD"]})}
 ENQUEUE: Final[Examples] = {
     "one": _example("One task, due at once", {"tasks": [{"payload": {"room": "Room1"}}]}),
@@ -93,6 +105,13 @@ DEQUEUE: Final[Examples] = {
         "Up to ten tasks, waiting five seconds for the first",
         {"batch_size": 10, "wait_seconds": 5, "worker": "host-1:4711"},
     ),
+}
+OPEN_LEASE: Final[Examples] = {
+    "batch": _example(
+        "For a batch that is extended every 20 seconds",
+        {"name": "entities-2026-11-21T08:00", "keepalive_timeout_in_seconds": 60},
+    ),
+    "nameless": _example("For a minute, under no name", {}),
 }
 _HELD: Final = {"task_id": "tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "lease_id": "lse_8q2w4e6r.1"}
 REPORT: Final[Examples] = {

@@ -117,6 +117,7 @@ _tag_value: Final = text_within(limits.TAG_VALUE_BYTES)
 Description: TypeAlias = Annotated[str, AfterValidator(text_within(limits.DESCRIPTION_BYTES))]
 WorkerName: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_BYTES))]
 LeaseId: TypeAlias = Annotated[str, AfterValidator(text_within(_LEASE_BYTES))]
+GroupId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")]
 TagValue: TypeAlias = Annotated[str, AfterValidator(_tag_value)]
 DedupeKey: TypeAlias = Annotated[
     str,

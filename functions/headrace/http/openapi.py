@@ -9,7 +9,14 @@ from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Serve
 from pydantic.json_schema import models_json_schema
 
 from headrace import __version__
-from headrace.http import key_answers, operator_answers, schedule_answers, stats_answers
+from headrace.http import (
+    key_answers,
+    lease_answers,
+    operator_answers,
+    schedule_answers,
+    stats_answers,
+    worker_answers,
+)
 from headrace.http.answers import SHOWN
 from headrace.http.permissions import needs_of
 from headrace.http.problems import CONTENT_TYPE
@@ -31,13 +38,30 @@ _PROBLEMS: Final = {
     "401": "`unauthenticated`: no key, or an unknown one.",
     "403": "`forbidden`: not with a key of this role, or not in this queue.",
     "404": "`not_found`.",
-    "409": "`queue_exists`, `version_mismatch` or `inflight`.",
+    "409": "`queue_exists`, `version_mismatch`, `inflight` or `lease_lost`.",
     "413": "`payload_too_large`.",
     "500": "`internal_error`: the `request_id` finds the log entry.",
     "503": "`unavailable`: try again after `Retry-After` seconds.",
 }
-_ANSWERS: Final = (operator_answers, key_answers, schedule_answers, stats_answers)
-_CONFLICTS: Final = frozenset({"create_queue", "replace_queue", "delete_task"})
+_ANSWERS: Final = (
+    operator_answers,
+    key_answers,
+    lease_answers,
+    schedule_answers,
+    stats_answers,
+    worker_answers,
+)
+_CONFLICTS: Final = frozenset(
+    {
+        "create_queue",
+        "replace_queue",
+        "delete_task",
+        "dequeue",
+        "open_lease",
+        "extend_lease",
+        "close_lease",
+    }
+)
 _OF_ONE_QUEUE: Final = ("/v2/notify", "/management/queue/")
 _NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 _REFERENCE: Final = "#/components/schemas/{model}"

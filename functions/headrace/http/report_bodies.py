@@ -88,7 +88,9 @@ class ReportEntry(Body):
     payload: Payload | None = Field(default=None, description="With MOVED; null keeps the old one.")
     tags: Tags | None = Field(default=None, description="With MOVED; null keeps the old ones.")
     keepalive_timeout_in_seconds: Keepalive | None = Field(
-        default=None, description="With INFLIGHT; null is the same length again."
+        default=None,
+        description="With INFLIGHT; null is the same length again. Has no meaning for a task "
+        "under a lease from `POST /v1/leases`, which is extended by itself.",
     )
     spawn: Annotated[list[SpawnEntry], Field(max_length=limits.SPAWN)] | None = Field(
         default=None,

@@ -78,17 +78,11 @@ def own_task(path: str) -> Task:
 
     Raises NotFound, or Forbidden where the key may not even know that; see ``permitted``.
     """
-    return permitted.task(use_cases().tasks, principal(), _task_id(path))
+    return permitted.task(use_cases().tasks, principal(), task_id(path))
 
 
-def own_task_id(path: str) -> str:
-    """Return the id of the task named in a path.  Raises as own_task()."""
-    if principal().everywhere:
-        return _task_id(path)  # whether it exists is seen when it is acted on
-    return own_task(path).id
-
-
-def _task_id(path: str) -> str:
+def task_id(path: str) -> str:
+    """Return the id of the task named in a path.  Raises as own_task() for what can be no id."""
     name = unquote(path)
     if not TASK_ID_RE.fullmatch(name):
         raise permitted.no_task(principal(), name)

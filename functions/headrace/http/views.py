@@ -11,7 +11,7 @@ from datetime import datetime
 from json.encoder import encode_basestring as quoted
 from typing import Any, Final
 
-from headrace.domain.lease import LeaseName
+from headrace.domain.lease import shown_lease
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
 from headrace.ops.audit import AuditPage
@@ -231,7 +231,7 @@ def _reported(report: Report, result: Reported) -> str:
 
 
 def _lease(task: Task) -> str:
-    return f'{{"id":"{LeaseName.of(task)}","expires_at":{_at(task.lease_expires_at)}}}'
+    return f'{{"id":"{shown_lease(task)}","expires_at":{_at(task.lease_expires_at)}}}'
 
 
 def _errors(errors: tuple[TaskError, ...]) -> str:

@@ -102,11 +102,9 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=dry_run)
         found = self.store.read(ids)
         if dry_run:
-            results = [self._one(job, task_id, found.get(task_id)) for task_id in ids]
-            return _answer(results, dry_run=True)
+            return _answer(self._each(job, ids, found), dry_run=True)
         with self.audit.action(action, queue=queue, ids=ids) as outcome:
-            results = [self._one(job, task_id, found.get(task_id)) for task_id in ids]
-            answer = _answer(results, dry_run=False)
+            answer = _answer(self._each(job, ids, found), dry_run=False)
             outcome.matched, outcome.changed = answer.matched, answer.changed
         return answer
 
@@ -167,6 +165,16 @@ class Bulk:
             if (limit is not None and matched >= limit) or self.now() > until:
                 return BulkAnswer(matched, changed, (), self.cursors.write(scope, walk.state()))
 
+    def _each(self, job: _Job, ids: Sequence[str], found: dict[str, Task]) -> list[BulkResult]:
+        results: list[BulkResult] = []
+        met: set[str] = set()
+        for task_id in ids:
+            # Of one that is named twice, what was read is not so any more.
+            task = (self.store.read([task_id]) if task_id in met else found).get(task_id)
+            results.append(self._one(job, task_id, task))
+            met.add(task_id)
+        return results
+
     def _page(
         self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int
     ) -> tuple[list[Task], Walk, bool]:
@@ -196,7 +204,7 @@ class Bulk:
             if dead_holder is not None:
                 change = _taking_over(change, dead_holder)
             outcome = commit(self.store, [change])[0]
-            gone = job.action is BulkAction.DELETE and outcome.task is None
+            gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
                 return BulkResult(task_id, _DONE[job.action])
             if outcome.blocked:

@@ -129,20 +129,22 @@ class Chores:
             if self.now() < chore.asked_at + _LATECOMERS:
                 return Progress(0, finished=True)
             before = self._latecomers_before(chore)
-        deleted = 0
+        gone: set[str] = set()
         while True:
-            removed, finished = self._pass(chore, before, until)
-            deleted += removed
+            known = len(gone)
+            finished = self._pass(chore, before, until, gone)
             if not finished:
-                return Progress(deleted, finished=False)
-            if not removed or len(chore.states) == 1:
+                return Progress(len(gone), finished=False)
+            if len(gone) == known or len(chore.states) == 1:
                 break  # else once more: a task may have moved behind our back
         self._tick_off(chore)
-        return Progress(deleted, finished=True)
+        return Progress(len(gone), finished=True)
 
-    def _pass(self, chore: Chore, before: datetime, until: datetime) -> tuple[int, bool]:
-        """Go once over every partition; return how many went, and whether there was time."""
-        removed = 0
+    def _pass(self, chore: Chore, before: datetime, until: datetime, gone: set[str]) -> bool:
+        """Go once over every partition, note in *gone* what went; tell whether there was time.
+
+        What is gone when it is to be removed went by this very work, if the answer was lost.
+        """
         for state in chore.states:
             for shard in range(chore.shards):
                 place = Place(chore.queue, state, shard)
@@ -152,13 +154,17 @@ class Chores:
                     outcomes = commit_proposed(
                         self.store, page.entries, partial(plan.purge, before=before)
                     )
-                    removed += sum(isinstance(outcome, Done) for outcome in outcomes)
+                    gone |= {
+                        entry.task_id
+                        for entry, outcome in zip(page.entries, outcomes, strict=True)
+                        if isinstance(outcome, Done) or outcome.task is None
+                    }
                     after = page.last
                     if after is None:
                         break
                     if self.now() >= until:
-                        return removed, False
-        return removed, True
+                        return False
+        return True
 
     def _tick_off(self, chore: Chore) -> None:
         self.store.drop_record(KIND, chore.key)

@@ -11,6 +11,7 @@ from typing import Final
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.group import Group
 from headrace.domain.ids import new_lease_token
 from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
 from headrace.domain.queue import Queue
@@ -18,6 +19,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Place, State, Task
 from headrace.ops.claims import Claims
+from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting, Slot, limited
 from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
@@ -27,6 +29,7 @@ from headrace.store.base import Done, Page, Position, Store
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 1.0
+_WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
 _POLL_GROWTH: Final = 1.5
 _POLL_CEILING: Final = 5
@@ -49,6 +52,7 @@ class _Call:
     count: int
     worker: str
     keepalive: Seconds | None
+    group: Group | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     limited_for: float | None = None  # seconds until a limit may let something through
 
@@ -62,6 +66,7 @@ class Deliveries:
     reaping: Reaping
     limiting: Limiting
     now: Callable[[], datetime]
+    leases: Leases
     poll_after_seconds: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     chance: random.Random = field(default_factory=random.Random)
@@ -76,23 +81,27 @@ class Deliveries:
         wait_seconds: float = 0,
         worker: str = "",
         keepalive: Seconds | None = None,
+        lease_id: str | None = None,
         go_on: Callable[[], bool] = lambda: True,
     ) -> Dequeued:
         """Lease up to *batch_size* due tasks of *queue* to *worker*, in order of their due time.
 
-        Waits up to *wait_seconds* for the first one, as long as *go_on* says so.
-        Raises NotFound when there is no such queue.
+        Waits up to *wait_seconds* for the first one, as long as *go_on* says so.  *lease_id* is a
+        group to put them under; *keepalive* has no meaning then.
+        Raises NotFound when there is no such queue, and LeaseLost unless the group is open.
         """
         until = self.now() + timedelta(seconds=wait_seconds)
         pause = self.poll_after_seconds
         helped_at: datetime | None = None
+        group: Group | None = None
         while True:
             now = self.now()
             source = self.queues.cached(queue)
             helps = helped_at is None or now - helped_at >= _HELP_EVERY
-            if helps:
+            if helps:  # once in a while, as is looking at the group
                 helped_at = now
-            call = _Call(batch_size, worker, keepalive)
+                group = self.leases.open_for(lease_id, queue) if lease_id is not None else None
+            call = _Call(batch_size, worker, keepalive, group)
             tasks = self._take(source, call, helps=helps)
             now = self.now()
             if tasks or now >= until or not go_on():
@@ -122,8 +131,7 @@ class Deliveries:
         taken: list[Task] = []
         try:
             for shard in self._shards(queue):
-                ready = self._ready(queue, shard, call.count - len(taken), call)
-                taken += self._lease(queue, ready, call.count - len(taken), call)
+                self._from_shard(queue, shard, call, taken)
                 if len(taken) == call.count:
                     break
             if len(taken) < call.count and helps:
@@ -135,6 +143,21 @@ class Deliveries:
         taken.sort(key=lambda task: (task.due_at, task.id))
         return self._fitting(queue, taken)
 
+    def _from_shard(self, queue: Queue, shard: int, call: _Call, taken: list[Task]) -> None:
+        """Lease from one shard into *taken*; if our part shrinks in the race, once more there."""
+        parts = 0
+        for _ in range(_ROUNDS):
+            before, parts = parts, self._parts(queue)
+            if parts <= before:
+                return
+            ready = self._ready(queue, shard, call.count - len(taken), call)
+            taken += self._lease(queue, ready, call.count - len(taken), call)
+            if len(taken) == call.count:
+                return
+
+    def _parts(self, queue: Queue) -> int:
+        return self.claims.part(queue.name, self.now()).of
+
     def _shards(self, queue: Queue) -> list[int]:
         """Shards being retired first, so that nothing is stranded; the others in random order."""
         current = list(range(queue.settings.shards))
@@ -144,13 +167,16 @@ class Deliveries:
     def _ready(self, queue: Queue, shard: int, count: int, call: _Call) -> list[Entry]:
         """Read a little more than is wanted, so that a lost race finds something else.
 
+        In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
         Not bounded by the clock: the first task that is not due yet tells when to ask again.
         """
         ready: list[Entry] = []
         place = Place(queue.name, State.ENQUEUED, shard)
         after: Position | None = None
+        narrow, wide = 2 * count + 16, self._parts(queue) * (count + count // 4 + 2)
+        limit = max(narrow, min(wide, _WIDEST))
         for _ in range(_MORE_PAGES):
-            page = self.store.entries(place, after=after, limit=2 * count + 16)
+            page = self.store.entries(place, after=after, limit=limit)
             now = self.now()
             over = []
             for entry in page.entries:
@@ -199,16 +225,16 @@ class Deliveries:
         call: _Call,
         slots: list[Slot] | None,
     ) -> list[Task]:
-        """Take up to *count* of the *ready* entries; who loses a race picks at random."""
+        """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
         taken: list[Task] = []
         window = list(ready)
-        crowded = self.claims.crowded(queue.name, self.now())
         for _ in range(_ROUNDS):
             now = self.now()
             wanted = count - len(taken)
             if slots is not None:
                 wanted = min(wanted, len(slots))
-            picked = self.claims.pick(window, wanted, now=now, crowded=crowded)
+            part = self.claims.part(queue.name, now)
+            picked = self.claims.pick(window, wanted, now=now, part=part)
             if not picked:
                 break
             try:
@@ -218,9 +244,9 @@ class Deliveries:
                     raise
                 break
             taken += won
-            if len(won) < len(picked):
-                crowded = True
-                self.claims.lost(queue.name, now)
+            self.claims.raced(queue.name, len(picked), len(won), now)
+            if self._parts(queue) > 1:  # the rest is others' part, or was taken from under us
+                break
             names = {entry.task_id for entry in picked}
             window = [entry for entry in window if entry.task_id not in names]
         return taken
@@ -286,14 +312,16 @@ class Deliveries:
         *,
         task: Task | None = None,
     ) -> Change:
+        token = self.new_lease()
         return plan.dequeue(
             entry,
             queue,
-            lease_id=self.new_lease(),
+            lease_id=call.group.new_lease(token) if call.group else token,
             now=now,
             worker=call.worker,
             keepalive=call.keepalive,
             task=task,
+            group=call.group,
         )
 
     def _reclaimed(self, queue: Queue) -> list[Entry]:

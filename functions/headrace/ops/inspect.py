@@ -13,6 +13,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.cursor import Cursors
 from headrace.ops.deliveries import task_bytes
+from headrace.ops.leases import with_present_ends
 from headrace.ops.queues import Queues
 from headrace.store.base import Position, Store
 
@@ -85,8 +86,9 @@ class Inspect:
             if len(tasks) == limit or walk.looked_at >= _LOOKED_AT:
                 break
         else:
-            return TaskPage(tuple(tasks), None)
-        return TaskPage(tuple(tasks), self.cursors.write(scope, walk.state()))
+            return TaskPage(with_present_ends(self.store, tasks), None)
+        cursor = self.cursors.write(scope, walk.state())
+        return TaskPage(with_present_ends(self.store, tasks), cursor)
 
     def count(self, queue: str, where: TaskFilter = EVERY_TASK) -> Counted:
         """Count tasks, without those past their retention: by the index, if that can tell.

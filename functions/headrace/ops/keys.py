@@ -124,6 +124,18 @@ class Keys:
             self._note_use(stored)
         return stored.key.principal
 
+    def known(self, key_id: str) -> Principal:
+        """Return whose key *key_id* is, for a session that was opened with it.
+
+        Raises Unauthenticated once it is revoked: at once here, elsewhere within 10 seconds.
+        """
+        if key_id == BOOTSTRAP.key_id and self.admin_key is not None:
+            return BOOTSTRAP
+        stored = self._cached(key_id) if key_body.ID.fullmatch(key_id) else None
+        if stored is None:
+            raise Unauthenticated("the key is not known any more")
+        return stored.key.principal
+
     def create(
         self, by: Principal, name: str, role: Role, queues: tuple[str, ...] = ("*",)
     ) -> NewKey:

@@ -6,10 +6,12 @@ from typing import Final
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.group import Group
 from headrace.domain.task import Task
 from headrace.ops import queue_body
 from headrace.ops.audit import Audit, AuditFilter, AuditPage, Entry
 from headrace.ops.inspect import TaskPage
+from headrace.ops.leases import Leases
 from headrace.ops.queues import QueuePage, Queues
 from headrace.ops.tasks import Tasks
 from headrace.store.base import Record
@@ -31,6 +33,39 @@ def task(tasks: Tasks, by: Principal, task_id: str) -> Task:
     if not by.covers(found.queue):
         raise access.not_this_task(task_id)
     return access.as_seen_by(by, found)
+
+
+def delete_task(
+    tasks: Tasks, by: Principal, task_id: str, *, if_not_inflight: bool = False
+) -> None:
+    """Remove a task, if it is in one of *by*'s queues at that moment.
+
+    Raises as task(), and Inflight when *if_not_inflight* and a worker has it.
+    """
+    by.require(Permission.OPERATE)
+
+    def check(found: Task) -> None:
+        if not by.covers(found.queue):
+            raise access.not_this_task(task_id)
+
+    try:
+        tasks.delete(task_id, if_not_inflight=if_not_inflight, check=check)
+    except NotFound:
+        raise no_task(by, task_id) from None
+
+
+def close_lease(leases: Leases, by: Principal, group_id: str) -> None:
+    """Close a group lease, if *by* is for each queue it was used with.
+
+    Raises Forbidden, and as Leases.close().
+    """
+    by.require(Permission.WORK)
+
+    def check(group: Group) -> None:
+        if not by.covers_all(sorted(group.queues)):
+            raise Forbidden("this key is not for all queues of this lease")
+
+    leases.close(group_id, check=check)
 
 
 def no_task(by: Principal, task_id: str) -> NotFound | Forbidden:

@@ -113,21 +113,24 @@ class Queues:
                 queue, settings=settings, shards_in_use=shards_in_use, resume_at=resume_at
             )
 
+        stored = self._stored(name)
         with self.audit.action("update_queue", queue=name):
-            return self._change(name, change)
+            return self._change(stored, change)
 
     def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
         """Stop deliveries, for good or for a time.  Raises NotFound."""
         until = None
         if resume_in_seconds is not None:
             until = self.now() + timedelta(seconds=resume_in_seconds)
+        stored = self._stored(name)
         with self.audit.action("pause", queue=name):
-            return self._change(name, lambda queue: _paused(queue, paused=True, resume_at=until))
+            return self._change(stored, lambda queue: _paused(queue, paused=True, resume_at=until))
 
     def resume(self, name: str) -> Queue:
         """Let deliveries go on.  Raises NotFound."""
+        stored = self._stored(name)
         with self.audit.action("resume", queue=name):
-            return self._change(name, lambda queue: _paused(queue, paused=False, resume_at=None))
+            return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
 
     def purge(self, name: str, states: tuple[State, ...]) -> Purged:
         """Remove every task that is in *states* now; settings stay.  Raises NotFound."""
@@ -165,10 +168,9 @@ class Queues:
         self._cache[queue.name] = (self.now(), queue)
         return queue
 
-    def _change(self, name: str, change: Callable[[Queue], Queue]) -> Queue:
-        """Read, change, write if nobody else has meanwhile; else from the start."""
+    def _change(self, stored: Queue, change: Callable[[Queue], Queue]) -> Queue:
+        """Change a queue as read, write it if nobody else has meanwhile; else read it again."""
         while True:
-            stored = self._stored(name)
             changed = replace(
                 change(stored.as_seen(self.now())),
                 version=stored.version + 1,
@@ -177,6 +179,7 @@ class Queues:
             record = queue_body.to_record(changed)
             if self.store.put_record(record, replaces=stored.version):
                 return self._remember(changed)
+            stored = self._stored(stored.name)
 
 
 def _paused(queue: Queue, *, paused: bool, resume_at: datetime | None) -> Queue:

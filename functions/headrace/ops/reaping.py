@@ -13,11 +13,14 @@ from functools import partial
 from typing import Final
 
 from headrace.domain import plan, settle
-from headrace.domain.change import Entry
+from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
+from headrace.domain.group import GroupState, group_of
+from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.chores import Chores
+from headrace.ops.leases import Leases, Verdicts
 from headrace.ops.marked import commit, commit_proposed
 from headrace.ops.queues import Queues
 from headrace.store.base import Done, Position, Store
@@ -30,9 +33,10 @@ _TRUST_FOR: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class Reaped:
-    """What a pass of the reaper did."""
+    """What a pass of the reaper did; ``released`` is what closed groups still held."""
 
     retried: int = 0
+    released: int = 0
     buried: int = 0
     expired: int = 0
     healthy: int = 0
@@ -49,6 +53,7 @@ class Reaping:
     queues: Queues
     chores: Chores
     now: Callable[[], datetime]
+    leases: Leases
     spread: Callable[[], float] = random.random
     _healthy_until: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,11 +73,15 @@ class Reaping:
 
     def _run(self, reaped: Reaped) -> None:
         full = self._full_pass_at is None or self.now() - self._full_pass_at >= _FULL_PASS
+        reaped.released += self.leases.finish_closings()
+        verdicts = Verdicts(self.store, self.now)
         for queue in self._all_queues():
             for shard in range(queue.shards_in_use):
-                for task in self.lapsed(queue, shard, reaped=reaped):
+                for task in self.lapsed(queue, shard, reaped=reaped, verdicts=verdicts):
                     waits_again = task.state is State.ENQUEUED
-                    reaped.retried += waits_again
+                    released = waits_again and task.last_move == Action.RELEASE
+                    reaped.released += released
+                    reaped.retried += waits_again and not released
                     reaped.buried += not waits_again
                 reaped.expired += sum(1 for _ in self.expired(queue, shard, full=full))
             reaped.evicted += self.evict(queue)
@@ -81,13 +90,22 @@ class Reaping:
         for chore in self.chores.pending():
             reaped.purged += self.chores.work(chore).deleted
 
-    def lapsed(self, queue: Queue, shard: int, *, reaped: Reaped | None = None) -> Iterator[Task]:
-        """Reclaim the lapsed leases of one shard, page after page, and yield the tasks.
+    def lapsed(
+        self,
+        queue: Queue,
+        shard: int,
+        *,
+        reaped: Reaped | None = None,
+        verdicts: Verdicts | None = None,
+    ) -> Iterator[Task]:
+        """Take back the lapsed leases of one shard, page after page, and yield the tasks.
 
         A page full of healthy long tasks, which heartbeats keep past the end the index knows, must
         not hide a dead one.  The reaper (*reaped* counts for it) reads each of them; a dequeue that
-        helps out trusts for a while what was read before.
+        helps out trusts for a while what was read before.  A group is judged once for all its
+        tasks (*verdicts*), and marked before the first of them is touched.
         """
+        verdicts = verdicts or Verdicts(self.store, self.now)
         for entries in self._overdue(Place(queue.name, State.INFLIGHT, shard)):
             now = self.now()
             suspects = entries if reaped else self._suspects(entries, now)
@@ -97,16 +115,32 @@ class Reaping:
                 task = tasks.get(entry.task_id)
                 if task is None or task.state is not State.INFLIGHT or task.queue != queue.name:
                     continue
-                end = task.lease_expires_at
-                if end is not None and end <= now:
-                    changes.append(settle.reclaim(task, queue, now=now, spread=self.spread()))
-                elif end is not None:
-                    self._trust(entry, min(end, now + _TRUST_FOR))
+                judged = self._judged(task, queue, now, verdicts)
+                if isinstance(judged, Change):
+                    changes.append(judged)
+                else:
+                    self._trust(entry, min(judged, now + _TRUST_FOR))
             if reaped is not None:
                 reaped.healthy += len(entries) - len(changes)
             for outcome in commit(self.store, changes):
                 if isinstance(outcome, Done):
                     yield outcome.task
+
+    def _judged(
+        self, task: Task, queue: Queue, now: datetime, verdicts: Verdicts
+    ) -> Change | datetime:
+        """Return how *task* is taken back, or until when its lease is good."""
+        end = task.lease_expires_at or now
+        group_id = group_of(task.lease_id)
+        if group_id is not None:
+            group = verdicts.of(group_id)
+            if group is not None and group.state is GroupState.CLOSED:
+                return settle.hand_back(task, queue, now=now)
+            if group is not None and group.state is GroupState.OPEN:
+                return group.expires_at
+        elif end > now:
+            return end
+        return settle.reclaim(task, queue, now=now, spread=self.spread())
 
     def expired(self, queue: Queue, shard: int, *, full: bool) -> Iterator[Task]:
         """Bury the tasks of one shard that waited past their ``expires_at``, and yield them.

@@ -6,7 +6,7 @@ read; only what was refused is looked at, and planned again from the task as it 
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -14,13 +14,15 @@ from typing import Final
 from headrace.domain import settle
 from headrace.domain.change import Change
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.domain.lease import LeaseName
+from headrace.domain.group import group_of, is_group_id
+from headrace.domain.lease import LeaseName, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
+from headrace.ops.leases import with_present_ends
 from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.ops.spawning import Spawning
@@ -122,7 +124,25 @@ class Reports:
             round_ = _one_of_each_task(waiting)
             results |= self._round(source, round_, now)
             waiting = {place: waiting[place] for place in waiting if place not in round_}
+        results |= self._beating(reports, results)
         return [results[place] for place in range(len(reports))]
+
+    def _beating(
+        self, reports: Sequence[Report], results: Mapping[int, Reported]
+    ) -> dict[int, Reported]:
+        """Return the results of heartbeats under a group, with its present end."""
+        beats = {
+            place: result.task
+            for place, result in results.items()
+            if reports[place].status is ReportStatus.INFLIGHT
+            and result.task is not None
+            and group_of(result.task.lease_id) is not None
+        }
+        tasks = with_present_ends(self.store, list(beats.values()))
+        return {
+            place: replace(results[place], task=task)
+            for place, task in zip(beats, tasks, strict=True)
+        }
 
     def _round(
         self, source: Queue, reports: dict[int, Report], now: datetime
@@ -147,7 +167,8 @@ class Reports:
         }
         results, refused = self._commit(reports, blind)
 
-        # What is no lease name of ours is refused too, but only the task can tell how.
+        # What is no lease name of ours is refused too, but only the task can tell how; and a
+        # failure keeps the attempt and the worker, which the id of a group does not name.
         unread = [place for place in reports if held[place] is None]
         if unread:
             tasks = self.store.read([reports[place].task_id for place in unread])
@@ -156,11 +177,15 @@ class Reports:
         for _ in range(_LOOKS):
             by_sight: dict[int, Change | Reported] = {}
             for place, task in refused.items():
-                refusal = _refusal(reports[place], source, task, now)
-                if task is None or refusal is not None:
-                    by_sight[place] = refusal or _not_found(reports[place])
+                report = reports[place]
+                refusal = _refusal(report, source, task, now)
+                if task is not None and _repeated(report, source, task):
+                    by_sight[place] = Reported(report.task_id, ReportOutcome.OK, task)
+                elif task is None or refusal is not None:
+                    by_sight[place] = refusal or _not_found(report)
                 else:
-                    by_sight[place] = self._plan(reports[place], Held.of(task), source, now)
+                    known = Held.of(task, group=_named_group(report))
+                    by_sight[place] = self._plan(report, known, source, now)
             seen, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
             results |= seen
             if not refused:
@@ -182,23 +207,20 @@ class Reports:
         self, report: Report, task: Task | None, source: Queue, now: datetime
     ) -> Reported | None:
         """Try it once on *task* as it was read; None when that has just changed."""
-        lease = LeaseName.parse(report.lease_id)
         refusal = _refusal(report, source, task, now)
-        if task is None or lease is None:
+        if task is None:
             return refusal or _not_found(report)
-        action = ACTIONS[report.status]
-        done_before = (task.settled_lease_id, task.settled_status) == (lease.secret, action)
-        if task.queue != source.name and action is not Action.MOVE:
-            done_before = False
+        group = _named_group(report)
+        done_before = _repeated(report, source, task)
         if refusal is not None and not done_before:
             return refusal
-        change = self._plan(report, Held.of(task), source, now)
+        change = self._plan(report, Held.of(task, group=group), source, now)
         if isinstance(change, Reported):
             return change
         whole = change if change.seen else change.together(seen=task)
         try:
             children = self.spawning.children(
-                report.spawn, secret=lease.secret, born=task.started_at or now, now=now
+                report.spawn, secret=_secret(report), born=task.started_at or now, now=now
             )
             repeated = self.spawning.repeated(task, children) if done_before else None
             done = repeated or self.spawning.commit(whole, children)
@@ -264,10 +286,44 @@ class Reports:
 
 
 def _held(report: Report, queue: Queue) -> Held | None:
+    """Return the delivery that *report* names; None where only the task can tell."""
     lease = LeaseName.parse(report.lease_id)
-    if lease is None:
+    if lease is not None:
+        return Held(report.task_id, queue.name, lease.secret, lease.attempt, lease.worker)
+    group = _named_group(report)
+    if group is None or report.status is ReportStatus.FAILED:
         return None
-    return Held(report.task_id, queue.name, lease.secret, lease.attempt, lease.worker)
+    return Held(report.task_id, queue.name, "", 0, group=group)
+
+
+def _named_group(report: Report) -> str | None:
+    """Return the group whose id *report* calls the lease by, if it does."""
+    return report.lease_id if is_group_id(report.lease_id) else None
+
+
+def _settled_name(report: Report) -> str | None:
+    """Return what a task keeps of the lease when *report* settles it."""
+    lease = LeaseName.parse(report.lease_id)
+    return lease.secret if lease is not None else _named_group(report)
+
+
+def _secret(report: Report) -> str:
+    """Return what no other delivery's report has, to make ids of children from."""
+    name = _settled_name(report) or ""
+    return f"{name}:{report.task_id}" if _named_group(report) else name
+
+
+def _repeated(report: Report, queue: Queue, task: Task) -> bool:
+    """Tell whether *report* took effect on *task* before.
+
+    Not if the task is under the group that is named once more: the report may be about that.
+    """
+    name, action = _settled_name(report), ACTIONS[report.status]
+    if name is None or (task.settled_lease_id, task.settled_status) != (name, action):
+        return False
+    if group_of(task.lease_id) == name:
+        return False
+    return task.queue == queue.name or action is Action.MOVE
 
 
 def _refusal(report: Report, queue: Queue, task: Task | None, now: datetime) -> Reported | None:
@@ -278,7 +334,7 @@ def _refusal(report: Report, queue: Queue, task: Task | None, now: datetime) -> 
         return Reported(
             report.task_id, ReportOutcome.NOT_INFLIGHT, detail=f"the task is {task.status(now)}"
         )
-    if str(LeaseName.of(task)) != report.lease_id:
+    if not names_lease(report.lease_id, task):
         return Reported(
             report.task_id, ReportOutcome.STALE_LEASE, detail="the task is under another lease"
         )

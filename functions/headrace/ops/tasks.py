@@ -14,6 +14,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.audit import Audit
+from headrace.ops.leases import with_present_ends
 from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.store.base import Done, Outcome, Refused, Store
@@ -96,23 +97,31 @@ class Tasks:
         if task is None or task.hidden(self.now()):
             message = f"there is no task {task_id}"
             raise NotFound(message)
-        return task
+        return with_present_ends(self.store, [task])[0]
 
-    def delete(self, task_id: str, *, if_not_inflight: bool = False) -> None:
+    def delete(
+        self,
+        task_id: str,
+        *,
+        if_not_inflight: bool = False,
+        check: Callable[[Task], None] = lambda _: None,
+    ) -> None:
         """Remove a task in whatever state, or only while no worker has it.
 
+        *check* may raise for a task that must not be touched; it is removed from the queue and
+        state in which it passed.
         Raises NotFound, and Inflight when *if_not_inflight* and a worker has it.
         """
         while True:
             task = self.get(task_id)
+            check(task)
             if if_not_inflight and task.state is State.INFLIGHT:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
-            change = plan.delete(task, unless_changed=if_not_inflight)
             with self.audit.action("delete", queue=task.queue, ids=[task_id]) as outcome:
-                deleted = commit(self.store, [change])[0]
+                deleted = commit(self.store, [plan.delete(task)])[0]
                 # Gone since it was read: by this very call, if its answer was lost.
-                done = isinstance(deleted, Done) or deleted.task is None
+                done = isinstance(deleted, Done) or not task.same_as(deleted.task)
                 outcome.changed = int(done)
             if done:
                 return

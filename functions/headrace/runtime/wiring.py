@@ -16,6 +16,7 @@ from typing import Final
 import boto3
 from botocore.config import Config
 
+from headrace.ops.attempts import Attempts
 from headrace.ops.audit import Audit
 from headrace.ops.bulk import Bulk
 from headrace.ops.chores import Chores
@@ -24,6 +25,7 @@ from headrace.ops.deliveries import Deliveries
 from headrace.ops.explain import Explain
 from headrace.ops.inspect import Inspect
 from headrace.ops.keys import Keys
+from headrace.ops.leases import Leases
 from headrace.ops.ledger import Ledger
 from headrace.ops.limiting import Limiting
 from headrace.ops.queues import Queues
@@ -36,17 +38,20 @@ from headrace.ops.stats import Stats
 from headrace.ops.tasks import Tasks
 from headrace.ops.tick_tasks import TickTasks
 from headrace.ops.ticking import Ticking
+from headrace.ops.workers import Workers
 from headrace.runtime.cron import read_cron
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore, Sender
+from headrace.store.dynamo.lean import LeanClient
 
 
 @dataclass(frozen=True)
 class Settings:
     """What a deployment decides.
 
-    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in; ``sender`` is how
-    changes go out (see DynamoStore); the two times are seconds.
+    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in; ``session_secret``
+    signs the console's sessions, None where there is no console; ``sender`` is how changes go out
+    (see DynamoStore); the two times are seconds.
     """
 
     tasks_table: str = "headrace-tasks"
@@ -56,6 +61,7 @@ class Settings:
     poll_after_seconds: float = 1.0
     settings_ttl_seconds: float = 10.0
     sender: Sender = "batch"
+    session_secret: str | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -71,6 +77,7 @@ class Settings:
             admin_key=env.get("HEADRACE_ADMIN_KEY") or None,
             poll_after_seconds=_seconds(env, "HEADRACE_POLL_AFTER_SECONDS", 1.0),
             settings_ttl_seconds=_seconds(env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0),
+            session_secret=env.get("HEADRACE_SESSION_SECRET") or None,
             sender=sender,  # type: ignore[arg-type]  # checked above
         )
 
@@ -95,17 +102,20 @@ class UseCases:
     queues: Queues
     tasks: Tasks
     deliveries: Deliveries
+    leases: Leases
     reports: Reports
     inspect: Inspect
     explain: Explain
     bulk: Bulk
     audit: Audit
     keys: Keys
+    attempts: Attempts
     reaping: Reaping
     recording: Recording
     schedules: Schedules
     stats: Stats
     ticking: Ticking
+    workers: Workers
 
 
 def utc_now() -> datetime:
@@ -121,9 +131,11 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
     limiting = Limiting(store, now)
     chores = Chores(store, now, limiting)
     queues = Queues(store, now, cursors, chores, audit, settings.settings_ttl_seconds)
-    reaping = Reaping(store, queues, chores, now)
+    leases = Leases(store, queues, now)
+    reaping = Reaping(store, queues, chores, now, leases)
     inspect = Inspect(store, queues, now, cursors)
     ledger = Ledger(store, now)
+    keys = Keys(store, now, cursors, audit, settings.admin_key, settings.settings_ttl_seconds)
     ticking = Ticking(store, queues, TickTasks(store, now, read_cron), now, read_cron)
     poll_after = settings.poll_after_seconds
     return UseCases(
@@ -131,18 +143,21 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
         now=now,
         queues=queues,
         tasks=Tasks(store, queues, now, audit),
-        deliveries=Deliveries(store, queues, reaping, limiting, now, poll_after),
+        deliveries=Deliveries(store, queues, reaping, limiting, now, leases, poll_after),
+        leases=leases,
         reports=Reports(store, queues, now, Spawning(store, queues, now)),
         inspect=inspect,
         explain=Explain(store, queues, limiting, now),
         bulk=Bulk(store, queues, inspect, audit, now, cursors),
         audit=audit,
-        keys=Keys(store, now, cursors, audit, settings.admin_key, settings.settings_ttl_seconds),
+        keys=keys,
+        attempts=Attempts(store, now, keys),
         reaping=reaping,
         recording=Recording(queues, ledger),
         schedules=Schedules(store, ticking, audit, now),
         stats=Stats(store, queues, inspect, ledger, now),
         ticking=ticking,
+        workers=Workers(store, now, cursors, audit),
     )
 
 
@@ -179,9 +194,10 @@ def dynamo_store(settings: Settings) -> DynamoStore:
         parameter_validation=False,  # our requests are built in one place, and tested there
         retries={"mode": "standard", "total_max_attempts": 4},
     )
-    client = boto3.client("dynamodb", endpoint_url=settings.dynamodb_url, config=config)
+    session = boto3.Session()
+    client = session.client("dynamodb", endpoint_url=settings.dynamodb_url, config=config)
     return DynamoStore(
-        client,
+        LeanClient(client, session.get_credentials()),
         tasks_table=settings.tasks_table,
         control_table=settings.control_table,
         sender=settings.sender,

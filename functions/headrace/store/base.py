@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from headrace.domain.change import Change, Entry, Mark
+from headrace.domain.group import Group, GroupChange
 from headrace.domain.task import Place, Task
 
 
@@ -56,7 +57,8 @@ class Page:
 class Record:
     """A record of the control table: JSON-like ``body`` under (``kind``, ``name``).
 
-    Some time after ``expires_at`` the table forgets it.
+    Some time after ``expires_at`` the table forgets it.  ``note`` is what somebody else has left
+    on it, apart from the body.
     """
 
     kind: str
@@ -64,6 +66,7 @@ class Record:
     body: Mapping[str, Any]
     version: int = 1
     expires_at: datetime | None = None
+    note: str | None = None
 
 
 class Store(Protocol):
@@ -134,8 +137,26 @@ class Store(Protocol):
         *replaces* None: there is none yet.
         """
 
+    def renew_record(self, record: Record) -> Record:
+        """Write *record*, whatever was there; a note on it stays.  Return it with that note."""
+
+    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
+        """Leave *note* on a record that is there, instead of *expects*; tell whether it was."""
+
     def drop_record(self, kind: str, name: str) -> bool:
         """Remove a record; tell whether it was there."""
+
+    def open_group(self, group: Group, *, now: datetime) -> bool:
+        """Keep a new group, if none that is still kept at *now* has its key; tell whether so."""
+
+    def group(self, group_id: str) -> Group | None:
+        """Return a group as last written."""
+
+    def change_group(self, change: GroupChange) -> Group | None:
+        """Make *change* if it is allowed, in one write; return the group then, else None.
+
+        Made again after a lost answer, an extension is allowed again; what ends a group is not.
+        """
 
 
 @dataclass(slots=True)

@@ -14,4 +14,8 @@ SK: Final = "sk"
 BODY: Final = "body"
 VERSION: Final = "version"
 MARK: Final = "mark"
+NOTE: Final = "note"
 WRITTEN_BY: Final = "written_by"
+
+GROUPS: Final = "lease"  # the kind under which group leases are kept
+QUEUES: Final = "queues"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from headrace.domain.change import Change, Entry, Mark
+from headrace.domain.group import Group, GroupChange, group_key
 from headrace.domain.task import Place, Task
 from headrace.store.base import Done, Outcome, Page, Position, Record, Refused
 
@@ -24,6 +25,7 @@ class MemoryStore:
         self._index: defaultdict[Place, list[Position]] = defaultdict(list)
         self._records: dict[tuple[str, str], Record] = {}
         self._marks: dict[tuple[str, str], str] = {}
+        self._groups: dict[str, Group] = {}
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
         return [self._commit(change) for change in changes]
@@ -154,6 +156,43 @@ class MemoryStore:
             self._records[key] = record
             return True
 
+    def renew_record(self, record: Record) -> Record:
+        key = (record.kind, record.name)
+        with self._lock:
+            stored = self._records.get(key)
+            self._records[key] = replace(record, note=stored.note if stored else None)
+            return self._records[key]
+
+    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
+        with self._lock:
+            stored = self._records.get((kind, name))
+            if stored is None or stored.note != expects:
+                return False
+            self._records[kind, name] = replace(stored, note=note)
+            return True
+
     def drop_record(self, kind: str, name: str) -> bool:
         with self._lock:
             return self._records.pop((kind, name), None) is not None
+
+    def open_group(self, group: Group, *, now: datetime) -> bool:
+        with self._lock:
+            there = self._groups.get(group.key)
+            if there is not None and there.kept_until > now:
+                return False
+            self._groups[group.key] = group
+            return True
+
+    def group(self, group_id: str) -> Group | None:
+        with self._lock:
+            there = self._groups.get(group_key(group_id))
+        return there if there is not None and there.id == group_id else None
+
+    def change_group(self, change: GroupChange) -> Group | None:
+        key = group_key(change.id)
+        with self._lock:
+            there = self._groups.get(key)
+            if there is None or not change.allowed(there):
+                return None
+            self._groups[key] = change.apply(there)
+            return self._groups[key]

@@ -10,6 +10,7 @@ from typing import Any, Final, assert_never
 from headrace.domain.change import (
     AfterLength,
     AtMost,
+    Begins,
     Change,
     Condition,
     Equals,
@@ -53,7 +54,7 @@ class _Writer:
     def missing(self, path: str) -> str:
         raise LookupError(path)
 
-    def condition(self, condition: Condition) -> str:
+    def condition(self, condition: Condition) -> str:  # noqa: PLR0911  one for each kind
         match condition:
             case In():
                 place = self.name(keys.QUEUE_STATE)
@@ -69,6 +70,10 @@ class _Writer:
                 return self.missing(self.name(_attribute(name)))
             case Shorter(name, length):
                 return self.missing(f"{self.name(_attribute(name))}[{length - 1}]")
+            case Begins(name, text, not_so):
+                path = self.name(_attribute(name))
+                begins = f"begins_with({path}, {self.value(_encoded(name, text))})"
+                return f"({self.missing(path)} OR NOT {begins})" if not_so else begins
             case _:
                 assert_never(condition)
 

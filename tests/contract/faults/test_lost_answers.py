@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import NotFound
+from headrace.domain.operate import BulkAction
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
+from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.workers import Command, Sign
 from tests.contract.conftest import World
-from tests.contract.faults.client import Answer
+from tests.contract.faults.client import Answer, Faults
 from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, Service
 
 
@@ -181,6 +184,109 @@ def test_a_purge_whose_answers_were_lost_leaves_nothing(service: Service, world:
     assert world.use.inspect.count(queue).count == 0
 
 
+def test_a_purge_whose_answers_were_lost_counts_what_it_removed(
+    service: Service, world: World
+) -> None:
+    queue = world.queue()
+    world.put(queue, *["{}"] * 30)
+
+    with service.suffering(lost=1):
+        assert world.use.queues.purge(queue, (State.ENQUEUED,)).deleted == 30
+
+
+def after_the_note(faults: Faults, others: Callable[[], None]) -> Callable[[], None]:
+    """Let *others* act while the second write is unheard: the first is the audit's."""
+
+    def wait() -> None:
+        faults.meanwhile = others
+
+    return wait
+
+
+DONE = [
+    (BulkAction.DELETE, "DELETED"),
+    (BulkAction.RESTART, "RESTARTED"),
+    (BulkAction.RUN, "DUE"),
+    (BulkAction.MOVE, "MOVED"),
+]
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize(("action", "outcome"), DONE)
+def test_what_an_operator_did_unheard_was_done_once(
+    service: Service, world: World, action: BulkAction, outcome: str, *, keyed: bool
+) -> None:
+    queue, other = world.queue(), world.queue("other")
+    (task_id,) = world.put(queue, dedupe_key="key" if keyed else None)
+    task = world.one(queue)
+    if action is BulkAction.RESTART:
+        world.say(task, "FAILED", retryable=False)
+    else:
+        world.say(task, "RELEASED", delay_in_seconds=60)
+    to_queue = other if action is BulkAction.MOVE else None
+
+    with service.suffering(lost=1):
+        answer = world.use.bulk.by_ids(queue, action, [task_id], to_queue=to_queue)
+
+    assert [result.outcome for result in answer.results] == [outcome]
+    assert (answer.matched, answer.changed) == (1, 1)
+    if action is not BulkAction.DELETE:
+        assert service.see(task_id).version == 4
+
+
+@pytest.mark.parametrize(("action", "outcome"), DONE[1:])
+def test_what_an_operator_did_unheard_is_known_again_though_a_worker_was_quick(
+    service: Service,
+    world: World,
+    new_service: Callable[[], Service],
+    action: BulkAction,
+    outcome: str,
+) -> None:
+    queue, other = world.queue(), world.queue("other")
+    (task_id,) = world.put(queue)
+    task = world.one(queue)
+    status = "FAILED" if action is BulkAction.RESTART else "RELEASED"
+    world.say(task, status, **({"retryable": False} if status == "FAILED" else {}))
+    if action is BulkAction.RUN:
+        world.say(world.one(queue), "RELEASED", delay_in_seconds=60)
+    to_queue = other if action is BulkAction.MOVE else None
+    worker = new_service().world
+    taken: list[Task] = []
+
+    def take() -> None:
+        taken.append(worker.one(to_queue or queue))
+
+    with service.suffering(lost=1) as faults:
+        faults.meanwhile = after_the_note(faults, take)
+        answer = world.use.bulk.by_ids(queue, action, [task_id], to_queue=to_queue)
+
+    assert [result.outcome for result in answer.results] == [outcome]
+    assert service.see(task_id) == taken[0]
+
+
+@pytest.mark.parametrize("by_ids", [False, True], ids=["one", "by ids"])
+def test_a_delete_unheard_does_not_take_a_new_task_of_the_same_id(
+    service: Service, world: World, new_service: Callable[[], Service], *, by_ids: bool
+) -> None:
+    queue = world.queue()
+    world.put(queue, id="order")
+    producer = new_service().world
+
+    def again() -> None:
+        producer.clock.forward(0.001)
+        producer.put(queue, '"new"', id="order")
+
+    with service.suffering(lost=1) as faults:
+        faults.meanwhile = after_the_note(faults, again)
+        if by_ids:
+            answer = world.use.bulk.by_ids(queue, BulkAction.DELETE, ["order"])
+            assert [result.outcome for result in answer.results] == ["DELETED"]
+        else:
+            world.use.tasks.delete("order")
+
+    assert service.see("order").payload == '"new"'
+
+
 def test_a_delete_whose_answer_was_lost_is_no_missing_task(service: Service, world: World) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue)
@@ -190,6 +296,18 @@ def test_a_delete_whose_answer_was_lost_is_no_missing_task(service: Service, wor
 
     with pytest.raises(NotFound):
         service.see(task_id)
+
+
+def test_a_command_to_a_worker_that_was_not_heard_of_is_given(
+    service: Service, world: World
+) -> None:
+    sign = Sign("ada", ("mail",), world.clock())
+
+    with service.suffering(lost=1):
+        assert world.use.workers.alive(BOOTSTRAP, sign) is None
+        asked = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
+
+    assert asked.command is world.use.workers.alive(BOOTSTRAP, sign) is Command.STOP
 
 
 def test_a_queue_whose_creation_was_not_heard_of_is_created(service: Service, world: World) -> None:

@@ -32,9 +32,9 @@ from headrace.http.routing import (
     new_router,
     no_body,
     own_task,
-    own_task_id,
     payload_wanted,
     queue_name,
+    task_id,
 )
 from headrace.ops import permitted
 from headrace.runtime.wiring import use_cases
@@ -64,7 +64,10 @@ def enqueue(
 @router.post(
     "/v1/queues/<queue>/dequeue",
     summary="Lease tasks that are due",
-    description="An empty answer is a success. Ask again after `poll_after_seconds`.",
+    description=(
+        "An empty answer is a success. Ask again after `poll_after_seconds`. "
+        "409 `lease_lost`: the `lease_id` is of a lease that has ended."
+    ),
     tags=_TAGS,
     operation_id="dequeue",
     responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
@@ -82,6 +85,7 @@ def dequeue(
         wait_seconds=asked.wait_seconds,
         worker=asked.worker or "",
         keepalive=asked.keepalive_timeout_in_seconds,
+        lease_id=asked.lease_id,
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
     )
     return json_answer(views.dequeued_json(found, max_retries=max_retries()))
@@ -141,7 +145,9 @@ def explain(id: TaskInPath) -> Answered:
 )
 def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
     """Delete a task."""
-    use_cases().tasks.delete(own_task_id(id), if_not_inflight=if_not_inflight == "true")
+    permitted.delete_task(
+        use_cases().tasks, principal(), task_id(id), if_not_inflight=if_not_inflight == "true"
+    )
     return no_body(204)
 
 

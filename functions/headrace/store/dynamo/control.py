@@ -141,6 +141,54 @@ class ControlTable:
         charge_all(answer, write=True)
         return True
 
+    def renew_record(self, record: Record) -> Record:
+        names = {"#body": keys.BODY, "#version": keys.VERSION}
+        values: Item = {
+            ":body": {"S": json.dumps(record.body, ensure_ascii=False)},
+            ":version": {"N": str(record.version)},
+        }
+        ttl = "REMOVE #ttl"
+        if record.expires_at is not None:
+            values[":ttl"] = SECONDS.encode(record.expires_at)
+            ttl = ", #ttl = :ttl"
+        with vendor_errors():
+            answer = self._client.update_item(
+                TableName=self._control,
+                Key=control_key(record.kind, record.name),
+                UpdateExpression=f"SET #body = :body, #version = :version {ttl}",
+                ExpressionAttributeNames={**names, "#ttl": keys.TTL},
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_NEW",
+                ReturnConsumedCapacity="TOTAL",
+            )
+        charge_all(answer, write=True)
+        return _record(answer["Attributes"])
+
+    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
+        values: Item = {":note": {"S": note}}
+        condition = "attribute_exists(#pk) AND attribute_not_exists(#note)"
+        if expects is not None:
+            values[":expected"] = {"S": expects}
+            condition = "attribute_exists(#pk) AND #note = :expected"
+        with vendor_errors():
+            try:
+                answer = self._client.update_item(
+                    TableName=self._control,
+                    Key=control_key(kind, name),
+                    UpdateExpression="SET #note = :note",
+                    ConditionExpression=condition,
+                    ExpressionAttributeNames={"#pk": keys.PK, "#note": keys.NOTE},
+                    ExpressionAttributeValues=values,
+                    ReturnConsumedCapacity="TOTAL",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                stored: Item = error.response.get("Item") or {}
+                return stored.get(keys.NOTE) == {"S": note}  # a repeat after a lost answer
+        charge_all(answer, write=True)
+        return True
+
     def drop_record(self, kind: str, name: str) -> bool:
         with vendor_errors():
             answer = self._client.delete_item(
@@ -183,4 +231,5 @@ def _record(item: Item) -> Record:
         json.loads(item[keys.BODY]["S"]),
         int(item[keys.VERSION]["N"]),
         SECONDS.decode(item[keys.TTL]) if keys.TTL in item else None,
+        item[keys.NOTE]["S"] if keys.NOTE in item else None,
     )

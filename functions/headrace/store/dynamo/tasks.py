@@ -12,6 +12,7 @@ from headrace.domain.task import Place, Task
 from headrace.store import keys
 from headrace.store.base import Done, Outcome, Page, Position, Refused, charge
 from headrace.store.dynamo.control import ControlTable
+from headrace.store.dynamo.groups import GroupLeases
 from headrace.store.dynamo.transactions import transaction
 from headrace.store.dynamo.vendor import charge_all, vendor_errors
 from headrace.store.items import (
@@ -43,7 +44,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single"]
 
 
-class DynamoStore(ControlTable):
+class DynamoStore(GroupLeases, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request) or

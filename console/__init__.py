@@ -1,0 +1,1 @@
+"""The operator console: pages over the use cases, as one Lambda function."""

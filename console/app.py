@@ -1,0 +1,55 @@
+"""The console's Lambda entry point: a Chalice app whose routes are those of the views."""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final
+
+from chalice.app import Chalice
+from chalice.app import Response as ChaliceResponse
+
+from console.chalicelib.answer import SECURITY
+from console.chalicelib.dispatch import answer
+from console.chalicelib.routes import Route
+from console.chalicelib.views import pattern, queue, queues, search, selected, signin, static, task
+
+FORM: Final = "application/x-www-form-urlencoded"
+VIEWS: Final = (signin, queues, queue, selected, task, search, pattern, static)
+
+# Chalice keeps the request at hand on the app, where threads of the local service would share it.
+_EVENT: Final[ContextVar[dict[str, Any]]] = ContextVar("headrace_console_event")
+_REQUEST_ID: Final[ContextVar[str]] = ContextVar("headrace_console_request_id")
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ANN401  Lambda's
+    """Answer one request."""
+    given = event["requestContext"].get("requestId")
+    event_token = _EVENT.set(event)
+    id_token = _REQUEST_ID.set(str(given or getattr(context, "aws_request_id", "unknown")))
+    try:
+        made: dict[str, Any] = app(event, context)
+    finally:
+        _EVENT.reset(event_token)
+        _REQUEST_ID.reset(id_token)
+    made["headers"] = {**SECURITY, **made["headers"]}  # what Chalice answers by itself has them too
+    return made
+
+
+def _build() -> Chalice:
+    built = Chalice("headrace-console", configure_logs=False, env={})
+    for views in VIEWS:
+        for route in views.routes.found:
+            types = {"content_types": [FORM]} if route.method == "POST" else {}
+            name = f"{route.method} {route.path}"
+            built.route(route.path, methods=[route.method], name=name, **types)(_view(route))
+    return built
+
+
+def _view(route: Route) -> Callable[..., ChaliceResponse]:
+    def view(**_names: str) -> ChaliceResponse:
+        made = answer(route, _EVENT.get(), _REQUEST_ID.get())
+        return ChaliceResponse(made.body, made.all_headers(), made.status)
+
+    return view
+
+
+app: Final = _build()

@@ -1,0 +1,1 @@
+"""What the console is made of; see console/README.md."""

@@ -1,0 +1,218 @@
+"""From API Gateway's event to an answer: what holds for every page, in order.
+
+Who is it; is the form ours; may they; ask the view; draw what it says, or what went wrong.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from console.chalicelib import nav, urls
+from console.chalicelib.answer import Answer, cookie
+from console.chalicelib.assets import assets
+from console.chalicelib.guard import check_form, from_elsewhere
+from console.chalicelib.pages.error import ErrorPage
+from console.chalicelib.pages.frame import Flash, Frame, Page, Units, Who
+from console.chalicelib.pages.parts import Link
+from console.chalicelib.pages.signin import BouncePage
+from console.chalicelib.render import render
+from console.chalicelib.request import Request, read_request
+from console.chalicelib.routes import Redirect, Reply, Route
+from console.chalicelib.session import (
+    DOOR,
+    DOOR_LASTS,
+    FLASH,
+    SESSION,
+    Signing,
+    new_nonce,
+)
+from console.chalicelib.visit import Visit
+from headrace.domain.errors import (
+    HeadraceError,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
+from headrace.ops.keys import acting
+from headrace.runtime.wiring import UseCases, use_cases, utc_now
+from headrace.store.base import Meter, metered
+
+_FLASH_SECONDS: Final = 60
+_log: Final = logging.getLogger("headrace.console")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of the function: what it was sent, and what it has cost so far."""
+
+    event: Mapping[str, Any]
+    request_id: str
+    meter: Meter
+    started: float
+
+    @property
+    def environment(self) -> str:
+        return str(self.event["requestContext"].get("stage") or "")
+
+
+def answer(route: Route, event: Mapping[str, Any], request_id: str) -> Answer:
+    """Answer one request for *route*."""
+    with metered() as meter:
+        call = _Call(event, request_id, meter, time.perf_counter())
+        visit: Visit | None = None
+        try:
+            request = read_request(event, request_id)
+            visit = _enter(request, use_cases())
+            return _finish(_reply(route, visit), visit, call)
+        except HeadraceError as error:
+            return _refusal(error, visit, call)
+        except Exception:  # noqa: BLE001  the edge of the process: logged, and the function lives on
+            _log.exception("%s %s failed, request %s", route.method, route.path, request_id)
+            failure = HeadraceError("Something went wrong here, and it was not your doing.")
+            return _refusal(failure, visit, call)
+
+
+def _enter(request: Request, use: UseCases) -> Visit:
+    """Find out who it is: the session's key must still stand."""
+    signing = Signing.of(use.settings)
+    now = use.now()
+    session = signing.session(request.cookies.get(SESSION, ""), now)
+    visit = Visit(request, use, signing, now)
+    if session is None:
+        return visit
+    try:
+        principal = use.keys.known(session.key_id)
+    except Unauthenticated:
+        return visit
+    return Visit(request, use, signing, now, principal, session)
+
+
+def _reply(route: Route, visit: Visit) -> Reply:
+    request = visit.request
+    if route.needs is not None and visit.principal is None:
+        return _to_the_door(visit)
+    if route.method == "POST":
+        check_form(request, visit.signing, _nonce(visit))
+    if route.needs is not None:
+        visit.require(route.needs, *([visit.queue] if "queue" in request.names else []))
+    if visit.principal is None:
+        return route.view(visit)
+    with acting(visit.principal, request_id=request.request_id):
+        return route.view(visit)
+
+
+def _to_the_door(visit: Visit) -> Reply:
+    request = visit.request
+    if request.parts is not None:
+        raise Unauthenticated("the session is over: sign in again")
+    if request.method != "GET":
+        flash = Flash("failed", "Your session had ended, so nothing was done. Sign in again.")
+        return Redirect(visit.url(urls.SIGN_IN), flash)
+    if from_elsewhere(request) and SESSION not in request.cookies:
+        return BouncePage(title="Opening", url=request.target)
+    return Redirect(visit.url(urls.SIGN_IN, {"next": request.target}))
+
+
+def _nonce(visit: Visit) -> str:
+    """Return what forms are tied to: the session, or the cookie of who has none yet."""
+    if visit.session is not None:
+        return visit.session.nonce
+    return str(visit.signing.read(DOOR, visit.request.cookies.get(DOOR, "")) or "")
+
+
+def _finish(reply: Reply, visit: Visit, call: _Call) -> Answer:
+    request = visit.request
+    if isinstance(reply, Answer):
+        return reply
+    if isinstance(reply, Redirect):
+        cookies = reply.cookies
+        if reply.flash is not None:
+            value = visit.signing.write(FLASH, [reply.flash.kind, reply.flash.text])
+            cookies = (*cookies, cookie(request, FLASH, value, seconds=_FLASH_SECONDS))
+        return Answer(status=303, headers={"Location": reply.url}, cookies=cookies)
+    if request.parts is not None:
+        return _parts(reply, visit, call)
+    cookies = ()
+    nonce = _nonce(visit)
+    if not nonce:
+        nonce = new_nonce()
+        value = visit.signing.write(DOOR, nonce)
+        cookies = (cookie(request, DOOR, value, seconds=int(DOOR_LASTS.total_seconds())),)
+    flash = None
+    if FLASH in request.cookies:
+        cookies = (*cookies, cookie(request, FLASH, "", seconds=0))
+        match visit.signing.read(FLASH, request.cookies[FLASH]):
+            case [str(kind), str(text)]:
+                flash = Flash(kind, text)
+    frame = _frame(visit, call, nonce=nonce, flash=flash)
+    return Answer(render(reply, frame), reply.http_status, cookies=cookies)
+
+
+def _parts(page: Page, visit: Visit, call: _Call) -> Answer:
+    frame = _frame(visit, call, nonce=_nonce(visit), flash=None)
+    try:
+        return Answer(render(page, frame, parts=visit.request.parts), page.http_status)
+    except LookupError:
+        raise NotFound("this page has no such part") from None
+
+
+def _frame(visit: Visit, call: _Call, *, nonce: str, flash: Flash | None) -> Frame:
+    by = visit.principal
+    who = None
+    if by is not None:
+        queues = "all queues" if by.everywhere else ", ".join(by.patterns)
+        who = Who(by.name, by.role.value, queues, visit.url(urls.SIGN_OUT))
+    return replace(
+        _bare_frame(visit.request.urls, call),
+        now=visit.now,
+        token=visit.signing.form_token(nonce) if nonce else "",
+        who=who,
+        nav=nav.links(visit) if by is not None else (),
+        search=visit.url(urls.SEARCH),
+        searched=visit.request.asked("q"),
+        flash=flash,
+        units=Units(call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000),
+    )
+
+
+def _bare_frame(at: urls.Urls, call: _Call) -> Frame:
+    """Return what surrounds a page when nothing is known of who sees it."""
+    return Frame(
+        now=utc_now(),
+        environment=call.environment,
+        home=at.root,
+        style=_served(at, "console.css"),
+        script=_served(at, "console.js"),
+        icon=_served(at, "icon.svg"),
+        request_id=call.request_id,
+    )
+
+
+def _served(at: urls.Urls, name: str) -> str:
+    return at.to(urls.STATIC, name=assets()[name].name)
+
+
+def _refusal(error: HeadraceError, visit: Visit | None, call: _Call) -> Answer:
+    """Answer with what happened, what was not done, and by which name the logs know it."""
+    at = urls.Urls.of(call.event)
+    signing = Link("Sign in", at.to(urls.SIGN_IN))
+    page = ErrorPage.of(
+        error,
+        request_id=call.request_id,
+        acted=call.event["requestContext"]["httpMethod"] == "POST",
+        way_on=signing if isinstance(error, Unauthenticated) else Link("All queues", at.root),
+    )
+    if isinstance(error, Unavailable):
+        _log.warning("%s, request %s", error.detail, call.request_id)
+    headers = {}
+    if isinstance(error, Unavailable | RateLimited):
+        headers["Retry-After"] = str(getattr(error, "retry_after_seconds", 30))
+    if visit is None:
+        # Nothing is known of the visitor: the same page, with the bar left out.
+        frame = _bare_frame(at, call)
+    else:
+        frame = _frame(visit, call, nonce=_nonce(visit), flash=None)
+    return Answer(render(page, frame), page.http_status, headers=headers)

@@ -1,0 +1,138 @@
+"""What people type into fields, read with the limits of the contract; errors name the field."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from headrace.domain import limits
+from headrace.domain.errors import FieldError, HeadraceError
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
+_TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+
+
+@dataclass(slots=True)
+class Errors:
+    """What is wrong with a form, by field."""
+
+    found: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def add(self, name: str, message: str) -> None:
+        """Note what is wrong with a field; the first thing counts."""
+        self.found.setdefault(name, message)
+
+    def take(self, error: HeadraceError, *, otherwise: str) -> None:
+        """Note what a use case found wrong; what names no field goes to *otherwise*."""
+        for wrong in error.errors or (FieldError(otherwise, error.detail),):
+            self.add(wrong.field, wrong.message)
+
+    def of(self, name: str) -> str:
+        """Return what is wrong with a field, or nothing."""
+        return self.found.get(name, "")
+
+    def whole(
+        self, name: str, text: str, within: tuple[int, int], *, default: int | None = None
+    ) -> int | None:
+        """Read a whole number; an empty field is *default*."""
+        if not text:
+            return default
+        low, high = within
+        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+            self.add(name, f"must be a whole number from {low} to {high}")
+            return default
+        return int(text)
+
+    def instant(self, name: str, text: str) -> datetime | None:
+        """Read a date and time, taken as UTC."""
+        for form in _TIME_FORMS:
+            try:
+                return datetime.strptime(text, form).replace(tzinfo=UTC)
+            except ValueError:
+                continue
+        if text:
+            self.add(name, "must be a date and time as 2026-11-21T08:00, in UTC")
+        return None
+
+    def text(self, name: str, text: str, most: int) -> str | None:
+        """Read a text of at most *most* bytes; None for nothing."""
+        if limits.utf8_bytes(text) > most:
+            self.add(name, f"must be at most {most} bytes")
+            return None
+        return text or None
+
+    def tags(self, name: str, text: str) -> Mapping[str, str]:
+        """Read tags written as ``key=value``, with commas between."""
+        found: dict[str, str] = {}
+        for pair in filter(None, (part.strip() for part in text.split(","))):
+            key, sign, value = (part.strip() for part in pair.partition("="))
+            if not sign or not key:
+                self.add(name, "must be tags as key=value, with commas between")
+            elif (
+                limits.utf8_bytes(key) > limits.TAG_KEY_BYTES
+                or limits.utf8_bytes(value) > limits.TAG_VALUE_BYTES
+            ):
+                self.add(
+                    name,
+                    f"must have keys of at most {limits.TAG_KEY_BYTES} bytes and values of at "
+                    f"most {limits.TAG_VALUE_BYTES}",
+                )
+            else:
+                found[key] = value
+        if len(found) > limits.TAGS:
+            self.add(name, f"must be at most {limits.TAGS} tags")
+        return dict(sorted(found.items()))
+
+
+def pretty(text: str) -> str:
+    """Return JSON with lines and indents, every value letter by letter as it was written.
+
+    Numbers are never read, so none is rounded; what is not JSON comes back as it is.
+    """
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return text
+    return "".join(_laid_out(text))
+
+
+def _laid_out(text: str) -> list[str]:
+    out: list[str] = []
+    depth = 0
+    at = 0
+    while at < len(text):
+        letter = text[at]
+        if letter == '"':
+            end = at + 1
+            while text[end] != '"':
+                end += 2 if text[end] == "\\" else 1
+            out.append(text[at : end + 1])
+            at = end
+        elif letter in "{[":
+            rest = (
+                text[at + 1 :].lstrip(" \t\r\n")[:1]
+                if text[at + 1 : at + 2].isspace()
+                else (text[at + 1 : at + 2])
+            )
+            if rest and rest in "}]":
+                out.append(letter + rest)
+                at = text.index(rest, at + 1)
+            else:
+                depth += 1
+                out.append(f"{letter}\n{'  ' * depth}")
+        elif letter in "}]":
+            depth -= 1
+            out.append(f"\n{'  ' * depth}{letter}")
+        elif letter == ",":
+            out.append(f",\n{'  ' * depth}")
+        elif letter == ":":
+            out.append(": ")
+        elif not letter.isspace():
+            out.append(letter)
+        at += 1
+    return out

@@ -1,0 +1,21 @@
+"""The links of the top bar: one line for each page that is a place to begin."""
+
+from typing import Final
+
+from console.chalicelib import urls
+from console.chalicelib.pages.parts import Link
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+
+ENTRIES: Final = (("Queues", urls.QUEUES, Permission.READ),)
+"""Text, route, and what a key needs to be shown it."""
+
+
+def links(visit: Visit) -> tuple[Link, ...]:
+    """Return the entries for whoever is signed in."""
+    here = visit.request.target.partition("?")[0].rstrip("/")
+    return tuple(
+        Link(text, visit.url(route), current=visit.url(route) == here)
+        for text, route, needs in ENTRIES
+        if visit.allows(needs)
+    )

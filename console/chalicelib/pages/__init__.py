@@ -1,0 +1,1 @@
+"""Pages: frozen dataclasses, each holding exactly what its template may use."""

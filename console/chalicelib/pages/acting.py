@@ -1,0 +1,29 @@
+"""The page between wanting something done and having it done."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from console.chalicelib.pages.frame import Page
+from console.chalicelib.pages.parts import Confirm, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A task that is meant, and why it will be left alone, if it will."""
+
+    id: str
+    url: str
+    left_alone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmPage(Page):
+    """What will be done, to how many, to which; ``form`` does it."""
+
+    template: ClassVar[str] = "confirm.html"
+    question: str
+    tells: str
+    samples: tuple[Sample, ...]
+    more: str
+    form: Confirm | None
+    back: Link

@@ -1,0 +1,96 @@
+"""One queue."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from console.chalicelib.pages.frame import Page
+from console.chalicelib.pages.parts import (
+    Age,
+    Choice,
+    Confirm,
+    Empty,
+    Fact,
+    Field,
+    Hidden,
+    Link,
+    Pager,
+    Spark,
+    Tab,
+)
+from headrace.domain.task import Status
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One task in a list; ``at`` is its state's own time, ``at_means`` says which."""
+
+    id: str
+    url: str
+    status: Status
+    dead_reason: str
+    at: datetime
+    at_means: str
+    attempts: int
+    worker: str
+    tags: tuple[Link, ...]
+    error: str
+    age: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """One schedule in short."""
+
+    name: str
+    when: str
+    next_run_at: datetime | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """The tasks that a filter means; ``actions`` are for those that are ticked."""
+
+    rows: tuple[TaskRow, ...]
+    time_heading: str
+    select: str | None
+    actions: tuple[Choice, ...]
+    pager: Pager
+    empty: Empty
+
+
+@dataclass(frozen=True, slots=True)
+class FilterForm:
+    """What may be asked of tasks; ``open`` when something is."""
+
+    action: str
+    fields: tuple[Field, ...]
+    hidden: tuple[Hidden, ...]
+    clear: str | None
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage(Page):
+    """How a queue is doing, its tasks, and what it is set to."""
+
+    template: ClassVar[str] = "queue.html"
+    name: str
+    description: str
+    paused: bool
+    resume_at: datetime | None
+    limited: str
+    pause: Confirm | None
+    resume: Confirm | None
+    tabs: tuple[Tab, ...]
+    as_of: datetime
+    oldest: Age | None
+    oldest_inflight: Age | None
+    rates: tuple[Fact, ...]
+    spark: Spark
+    filter: FilterForm | None
+    tasks: TaskList | None
+    settings: tuple[Fact, ...]
+    schedules: tuple[ScheduleRow, ...]
+    no_schedules: Empty

@@ -1,0 +1,76 @@
+"""Pages to HTML: the one Jinja2 environment, and its filters.
+
+Autoescape is always on, and a name that a page does not have is an error.  Templates get ``page``
+and ``frame``, both frozen, and compute nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from console.chalicelib import words
+from console.chalicelib.pages.frame import Frame, Page
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+_TIME: Final = Markup('<time datetime="{}" title="{}" data-{}>{}</time>')
+
+
+def render(page: Page, frame: Frame, *, parts: str | None = None) -> str:
+    """Return the HTML of *page*, or of some *parts* of it: blocks whose names begin with live.
+
+    Raises LookupError for a part that the page does not have.
+    """
+    template = environment().get_template(page.template)
+    names: Mapping[str, Any] = {"page": page, "frame": frame}
+    if parts is None:
+        return template.render(names)
+    wanted = parts.split()
+    if not all(part.startswith("live") for part in wanted):
+        raise LookupError(parts)
+    context = template.new_context(dict(names))
+    return "".join(
+        f'<div data-live="{part}">{"".join(template.blocks[part](context))}</div>'
+        for part in wanted
+    )
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment; templates are compiled once a process."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters: Mapping[str, Callable[..., Any]] = {
+        "number": words.number,
+        "rate": words.rate,
+        "size": words.size,
+        "duration": words.duration,
+        "cut": words.cut,
+        "ago": _ago,
+        "clock": _clock,
+    }
+    made.filters.update(filters)
+    return made
+
+
+@pass_context
+def _ago(context: Context, at: datetime) -> Markup:
+    """Return an instant as relative text, the instant itself in the element."""
+    now: datetime = context["frame"].now
+    return _TIME.format(words.instant(at), words.clock(at), "ago", words.ago(at, now))
+
+
+def _clock(at: datetime) -> Markup:
+    """Return an instant in full."""
+    return _TIME.format(words.instant(at), words.clock(at), "clock", words.clock(at))

@@ -1,0 +1,68 @@
+"""Every address of the console, once.
+
+API Gateway puts something before our paths: the stage (``/dev``), a custom domain's base path, or
+nothing.  A page's links carry what its own request carried.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+ROOT: Final = "/console"
+
+QUEUES: Final = ROOT
+SEARCH: Final = f"{ROOT}/search"
+SIGN_IN: Final = f"{ROOT}/sign-in"
+SIGN_OUT: Final = f"{ROOT}/sign-out"
+STATIC: Final = f"{ROOT}/static/{{name}}"
+PATTERN: Final = f"{ROOT}/pattern"
+CREATE_QUEUE: Final = f"{ROOT}/create-queue"
+QUEUE: Final = f"{ROOT}/queues/{{queue}}"
+PAUSE: Final = f"{QUEUE}/pause"
+RESUME: Final = f"{QUEUE}/resume"
+SELECTED: Final = f"{QUEUE}/selected"
+TASK: Final = f"{ROOT}/tasks/{{id}}"
+TASK_ACTION: Final = f"{TASK}/{{action}}"
+ELSEWHERE: Final = f"{ROOT}/{{path+}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """The addresses as one request must see them; ``base`` is what comes before ``/console``."""
+
+    base: str = ""
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> "Urls":
+        """Read the base from an event of API Gateway."""
+        context = event["requestContext"]
+        ours = context["resourcePath"].strip("/").split("/")
+        whole = str(context.get("path") or event["path"]).strip("/").split("/")
+        if ours[-1].endswith("+}"):  # a parameter for any number of parts
+            return cls(_joined(whole[: whole.index(ROOT[1:])] if ROOT[1:] in whole else ()))
+        return cls(_joined(whole[: max(0, len(whole) - len(ours))]))
+
+    @property
+    def root(self) -> str:
+        """The path that all pages are under, and cookies are for."""
+        return f"{self.base}{ROOT}"
+
+    def to(self, route: str, /, query: Mapping[str, object] | None = None, **names: str) -> str:
+        """Return the address of *route* with *names* in it; empty values of *query* are left out.
+
+        Raises KeyError for a name that is missing.
+        """
+        path = route.format_map({name: quote(value, safe="") for name, value in names.items()})
+        given = [(name, value) for name, value in (query or {}).items() if value not in (None, "")]
+        return f"{self.base}{path}{'?' if given else ''}{urlencode(given, doseq=True)}"
+
+    def safe_next(self, wanted: str) -> str:
+        """Return *wanted* if it is one of our pages, else the first page: never another site's."""
+        inside = wanted == self.root or wanted.startswith((f"{self.root}/", f"{self.root}?"))
+        plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted
+        return wanted if inside and plain else self.root
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "".join(f"/{part}" for part in parts)

@@ -1,0 +1,137 @@
+"""What operators do to tasks, as the pages put it; which states it takes, the lifecycle says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from console.chalicelib import words
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Field, Option
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.filters import TaskFilter
+from headrace.domain.lifecycle import Action, Actor, rules
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import State, Status, Task
+from headrace.ops import permitted
+from headrace.ops.bulk import BulkAnswer
+
+_SUGGESTED: Final = 100  # queues offered as a target
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
+
+_WHY: Final = {
+    "inflight": "a worker has it",
+    "not_dead": "it is not finished",
+    "dedupe_conflict": "another task holds its dedupe key",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAction:
+    """One action: its verb, what it did, and what to know before one confirms it."""
+
+    action: BulkAction
+    verb: str
+    done: str
+    tells: str
+    danger: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name in addresses and forms."""
+        return self.action.value
+
+    def takes(self, word: str) -> bool:
+        """Tell whether tasks that *word* of the state filter means may be acted on."""
+        spans = TaskFilter(states=(word,) if word else ()).spans(_ANY_TIME)
+        if self.action is BulkAction.RUN and word == "READY":
+            return False
+        return any(self._from(span.state) for span in spans)
+
+    def fits(self, task: Task, status: Status) -> bool:
+        """Tell whether *task* may be acted on as it stands."""
+        if self.action is BulkAction.RUN:
+            return status is Status.SCHEDULED
+        return self._from(task.state)
+
+    def _from(self, state: State) -> bool:
+        return bool(rules(Action(self.action.value), state, actor=Actor.OPERATOR))
+
+
+ACTIONS: Final[Mapping[str, TaskAction]] = {
+    each.name: each
+    for each in (
+        TaskAction(BulkAction.RUN, "Run now", "due now",
+                   "It becomes due at once; attempts and expiry stay."),
+        TaskAction(BulkAction.RESTART, "Restart", "restarted",
+                   "It begins anew with no attempts used; its errors are kept."),
+        TaskAction(BulkAction.MOVE, "Move", "moved",
+                   "It takes the other queue's settings. A waiting task keeps its due time, "
+                   "a dead one is due now."),
+        TaskAction(BulkAction.DELETE, "Delete", "deleted",
+                   "It is gone for good. A worker that has it is not stopped, but its report "
+                   "will find nothing.", danger=True),
+    )
+}  # fmt: skip
+
+
+def action_named(name: str) -> TaskAction:
+    """Return an action by its name in an address.  Raises NotFound."""
+    found = ACTIONS.get(name)
+    if found is None:
+        raise NotFound(f"there is no action {name[:40]}")
+    return found
+
+
+def target_field(visit: Visit, queue: str, given: str, error: str = "") -> Field:
+    """Return the field for where a move goes, with the visitor's queues to choose from."""
+    page = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
+    names = [each.name for each in page.queues if each.name != queue]
+    options = tuple(Option(name, name) for name in names)
+    return Field(
+        "to_queue", "To queue", given, required=True, options=options, error=error, width="l"
+    )
+
+
+def carry_out(
+    visit: Visit, action: TaskAction, queue: str, ids: Sequence[str], *, dry_run: bool = False
+) -> BulkAnswer:
+    """Do it, or see what it would do.
+
+    Raises Forbidden for either queue, and InvalidRequest naming ``id`` or ``to_queue``.
+    """
+    target = visit.request.given("to_queue").strip() or None
+    moves = action.action is BulkAction.MOVE
+    visit.require(Permission.OPERATE, queue, *([target] if moves and target else []))
+    if not 1 <= len(ids) <= limits.BULK_IDS:
+        message = f"must name 1 to {limits.BULK_IDS} tasks"
+        raise InvalidRequest(f"id {message}", errors=[FieldError("id", message)])
+    if moves and target is None and not dry_run:
+        message = "is needed"
+        raise InvalidRequest(f"to_queue {message}", errors=[FieldError("to_queue", message)])
+    if moves and dry_run:
+        # Where it goes is asked on the next page: what a move takes does not hang on it.
+        return BulkAnswer(len(ids), 0)
+    to_queue = target if moves else None
+    return visit.use.bulk.by_ids(queue, action.action, ids, to_queue=to_queue, dry_run=dry_run)
+
+
+def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
+    """Return what came of it, in numbers and reasons."""
+    asked = len(answer.results)
+    left = [why(result.outcome, result.detail) for result in answer.results if not result.changed]
+    if not left:
+        return Flash("done", f"{words.count_of(asked, 'task')} {action.done}.")
+    reasons = ", ".join(sorted(set(left)))
+    done = f"{words.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""
+    return Flash("failed", f"{done}{words.number(len(left))} left alone: {reasons}."[:500])
+
+
+def why(result: str, detail: str | None) -> str:
+    """Return why a task was left alone, in words."""
+    if result == "NOT_FOUND":
+        return "it is not in this queue any more"
+    return _WHY.get(detail or "", detail or "it changed meanwhile")

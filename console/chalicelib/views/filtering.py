@@ -1,0 +1,91 @@
+"""The filter of a list of tasks, to and from the address of its page."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from console.chalicelib import urls
+from console.chalicelib.forms import Errors
+from console.chalicelib.pages.parts import Field, Hidden, Option
+from console.chalicelib.pages.queue import FilterForm
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.filters import STATE_WORDS, TaskFilter
+
+STATE: Final = "state"
+ORDER: Final = "order"
+NAMES: Final = ("tag", "worker", "error", "after", "before", "attempts")
+_NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
+
+
+class Asked:
+    """What the address asks for; ``errors`` holds what it gets wrong."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.given: Mapping[str, str] = {
+            name: visit.request.asked(name) for name in (STATE, *NAMES, ORDER, "limit")
+        }
+        self.errors = Errors()
+        self.state = self.given[STATE]
+        if self.state and self.state not in STATE_WORDS:
+            self.errors.add(STATE, f"must be one of {', '.join(STATE_WORDS)}")
+            self.state = ""
+        errors = self.errors
+        self.where = TaskFilter(
+            states=(self.state,) if self.state else (),
+            tags=errors.tags("tag", self.given["tag"]),
+            worker=errors.text("worker", self.given["worker"], limits.WORKER_BYTES),
+            scheduled_after=errors.instant("after", self.given["after"]),
+            scheduled_before=errors.instant("before", self.given["before"]),
+            min_attempts=errors.whole("attempts", self.given["attempts"], limits.COUNT),
+            error=errors.text("error", self.given["error"], limits.ERROR_BYTES),
+        )
+        self.limit = errors.whole("limit", self.given["limit"], (1, limits.LIST_PAGE)) or 50
+
+    @property
+    def descending(self) -> bool:
+        """Whether the newest come first: as asked, else where what ended last matters most."""
+        order = self.given[ORDER]
+        return order == "desc" if order in ("asc", "desc") else self.state in _NEWEST_FIRST
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything besides the state is asked."""
+        return any(self.given[name] for name in NAMES)
+
+    def query(self, **changed: object) -> dict[str, object]:
+        """Return the query that asks the same, with something *changed*."""
+        return {**self.given, **changed}
+
+
+def form(visit: Visit, asked: Asked) -> FilterForm:
+    """Return the form, as filled in."""
+    given, error_of = asked.given, asked.errors.of
+    order = "desc" if asked.descending else "asc"
+    fields = (
+        Field("error", "Error has", given["error"], error=error_of("error"),
+              hint="part of its type, message or detail"),
+        Field("tag", "Tags", given["tag"], error=error_of("tag"), hint="key=value, key=value"),
+        Field("worker", "Worker", given["worker"], error=error_of("worker"), hint="exactly"),
+        Field("attempts", "Attempts, at least", given["attempts"], "number", width="s",
+              error=error_of("attempts")),
+        Field("after", "After, UTC", given["after"], "datetime-local", error=error_of("after")),
+        Field("before", "Before, UTC", given["before"], "datetime-local",
+              error=error_of("before")),
+        Field(ORDER, "Order", order, "select", width="s", options=(
+            Option("asc", "oldest first", order == "asc"),
+            Option("desc", "newest first", order == "desc"),
+        )),
+        Field("limit", "Per page", str(asked.limit), "select", width="s",
+              error=error_of("limit"), options=tuple(
+                  Option(str(size), str(size), size == asked.limit)
+                  for size in sorted({25, 50, 100, 250, asked.limit}))),
+    )  # fmt: skip
+    here = visit.url(urls.QUEUE, queue=visit.queue)
+    clear = visit.url(urls.QUEUE, {STATE: asked.state}, queue=visit.queue)
+    return FilterForm(
+        action=here,
+        fields=fields,
+        hidden=(Hidden(STATE, asked.state),) if asked.state else (),
+        clear=clear if asked.narrowed else None,
+        open=asked.narrowed or bool(asked.errors),
+    )

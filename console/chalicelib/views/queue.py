@@ -1,0 +1,288 @@
+"""One queue: how it is doing, its tasks, its settings; pause and resume."""
+
+from typing import Final
+
+from console.chalicelib import charts, urls, words
+from console.chalicelib.forms import Errors
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import (
+    Choice,
+    Confirm,
+    Empty,
+    Fact,
+    Field,
+    Link,
+    Option,
+    Pager,
+    Tab,
+)
+from console.chalicelib.pages.queue import QueuePage, ScheduleRow, TaskList, TaskRow
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views import filtering
+from console.chalicelib.views.acting import ACTIONS
+from console.chalicelib.views.filtering import Asked
+from console.chalicelib.views.queues import crumb, limits_of, waiting
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.schedule import Schedule
+from headrace.domain.task import State, Task
+from headrace.domain.transitions import Event
+from headrace.ops.stats import QueueStats
+
+routes: Final = Routes()
+_PAUSES: Final = (
+    ("", "until someone resumes it"),
+    ("900", "for 15 minutes"),
+    ("3600", "for an hour"),
+    ("14400", "for 4 hours"),
+    ("86400", "for a day"),
+)
+_TIMES: Final = {
+    "": "When",
+    "SCHEDULED": "Due",
+    "READY": "Due since",
+    "INFLIGHT": "Lease granted until",
+    "SUCCEEDED": "Succeeded",
+    "DEAD": "Died",
+}
+_MEANS: Final = {
+    State.ENQUEUED: "due",
+    State.INFLIGHT: "lease granted until",
+    State.SUCCEEDED: "succeeded",
+    State.DEAD: "died",
+}
+
+
+@routes.get(urls.QUEUE, Permission.READ)
+def show(visit: Visit) -> Reply:
+    """Show a queue, and a page of the tasks that the address asks for."""
+    use = visit.use
+    queue = use.queues.get(visit.queue)
+    stats = use.stats.of(queue.name)
+    points = use.stats.metrics(queue.name).points
+    lists = visit.allows(Permission.LIST, queue.name)
+    asked = Asked(visit)
+    tasks = _tasks(visit, queue, asked) if lists else None
+    operates = visit.allows(Permission.OPERATE, queue.name)
+    paused = queue.settings.dequeuing_settings.dequeuing_paused
+    return QueuePage(
+        title=queue.name,
+        http_status=400 if asked.errors else 200,
+        crumbs=(crumb(visit),),
+        name=queue.name,
+        description=queue.settings.description,
+        paused=paused,
+        resume_at=queue.resume_at,
+        limited=limits_of(queue),
+        pause=_pause_form(visit) if operates and not paused else None,
+        resume=_resume_form(visit) if operates and paused else None,
+        tabs=_tabs(visit, stats, asked),
+        as_of=stats.as_of,
+        oldest=waiting(stats.age_of_oldest_ready),
+        oldest_inflight=waiting(stats.age_of_oldest_inflight),
+        rates=_rates(stats),
+        spark=charts.spark(
+            [point.activity.number(Event.STARTED) for point in points], of="started", per="minute"
+        ),
+        filter=filtering.form(visit, asked) if lists else None,
+        tasks=tasks,
+        settings=_settings(queue),
+        schedules=tuple(
+            ScheduleRow(
+                seen.schedule.name,
+                _when(seen.schedule),
+                seen.next_run_at,
+                seen.schedule.settings.paused,
+            )
+            for seen in use.schedules.of_queue(queue)
+        ),
+        no_schedules=Empty(
+            "Schedules would be here.",
+            f"headrace schedule put {queue.name} nightly --cron '0 3 * * *'",
+        ),
+    )
+
+
+@routes.post(urls.PAUSE, Permission.OPERATE)
+def pause(visit: Visit) -> Reply:
+    """Stop deliveries, for good or for a time."""
+    errors = Errors()
+    seconds = errors.whole("resume_in", visit.request.given("resume_in"), limits.PAUSE_SECONDS)
+    if errors:
+        raise InvalidRequest(f"resume_in {errors.of('resume_in')}")
+    visit.use.queues.pause(visit.queue, resume_in_seconds=seconds)
+    until = f" It resumes by itself in {words.duration(seconds)}." if seconds else ""
+    done = Flash("done", f"Deliveries of {visit.queue} are paused.{until}")
+    return Redirect(visit.url(urls.QUEUE, queue=visit.queue), done)
+
+
+@routes.post(urls.RESUME, Permission.OPERATE)
+def resume(visit: Visit) -> Reply:
+    """Let deliveries go on."""
+    visit.use.queues.resume(visit.queue)
+    done = Flash("done", f"Deliveries of {visit.queue} go on.")
+    return Redirect(visit.url(urls.QUEUE, queue=visit.queue), done)
+
+
+def _pause_form(visit: Visit) -> Confirm:
+    options = tuple(Option(value, text, value == "3600") for value, text in _PAUSES)
+    field = Field("resume_in", "Pause deliveries", "3600", "select", options=options)
+    return Confirm(
+        action=visit.url(urls.PAUSE, queue=visit.queue),
+        button="Pause",
+        back="",
+        fields=(field,),
+    )
+
+
+def _resume_form(visit: Visit) -> Confirm:
+    return Confirm(
+        action=visit.url(urls.RESUME, queue=visit.queue), button="Resume deliveries", back=""
+    )
+
+
+def _tabs(visit: Visit, stats: QueueStats, asked: Asked) -> tuple[Tab, ...]:
+    def url(state: str) -> str:
+        # The order goes back to what suits the state.
+        return visit.url(urls.QUEUE, asked.query(state=state, order=""), queue=visit.queue)
+
+    every = Tab("All", url(""), not asked.state, sum(stats.counts.values()))
+    return (
+        every,
+        *(
+            Tab(status.value.lower(), url(status), asked.state == status, count, status)
+            for status, count in stats.counts.items()
+        ),
+    )
+
+
+def _tasks(visit: Visit, queue: Queue, asked: Asked) -> TaskList:
+    rows: tuple[TaskRow, ...] = ()
+    cursor = None
+    if not asked.errors:
+        page = visit.use.inspect.list(
+            queue.name,
+            asked.where,
+            descending=asked.descending,
+            limit=asked.limit,
+            cursor=visit.request.asked("cursor") or None,
+        )
+        rows = tuple(_row(visit, task) for task in page.tasks)
+        cursor = page.cursor
+    operates = visit.allows(Permission.OPERATE, queue.name)
+    fits = [each for each in ACTIONS.values() if each.takes(asked.state)]
+    more = visit.url(urls.QUEUE, asked.query(cursor=cursor), queue=queue.name)
+    return TaskList(
+        rows=rows,
+        time_heading=_TIMES.get(asked.state, "When"),
+        select=visit.url(urls.SELECTED, queue=queue.name) if operates else None,
+        actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
+        pager=Pager(
+            shown=words.count_of(len(rows), "task") if rows else "",
+            first=visit.url(urls.QUEUE, asked.query(), queue=queue.name)
+            if visit.request.asked("cursor")
+            else None,
+            next=more if cursor else None,
+        ),
+        empty=_empty(queue.name, asked, more=cursor is not None),
+    )
+
+
+def _row(visit: Visit, task: Task) -> TaskRow:
+    last = task.errors[-1] if task.errors else None
+    said = ": ".join(filter(None, (last.type, last.message))) if last else ""
+    return TaskRow(
+        id=task.id,
+        url=visit.url(urls.TASK, id=task.id),
+        status=task.status(visit.now),
+        dead_reason=task.dead_reason or "",
+        at=task.scheduled_at,
+        at_means=_MEANS[task.state],
+        attempts=task.attempts,
+        worker=task.worker or "",
+        tags=tuple(
+            Link(f"{key}={value}", _tagged(visit, task, key, value))
+            for key, value in task.tags.items()
+        ),
+        error=said[:300],
+        age=task.created_at,
+    )
+
+
+def _tagged(visit: Visit, task: Task, key: str, value: str) -> str:
+    query = {"state": visit.request.asked("state"), "tag": f"{key}={value}"}
+    return visit.url(urls.QUEUE, query, queue=task.queue)
+
+
+def _empty(queue: str, asked: Asked, *, more: bool) -> Empty:
+    if more:
+        return Empty(
+            "Nothing that fits among the tasks looked at so far. There are more to look at."
+        )
+    if asked.errors:
+        return Empty("Nothing was looked for: something above is not right.")
+    if asked.narrowed:
+        return Empty("No task fits this filter.")
+    if asked.state:
+        return Empty(f"No task of {queue} is {asked.state.lower()} now.")
+    return Empty(
+        "Tasks would be here. None is kept now.",
+        f'headrace enqueue {queue} \'{{"hello": "world"}}\'',
+    )
+
+
+def _rates(stats: QueueStats) -> tuple[Fact, ...]:
+    rates = stats.rates
+    each = (
+        ("enqueued", rates.enqueued),
+        ("started", rates.dequeued),
+        ("succeeded", rates.succeeded),
+        ("failed", rates.failed),
+    )
+    return tuple(Fact(name, f"{words.rate(value)}/s") for name, value in each)
+
+
+def _settings(queue: Queue) -> tuple[Fact, ...]:
+    settings = queue.settings
+    config = settings.dead_letter_queue_config
+    kept = words.duration(config.retention_period_in_seconds)
+    most = f", at most {words.number(config.max_size)}" if config.max_size else ""
+    history = settings.history_retention_in_seconds
+    expires = settings.expires_in_seconds
+    return (
+        Fact("Lease", words.duration(settings.keepalive_timeout_in_seconds)),
+        Fact("Retries", retries_in_words(settings.retry_strategy)),
+        Fact("Expires", f"{words.duration(expires)} after it is due" if expires else "never"),
+        Fact("Limits", limits_of(queue) or "none"),
+        Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
+        Fact("Succeeded are kept", words.duration(history) if history else "no"),
+        Fact("Shards", words.number(settings.shards)),
+        Fact("Version", words.number(queue.version)),
+        Fact("Created", at=queue.created_at),
+        Fact("Changed", at=queue.updated_at),
+    )
+
+
+def retries_in_words(retry: RetryStrategy) -> str:
+    """Return how often and when a failed task is tried again."""
+    if retry.max_retries == 0:
+        return "none"
+    if retry.kind is Backoff.INTERVALS:
+        waits = [retry.delay_seconds(n, 0.5) for n in range(1, retry.max_retries + 1)]
+    else:
+        waits = [retry.delay_seconds(n, 0.5) for n in range(1, min(3, retry.max_retries) + 1)]
+    shown = ", ".join(words.duration(wait) for wait in waits[:3])
+    more = ", …" if retry.max_retries > len(waits[:3]) else ""
+    return f"{retry.max_retries}, after {shown}{more}"
+
+
+def _when(schedule: Schedule) -> str:
+    settings = schedule.settings
+    if settings.cron is None:
+        return f"every {words.duration(settings.every_seconds or 0)}"
+    zone = "" if settings.timezone == "UTC" else f" in {settings.timezone}"
+    return f"{settings.cron}{zone}"

@@ -1,0 +1,229 @@
+"""All queues at a glance, and making one."""
+
+from dataclasses import replace
+from typing import Final
+
+from console.chalicelib import charts, urls, words
+from console.chalicelib.forms import Errors
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Age, Confirm, Empty, Field, Link, Pager
+from console.chalicelib.pages.queues import CreateQueuePage, QueueRow, QueuesPage
+from console.chalicelib.parallel import each
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import Conflict, InvalidRequest
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import Status
+from headrace.domain.transitions import Event
+from headrace.ops import permitted
+
+routes: Final = Routes()
+_PAGE: Final = 12  # each takes some twenty looks at the table
+_LONGEST: Final = 128  # letters of a name
+_AMBER: Final = 60.0  # seconds that a task may wait to be taken
+_RED: Final = 600.0
+_DEFAULTS: Final = QueueSettings()
+
+
+def crumb(visit: Visit) -> Link:
+    """Return the first crumb of every page below."""
+    return Link("Queues", visit.url(urls.QUEUES))
+
+
+def waiting(seconds: float | None) -> Age | None:
+    """Return how long the oldest ready task has waited, and whether that is too long."""
+    if seconds is None:
+        return None
+    for limit, level in ((_RED, "bad"), (_AMBER, "warn")):
+        if seconds > limit:
+            return Age(seconds, level, f"over {words.duration(limit)}")
+    return Age(seconds)
+
+
+@routes.get(urls.QUEUES, Permission.READ)
+def show(visit: Visit) -> Reply:
+    """Show a page of queues."""
+    prefix = visit.request.asked("name")[:_LONGEST]
+    page = permitted.queues(
+        visit.use.queues,
+        visit.by,
+        prefix=prefix,
+        limit=_PAGE,
+        cursor=visit.request.asked("cursor") or None,
+    )
+    rows = each(lambda queue: _row(visit, queue), page.queues)
+    here = visit.url(urls.QUEUES, {"name": prefix})
+    create = visit.url(urls.CREATE_QUEUE) if visit.allows(Permission.ADMINISTER) else None
+    return QueuesPage(
+        title="Queues",
+        here=visit.url(urls.QUEUES),
+        prefix=Field("name", "Name begins with", prefix),
+        rows=rows,
+        as_of=visit.now,
+        create=create,
+        pager=Pager(
+            shown=words.count_of(len(rows), "queue"),
+            first=here if visit.request.asked("cursor") else None,
+            next=visit.url(urls.QUEUES, {"name": prefix, "cursor": page.cursor})
+            if page.cursor
+            else None,
+        ),
+        empty=_empty(prefix),
+    )
+
+
+@routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
+def ask(visit: Visit) -> Reply:
+    """Ask what the new queue is like."""
+    return _create_page(visit, Errors())
+
+
+@routes.post(urls.CREATE_QUEUE, Permission.ADMINISTER)
+def create(visit: Visit) -> Reply:
+    """Make a queue, or say what is wrong with the form."""
+    errors = Errors()
+    name = visit.request.given("name").strip()
+    if not limits.NAME_RE.fullmatch(name):
+        errors.add(
+            "name",
+            "must be 1 to 128 letters, digits, dots, dashes or underscores, "
+            "the first a letter or digit",
+        )
+    settings = _settings(visit, errors)
+    if not errors:
+        visit.require(Permission.ADMINISTER, name)
+        try:
+            visit.use.queues.create(name, settings)
+        except (InvalidRequest, Conflict) as error:
+            errors.take(error, otherwise="name")
+        else:
+            done = Flash("done", f"Queue {name} is there.")
+            return Redirect(visit.url(urls.QUEUE, queue=name), done)
+    return replace(_create_page(visit, errors), http_status=400)
+
+
+def _row(visit: Visit, queue: Queue) -> QueueRow:
+    stats = visit.use.stats.of(queue.name)
+    points = visit.use.stats.metrics(queue.name).points
+    counts = stats.counts
+    return QueueRow(
+        name=queue.name,
+        url=visit.url(urls.QUEUE, queue=queue.name),
+        ready_url=visit.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
+        dead_url=visit.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
+        description=queue.settings.description,
+        scheduled=counts[Status.SCHEDULED],
+        ready=counts[Status.READY],
+        inflight=counts[Status.INFLIGHT],
+        succeeded=counts[Status.SUCCEEDED],
+        dead=counts[Status.DEAD],
+        oldest=waiting(stats.age_of_oldest_ready),
+        enqueued_rate=stats.rates.enqueued,
+        succeeded_rate=stats.rates.succeeded,
+        failed_rate=stats.rates.failed,
+        spark=charts.spark(
+            [point.activity.number(Event.STARTED) for point in points], of="started", per="minute"
+        ),
+        paused=queue.settings.dequeuing_settings.dequeuing_paused,
+        resume_at=queue.resume_at,
+        limited=limits_of(queue),
+    )
+
+
+def limits_of(queue: Queue) -> str:
+    """Return what holds deliveries of *queue* back, in words; nothing where nothing does."""
+    dequeuing = queue.settings.dequeuing_settings
+    said = []
+    if dequeuing.max_inflight_tasks:
+        said.append(f"at most {words.number(dequeuing.max_inflight_tasks)} in flight")
+    if rate := dequeuing.rate_limiting:
+        unit = rate.interval_unit.value.lower()
+        every = unit.removesuffix("s") if rate.interval == 1 else f"{rate.interval} {unit}"
+        said.append(f"{words.number(rate.max_tokens)} per {every}")
+    return ", ".join(said)
+
+
+def _empty(prefix: str) -> Empty:
+    if prefix:
+        return Empty(f"No queue's name begins with {prefix}. Upper and lower case differ.")
+    return Empty(
+        "Queues would be here, one in each row. There is none yet that this key is for.",
+        "headrace queue create mail",
+    )
+
+
+def _create_page(visit: Visit, errors: Errors) -> CreateQueuePage:
+    given = visit.request.given
+    retry = _DEFAULTS.retry_strategy
+    fields = (
+        Field("name", "Name", given("name"), required=True, width="l", error=errors.of("name"),
+              hint="Letters, digits, dots, dashes, underscores."),
+        Field("description", "Description", given("description"), width="l",
+              error=errors.of("description")),
+        _number(errors, visit, "keepalive", "Lease, seconds",
+                _DEFAULTS.keepalive_timeout_in_seconds,
+                "A worker that is silent for so long loses the task."),
+        _number(errors, visit, "max_retries", "Retries", retry.max_retries,
+                "How often a failed task is tried again."),
+        _number(errors, visit, "expires", "Expires after, seconds", _DEFAULTS.expires_in_seconds,
+                "Counted from when it is due; 0 is never."),
+        _number(errors, visit, "dead_retention", "Keep the dead, seconds",
+                _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds,
+                "0 keeps none."),
+        _number(errors, visit, "history", "Keep the succeeded, seconds",
+                _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
+        _number(errors, visit, "max_inflight", "Most in flight", 0, "0 is no limit."),
+    )  # fmt: skip
+    return CreateQueuePage(
+        title="Create a queue",
+        crumbs=(crumb(visit),),
+        form=Confirm(
+            action=visit.url(urls.CREATE_QUEUE),
+            button="Create queue",
+            back=visit.url(urls.QUEUES),
+            fields=fields,
+        ),
+    )
+
+
+def _number(
+    errors: Errors, visit: Visit, name: str, label: str, default: float, hint: str
+) -> Field:
+    value = visit.request.given(name, f"{default:g}" if default != int(default) else f"{default}")
+    return Field(name, label, value, "number", hint, errors.of(name), width="s")
+
+
+def _settings(visit: Visit, errors: Errors) -> QueueSettings:
+    given = visit.request.given
+
+    def whole(name: str, within: tuple[int, int], default: float) -> int:
+        read = errors.whole(name, given(name).strip(), within)
+        return int(default) if read is None else read
+
+    retention = _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds
+    dead = whole("dead_retention", limits.RETENTION_SECONDS, retention)
+    return QueueSettings(
+        description=errors.text("description", given("description"), limits.DESCRIPTION_BYTES)
+        or "",
+        keepalive_timeout_in_seconds=whole(
+            "keepalive", limits.KEEPALIVE_SECONDS, _DEFAULTS.keepalive_timeout_in_seconds
+        ),
+        expires_in_seconds=whole(
+            "expires", (0, limits.EXPIRES_SECONDS[1]), _DEFAULTS.expires_in_seconds
+        ),
+        retry_strategy=RetryStrategy(
+            max_retries=whole(
+                "max_retries", limits.MAX_RETRIES, _DEFAULTS.retry_strategy.max_retries
+            )
+        ),
+        dequeuing_settings=DequeuingSettings(
+            max_inflight_tasks=whole("max_inflight", limits.COUNT, 0)
+        ),
+        dead_letter_queue_config=DeadLetterConfig(retention_period_in_seconds=dead),
+        history_retention_in_seconds=whole(
+            "history", limits.RETENTION_SECONDS, _DEFAULTS.history_retention_in_seconds
+        ),
+    )

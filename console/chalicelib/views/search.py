@@ -1,0 +1,34 @@
+"""The one field of the top bar: an id leads to its task, a name to its queue or those alike."""
+
+from typing import Final
+
+from console.chalicelib import urls
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import Forbidden, NotFound
+from headrace.ops import permitted
+
+routes: Final = Routes()
+
+
+@routes.get(urls.SEARCH, Permission.READ)
+def find(visit: Visit) -> Reply:
+    """Go to what was asked for."""
+    wanted = visit.request.asked("q")[:128]
+    if limits.NAME_RE.fullmatch(wanted) and visit.allows(Permission.READ, wanted):
+        try:
+            visit.use.queues.get(wanted)
+        except NotFound:
+            pass
+        else:
+            return Redirect(visit.url(urls.QUEUE, queue=wanted))
+    if limits.TASK_ID_RE.fullmatch(wanted):
+        try:
+            permitted.task(visit.use.tasks, visit.by, wanted)
+        except (NotFound, Forbidden):
+            pass
+        else:
+            return Redirect(visit.url(urls.TASK, id=wanted))
+    return Redirect(visit.url(urls.QUEUES, {"name": wanted}))

@@ -1,0 +1,234 @@
+"""One task: what it is, what happened to it, why it is not running; and acting on it."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from console.chalicelib import diagram, urls
+from console.chalicelib.forms import pretty
+from console.chalicelib.pages.acting import ConfirmPage
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Button, Confirm, Fact, Field, Hidden, Link
+from console.chalicelib.pages.task import Attempt, HopRow, Reason, TaskPage, Text
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.acting import (
+    ACTIONS,
+    TaskAction,
+    action_named,
+    carry_out,
+    outcome,
+    target_field,
+)
+from console.chalicelib.views.queues import crumb
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.limits import utf8_bytes
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
+from headrace.ops import permitted
+
+routes: Final = Routes()
+_UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
+
+
+@routes.get(urls.TASK, Permission.READ)
+def show(visit: Visit) -> Reply:
+    """Show a task."""
+    task = _task(visit)
+    status = task.status(visit.now)
+    details = visit.allows(Permission.DETAILS, task.queue)
+    return TaskPage(
+        title=task.id,
+        crumbs=_crumbs(visit, task),
+        id=task.id,
+        queue=Link(task.queue, visit.url(urls.QUEUE, queue=task.queue)),
+        status=status,
+        dead_reason=task.dead_reason or "",
+        diagram=diagram.lifecycle(status),
+        reasons=tuple(
+            Reason(reason.code.value, _sentence(reason.detail), reason.until)
+            for reason in visit.use.explain.reasons(task)
+        )
+        if task.state is State.ENQUEUED
+        else (),
+        actions=_actions(visit, task, status),
+        facts=_facts(task),
+        tags=tuple(
+            Link(
+                f"{key}={value}",
+                visit.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=task.queue),
+            )
+            for key, value in task.tags.items()
+        ),
+        attempts=_attempts(task),
+        earlier_errors=max(0, task.attempts - len(task.errors) - 1),
+        trail=_trail(visit, task),
+        texts=_texts(task) if details else (),
+        withheld=""
+        if details
+        else f"Payload, result and progress are not shown to {visit.by.role.value} keys.",
+    )
+
+
+@routes.get(urls.TASK_ACTION, Permission.OPERATE)
+def ask(visit: Visit) -> Reply:
+    """Say what an action would do, and ask whether to do it."""
+    action = action_named(visit.request.names["action"])
+    return _confirm_page(visit, action, _task(visit))
+
+
+@routes.post(urls.TASK_ACTION, Permission.OPERATE)
+def act(visit: Visit) -> Reply:
+    """Do it, in the queue in which it was asked."""
+    action = action_named(visit.request.names["action"])
+    queue = visit.request.given("queue")
+    task_id = visit.request.names["id"]
+    try:
+        answer = carry_out(visit, action, queue, [task_id])
+    except (InvalidRequest, NotFound) as error:
+        page = _confirm_page(visit, action, _task(visit), error=error.detail)
+        return replace(page, http_status=error.status)
+    gone = action.action is BulkAction.DELETE and answer.changed
+    where = visit.url(urls.QUEUE, queue=queue) if gone else visit.url(urls.TASK, id=task_id)
+    if answer.changed:
+        return Redirect(where, Flash("done", f"Task {task_id} is {action.done}."))
+    return Redirect(where, outcome(action, answer))
+
+
+def _task(visit: Visit) -> Task:
+    return permitted.task(visit.use.tasks, visit.by, visit.request.names["id"])
+
+
+def _crumbs(visit: Visit, task: Task) -> tuple[Link, ...]:
+    return (crumb(visit), Link(task.queue, visit.url(urls.QUEUE, queue=task.queue)))
+
+
+def _actions(visit: Visit, task: Task, status: Status) -> tuple[Button, ...]:
+    if not visit.allows(Permission.OPERATE, task.queue):
+        return ()
+    return tuple(
+        Button(
+            f"{each.verb}…",
+            visit.url(urls.TASK_ACTION, id=task.id, action=each.name),
+            each.danger,
+        )
+        for each in ACTIONS.values()
+        if each.fits(task, status)
+    )
+
+
+def _confirm_page(visit: Visit, action: TaskAction, task: Task, *, error: str = "") -> ConfirmPage:
+    visit.require(Permission.OPERATE, task.queue)
+    here = visit.url(urls.TASK, id=task.id)
+    fields: tuple[Field, ...] = ()
+    if action.action is BulkAction.MOVE:
+        fields = (target_field(visit, task.queue, visit.request.given("to_queue"), error),)
+    form = Confirm(
+        action=visit.url(urls.TASK_ACTION, id=task.id, action=action.name),
+        button=f"{action.verb} this task" if action.action is not BulkAction.RUN else action.verb,
+        back=here,
+        danger=action.danger,
+        fields=fields,
+        hidden=(Hidden("queue", task.queue),),
+    )
+    fits = action.fits(task, task.status(visit.now))
+    state = task.status(visit.now).value.lower()
+    return ConfirmPage(
+        title=f"{action.verb}?",
+        crumbs=(*_crumbs(visit, task), Link(task.id, here)),
+        question=f"{action.verb}: task {task.id} of {task.queue}?",
+        tells=action.tells if fits else f"That cannot be done to a task that is {state}.",
+        samples=(),
+        more="",
+        form=form if fits else None,
+        back=Link("Back to the task", here),
+    )
+
+
+def _facts(task: Task) -> tuple[Fact, ...]:
+    every = (
+        Fact("Created", at=task.created_at),
+        Fact("Due", at=task.due_at) if task.state is State.ENQUEUED else None,
+        Fact("Expires", at=task.expires_at) if task.expires_at and _waits(task) else None,
+        Fact("Attempts", str(task.attempts)),
+        Fact("Worker", task.worker) if task.worker else None,
+        Fact("Started", at=task.started_at) if task.started_at else None,
+        Fact("Lease ends", at=task.lease_expires_at) if task.lease_expires_at else None,
+        Fact("Finished", at=task.finished_at) if task.finished_at else None,
+        Fact("Kept until", at=task.retained_until) if task.retained_until else None,
+        Fact("Dedupe key", task.dedupe_key, code=True) if task.dedupe_key else None,
+        Fact("Schedule", task.schedule) if task.schedule else None,
+    )
+    return tuple(fact for fact in every if fact is not None)
+
+
+def _waits(task: Task) -> bool:
+    return task.state in (State.ENQUEUED, State.INFLIGHT)
+
+
+def _attempts(task: Task) -> tuple[Attempt, ...]:
+    """Return what is known of the attempts, the newest first."""
+    found = [_failed(task, error) for error in task.errors]
+    if task.state is State.SUCCEEDED and task.finished_at:
+        found.append(_last(task, "succeeded", Status.SUCCEEDED, task.finished_at))
+    elif task.state is State.INFLIGHT and task.started_at:
+        found.append(_last(task, "running since", Status.INFLIGHT, task.started_at))
+    return tuple(reversed(found))
+
+
+def _failed(task: Task, error: TaskError) -> Attempt:
+    ended = "lease expired" if error.kind is ErrorKind.LEASE_EXPIRED else "failed"
+    latest = error is task.errors[-1] and task.state is not State.SUCCEEDED
+    run = None
+    if latest and task.started_at and task.started_at <= error.at:
+        run = (error.at - task.started_at).total_seconds()
+    return Attempt(
+        error.attempt,
+        ended,
+        Status.DEAD,
+        error.at,
+        error.worker or "",
+        run,
+        error.type,
+        error.message,
+        error.detail,
+    )
+
+
+def _last(task: Task, ended: str, status: Status, at: datetime) -> Attempt:
+    run = (at - task.started_at).total_seconds() if task.started_at else None
+    if status is Status.INFLIGHT:
+        run = None
+    return Attempt(task.attempts, ended, status, at, task.worker or "", run, "", "", "")
+
+
+def _trail(visit: Visit, task: Task) -> tuple[HopRow, ...]:
+    if not task.trail:
+        return ()
+    hops = [
+        HopRow(
+            hop.queue if visit.allows(Permission.READ, hop.queue) else "another queue",
+            visit.url(urls.QUEUE, queue=hop.queue)
+            if visit.allows(Permission.READ, hop.queue)
+            else None,
+            hop.at,
+        )
+        for hop in task.trail
+    ]
+    return (*hops, HopRow(task.queue, None, None))
+
+
+def _texts(task: Task) -> tuple[Text, ...]:
+    every = (("Payload", task.payload), ("Result", task.result), ("Progress", task.progress))
+    return tuple(_text(title, text) for title, text in every if text is not None)
+
+
+def _text(title: str, text: str) -> Text:
+    laid_out = pretty(text)
+    long = len(laid_out) > _UNFOLDED
+    return Text(title, text, laid_out, utf8_bytes(text), f"{laid_out[:300]}…" if long else "")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,123 @@
+"""Workers: their signs of life, who is alive, and what they are asked to do."""
+
+from typing import Annotated, Final, TypeAlias
+from urllib.parse import unquote
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.limits import WORKER_BYTES, utf8_bytes
+from headrace.http import examples
+from headrace.http.permissions import principal
+from headrace.http.queue_bodies import ResumeBody
+from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
+from headrace.http.worker_bodies import SignBody
+from headrace.http.worker_views import command_json, worker_json, workers_json
+from headrace.ops.workers import Command
+from headrace.runtime.wiring import use_cases
+
+router: Final = new_router()
+_TAGS: Final = ["Workers"]
+
+NameInPath: TypeAlias = Annotated[
+    str,
+    Path(
+        description=f"The name of the worker: any text of up to {WORKER_BYTES} bytes, like "
+        "`host-1:4711`, percent-encoded."
+    ),
+]
+
+
+@router.put(
+    "/v1/workers/<name>",
+    summary="Give a sign of life",
+    description=(
+        "A worker says every 30 seconds what it is doing, and is told what it is asked to do. "
+        "Names are one space for all queues. After 5 minutes of silence a worker counts as gone. "
+        "A command holds for the process that it was given to: a worker of another `started_at` "
+        "is not asked anything yet. One write unit for each KiB."
+    ),
+    tags=_TAGS,
+    operation_id="put_worker",
+    responses=answers(200, "What the worker is asked to do.", "Commanded"),
+)
+def put(
+    name: NameInPath,
+    body: Annotated[SignBody, Body(openapi_examples=examples.PUT_WORKER)],
+) -> Answered:
+    """Note a sign of life."""
+    command = use_cases().workers.alive(principal(), body.sign_of(_worker_name(name)))
+    return json_answer(command_json(command))
+
+
+@router.get(
+    "/v1/workers",
+    summary="List workers that are alive, by name",
+    description=(
+        "Those with a queue that the key is for. Of their other queues nothing is shown, and "
+        "`running` only where there are none."
+    ),
+    tags=_TAGS,
+    operation_id="list_workers",
+    responses=answers(200, "A page of workers.", "Workers"),
+)
+def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
+    """List workers."""
+    page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
+    return json_answer(workers_json(page))
+
+
+_ASKED: Final = (
+    "It is told at its next sign of life, within 30 seconds. A worker asked to stop stays so. "
+    "Takes a key that is for all of its queues."
+)
+
+
+@router.post(
+    "/v1/workers/<name>/quiet",
+    summary="Ask a worker to take no more tasks",
+    description=_ASKED,
+    tags=_TAGS,
+    operation_id="quiet_worker",
+    responses=answers(200, "The worker.", "Worker"),
+)
+def quiet(
+    name: NameInPath,
+    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+) -> Answered:
+    """Ask for no more tasks to be taken."""
+    worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
+    return json_answer(worker_json(worker))
+
+
+@router.post(
+    "/v1/workers/<name>/stop",
+    summary="Ask a worker to finish what it has and end",
+    description=_ASKED,
+    tags=_TAGS,
+    operation_id="stop_worker",
+    responses=answers(200, "The worker.", "Worker"),
+)
+def stop(
+    name: NameInPath,
+    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+) -> Answered:
+    """Ask for an end."""
+    worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)
+    return json_answer(worker_json(worker))
+
+
+def _worker_name(path: str) -> str:
+    """Return the worker named in a path.  Raises InvalidRequest for what can be no name."""
+    try:
+        name = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise _wrong_name("must be UTF-8, percent-encoded") from None
+    size = utf8_bytes(name)
+    if size > WORKER_BYTES:
+        raise _wrong_name(f"must be at most {WORKER_BYTES} bytes of UTF-8; it is {size}")
+    return name
+
+
+def _wrong_name(message: str) -> InvalidRequest:
+    return InvalidRequest(f"name {message}", errors=[FieldError("name", message)])

@@ -1,0 +1,50 @@
+"""The body of a worker's sign of life."""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from headrace.domain import limits
+from headrace.http.fields import Body, Instant, Name, TaskId, text_within
+from headrace.ops.workers import Sign
+
+_LEAST, _MOST = limits.WORKER_QUEUES
+
+Concurrency: TypeAlias = Annotated[
+    int, Field(ge=limits.WORKER_CONCURRENCY[0], le=limits.WORKER_CONCURRENCY[1])
+]
+WorkerVersion: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_VERSION_BYTES))]
+
+
+class SignBody(Body):
+    """What a worker is doing."""
+
+    queues: Annotated[
+        list[Name],
+        Field(min_length=_LEAST, max_length=_MOST, description="The queues it takes tasks from."),
+    ]
+    concurrency: Annotated[Concurrency, Field(description="Tasks it works on at a time.")] = 1
+    running: Annotated[
+        list[TaskId],
+        Field(
+            default_factory=list,
+            max_length=limits.WORKER_TASKS,
+            description="Ids of tasks it is at.",
+        ),
+    ]
+    version: Annotated[WorkerVersion, Field(description="Of its code.")] = ""
+    started_at: Annotated[
+        Instant,
+        Field(description="When its process began; a command is for one process only."),
+    ]
+
+    def sign_of(self, name: str) -> Sign:
+        """Return this as the sign of life of worker *name*."""
+        return Sign(
+            name,
+            tuple(self.queues),
+            self.started_at,
+            self.concurrency,
+            tuple(self.running),
+            self.version,
+        )

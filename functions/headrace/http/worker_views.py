@@ -1,0 +1,35 @@
+"""Workers as the JSON that goes out."""
+
+from typing import Any
+
+from headrace.http.views import dumps, instant
+from headrace.ops.workers import Command, Worker, WorkerPage
+
+
+def command_json(command: Command | None) -> str:
+    """Return what a worker is asked to do."""
+    return dumps({"command": command})
+
+
+def worker_json(worker: Worker) -> str:
+    """Return a worker."""
+    return dumps(_fields(worker))
+
+
+def workers_json(page: WorkerPage) -> str:
+    """Return a page of workers."""
+    return dumps({"workers": [_fields(worker) for worker in page.workers], "cursor": page.cursor})
+
+
+def _fields(worker: Worker) -> dict[str, Any]:
+    sign = worker.sign
+    return {
+        "name": sign.name,
+        "queues": sign.queues,
+        "concurrency": sign.concurrency,
+        "running": sign.running,
+        "version": sign.version,
+        "started_at": instant(sign.started_at),
+        "seen_at": instant(worker.seen_at),
+        "command": worker.command,
+    }

@@ -1,0 +1,188 @@
+"""The registry of workers: who is alive, what they work on, and what an operator asks of them.
+
+A worker is a record that its sign of life renews.  A command is a note on that record which the
+next sign of life brings back.  Both cost one write and no read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from headrace.domain import access
+from headrace.domain.access import Permission, Principal
+from headrace.domain.errors import Forbidden, NotFound, Unavailable
+from headrace.ops.audit import Audit
+from headrace.ops.cursor import Cursors
+from headrace.store.base import Record, Store
+
+KIND: Final = "worker"
+FORGOTTEN_AFTER: Final = timedelta(minutes=5)
+"""A worker that is silent for so long counts as gone, whenever the table's broom comes."""
+
+_PAGE: Final = 250
+_LOOKS: Final = 5  # at a worker that others command too
+_SHOWN: Final = 128
+
+
+class Command(StrEnum):
+    """What a worker may be asked: to take nothing more, or to finish and end."""
+
+    QUIET = "quiet"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A sign of life, as the worker sent it; ``started_at`` tells a process from the next one.
+
+    ``running`` are ids of tasks; None where they are not shown.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    started_at: datetime
+    concurrency: int = 1
+    running: tuple[str, ...] | None = ()
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker as it last gave a sign of life, and what it is asked to do."""
+
+    sign: Sign
+    seen_at: datetime
+    command: Command | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPage:
+    """Workers by name, and the cursor of the next page."""
+
+    workers: tuple[Worker, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The use cases of workers, with what they need from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+    cursors: Cursors
+    audit: Audit
+
+    def alive(self, by: Principal, sign: Sign) -> Command | None:
+        """Note a sign of life and return what the worker is asked to do; one write unit.
+
+        Raises Forbidden unless *by* is for each of its queues.
+        """
+        by.require(Permission.WORK, *sign.queues)
+        return _worker(self.store.renew_record(_record(sign, self.now()))).command
+
+    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> WorkerPage:
+        """Return a page of the workers on *by*'s queues, by name, without the silent ones.
+
+        Of other queues it says nothing, and names running tasks only where all queues are *by*'s.
+        Raises InvalidRequest for a forged cursor.
+        """
+        by.require(Permission.LIST)
+        scope = f"workers of {by.patterns}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        found: list[Worker] = []
+        more, stride = True, min(_PAGE, limit + 1)
+        while more and len(found) <= limit:  # one more than asked for tells of a next page
+            records, more = self.store.records(KIND, after=after, limit=stride)
+            stride = _PAGE  # where many are silent or others', go on in longer strides
+            workers = (self._living(record) for record in records)
+            found += [seen for worker in workers if worker and (seen := _as_seen_by(by, worker))]
+            after = records[-1].name if records else after
+        page = tuple(found[:limit])
+        rest = len(found) > limit
+        return WorkerPage(page, self.cursors.write(scope, page[-1].sign.name) if rest else None)
+
+    def ask(self, by: Principal, name: str, command: Command) -> Worker:
+        """Leave *command* for the worker's next sign of life; it holds for this process only.
+
+        A worker asked to stop is not asked for less.  Raises NotFound for one that is silent or
+        unknown, and Forbidden unless *by* is for each of its queues; a *by* that is not for all
+        queues gets Forbidden for both.
+        """
+        by.require(Permission.OPERATE)
+        record, worker = self._found(by, name)
+        queues = worker.sign.queues
+        only = queues[0] if len(queues) == 1 else None
+        where = {"queues": [*queues]}
+        action = f"{command}_worker"
+        with self.audit.action(action, queue=only, where=where, ids=[name]) as outcome:
+            for _ in range(_LOOKS):
+                if worker.command in (command, Command.STOP):
+                    outcome.changed = 0
+                    return worker
+                note = _note(command, worker.sign)
+                if self.store.leave_note(KIND, name, note, expects=record.note):
+                    return replace(worker, command=command)
+                record, worker = self._found(by, name)
+            raise Unavailable("others are commanding this worker too; try again")
+
+    def _found(self, by: Principal, name: str) -> tuple[Record, Worker]:
+        record = self.store.record(KIND, name)
+        worker = self._living(record) if record else None
+        if record is None or worker is None or not by.covers_all(worker.sign.queues):
+            raise _missing(by, name)
+        return record, worker
+
+    def _living(self, record: Record) -> Worker | None:
+        worker = _worker(record)
+        return worker if self.now() - worker.seen_at < FORGOTTEN_AFTER else None
+
+
+def _as_seen_by(by: Principal, worker: Worker) -> Worker | None:
+    """Return what *by* may know of *worker*; None for one of others' queues."""
+    sign = worker.sign
+    own = tuple(filter(by.covers, sign.queues))
+    if len(own) == len(sign.queues):
+        return worker
+    return replace(worker, sign=replace(sign, queues=own, running=None)) if own else None
+
+
+def _missing(by: Principal, name: str) -> NotFound | Forbidden:
+    if by.everywhere:
+        return NotFound(f"there is no worker {name[:_SHOWN]}, or it is silent")
+    return access.not_this_worker(name)
+
+
+def _record(sign: Sign, now: datetime) -> Record:
+    body = {
+        "queues": [*sign.queues],
+        "started_at": sign.started_at.isoformat(),
+        "concurrency": sign.concurrency,
+        "running": [*(sign.running or ())],
+        "version": sign.version,
+        "seen_at": now.isoformat(),
+    }
+    return Record(KIND, sign.name, body, expires_at=now + FORGOTTEN_AFTER)
+
+
+def _worker(record: Record) -> Worker:
+    body = record.body
+    sign = Sign(
+        record.name,
+        tuple(body["queues"]),
+        datetime.fromisoformat(body["started_at"]),
+        body["concurrency"],
+        tuple(body["running"]),
+        body["version"],
+    )
+    return Worker(sign, datetime.fromisoformat(body["seen_at"]), _command(record.note, sign))
+
+
+def _note(command: Command, sign: Sign) -> str:
+    """Return a command with the process it is for: it is not for whoever is started after it."""
+    return f"{command} {sign.started_at.isoformat()}"
+
+
+def _command(note: str | None, sign: Sign) -> Command | None:
+    return next((command for command in Command if note == _note(command, sign)), None)

@@ -1,0 +1,143 @@
+"""Group leases: items of the control table, each changed by one conditional write."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from headrace.domain.group import Group, GroupChange, GroupState, group_key
+from headrace.store import keys
+from headrace.store.base import charge
+from headrace.store.dynamo.control import ControlTable, control_key
+from headrace.store.dynamo.vendor import charge_all, vendor_errors
+from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
+
+_STATE: Final = Form(TEXT.encode, lambda value: GroupState(value["S"]))
+_QUEUES: Final = Form(
+    lambda queues: {"SS": sorted(queues)}, lambda value: frozenset(value.get("SS", ()))
+)
+_FIELDS: Final[dict[str, tuple[str, Form]]] = {
+    "id": ("id", TEXT),
+    "name": ("name", TEXT),
+    "keepalive": ("keepalive", LENGTH),
+    "granted_until": ("granted_until", MICROS),
+    "expires_at": (keys.EXPIRES_AT, MICROS),
+    "kept_until": (keys.TTL, SECONDS),
+    "state": ("state", _STATE),
+    "queues": (keys.QUEUES, _QUEUES),
+}
+
+
+class GroupLeases(ControlTable):
+    """Implements the group leases of ``headrace.store.base.Store``."""
+
+    def open_group(self, group: Group, *, now: datetime) -> bool:
+        with vendor_errors():
+            try:
+                answer = self._client.put_item(
+                    TableName=self._control,
+                    Item=_item(group),
+                    ConditionExpression="attribute_not_exists(#pk) OR #ttl <= :now",
+                    ExpressionAttributeNames={"#pk": keys.PK, "#ttl": keys.TTL},
+                    ExpressionAttributeValues={":now": SECONDS.encode(now)},
+                    ReturnConsumedCapacity="TOTAL",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                there: Item = error.response.get("Item") or {}
+                return there.get("id") == {"S": group.id}  # a repeat after a lost answer
+        charge_all(answer, write=True)
+        return True
+
+    def group(self, group_id: str) -> Group | None:
+        with vendor_errors():
+            answer = self._client.get_item(
+                TableName=self._control,
+                Key=control_key(keys.GROUPS, group_key(group_id)),
+                ConsistentRead=True,
+                ReturnConsumedCapacity="TOTAL",
+            )
+        charge_all(answer, write=False)
+        item = answer.get("Item")
+        found = _group(item) if item else None
+        return found if found is not None and found.id == group_id else None
+
+    def change_group(self, change: GroupChange) -> Group | None:
+        with vendor_errors():
+            try:
+                answer = self._client.update_item(
+                    TableName=self._control,
+                    Key=control_key(keys.GROUPS, group_key(change.id)),
+                    ReturnValues="ALL_NEW",
+                    ReturnConsumedCapacity="TOTAL",
+                    **_Update(change).arguments(),
+                )
+            except self._client.exceptions.ConditionalCheckFailedException:
+                charge(write=1.0)
+                return None
+        charge_all(answer, write=True)
+        return _group(answer["Attributes"])
+
+
+class _Update:
+    """A change as the arguments of UpdateItem."""
+
+    def __init__(self, change: GroupChange) -> None:
+        self._change = change
+        self._names: dict[str, str] = {}
+        self._values: Item = {}
+
+    def arguments(self) -> dict[str, Any]:
+        change = self._change
+        end = self._name("expires_at")
+        when = [
+            f"{self._name('id')} = {self._value('id', change.id)}",
+            f"{self._name('state')} = {self._value('state', GroupState.OPEN)}",
+        ]
+        if change.after is not None:
+            when.append(f"{end} > {self._value('expires_at', change.after)}")
+        if change.ends_at is not None:
+            when.append(f"{end} = {self._value('expires_at', change.ends_at)}")
+        made = [
+            f"{self._name(field)} = {self._value(field, value)}"
+            for field, value in change.put.items()
+        ]
+        if change.renewed_at is not None:
+            now = self._value("expires_at", change.renewed_at)
+            made.append(f"{end} = {self._name('keepalive')} + {now}")
+        said = [f"SET {', '.join(made)}"] if made else []
+        if change.queue is not None:
+            said.append(f"ADD {self._name('queues')} {self._value('queues', {change.queue})}")
+        return {
+            "ConditionExpression": " AND ".join(when),
+            "UpdateExpression": " ".join(said),
+            "ExpressionAttributeNames": self._names,
+            "ExpressionAttributeValues": self._values,
+        }
+
+    def _name(self, field: str) -> str:
+        alias = f"#{field}"
+        self._names[alias] = _FIELDS[field][0]
+        return alias
+
+    def _value(self, field: str, value: object) -> str:
+        key = f":v{len(self._values)}"
+        self._values[key] = _FIELDS[field][1].encode(value)
+        return key
+
+
+def _item(group: Group) -> Item:
+    item = control_key(keys.GROUPS, group.key)
+    for field, (attribute, form) in _FIELDS.items():
+        value = getattr(group, field)
+        if value:  # an empty set is nothing DynamoDB could keep
+            item[attribute] = form.encode(value)
+    return item
+
+
+def _group(item: Item) -> Group:
+    fields = {
+        field: form.decode(item[attribute])
+        for field, (attribute, form) in _FIELDS.items()
+        if attribute in item
+    }
+    return Group(**{"name": None, **fields})

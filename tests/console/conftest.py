@@ -1,0 +1,287 @@
+"""The console as a browser sees it: events into the Chalice app, cookies kept, HTML read.
+
+The store is in memory and the clock in the test's hand; everything between is the real thing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from http.cookies import Morsel, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+
+from console.app import app, handler
+from headrace.domain.access import Role
+from headrace.domain.lease import LeaseName
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import QueueSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import Task
+from headrace.http.events import proxy_event
+from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.store.memory import MemoryStore
+from tests.manual_clock import ManualClock
+
+KEY = "a-key-for-the-tests"
+SECRET = "a-secret-for-sessions-of-the-tests"
+HOST = "q.example.org"
+REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
+_VOID = {"meta", "link", "input", "br", "hr", "img", "circle", "path", "rect"}
+
+
+@dataclass
+class Element:
+    """An element of a page with what is in it."""
+
+    tag: str
+    attributes: dict[str, str]
+    children: list["Element | str"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All text in it, spaces made single."""
+        parts = (child if isinstance(child, str) else child.text for child in self.children)
+        return " ".join("".join(f"{part} " for part in parts).split())
+
+    def walk(self) -> Iterator["Element"]:
+        yield self
+        for child in self.children:
+            if isinstance(child, Element):
+                yield from child.walk()
+
+    def all(self, tag: str, **attributes: str) -> list["Element"]:
+        """Find elements; ``class_`` is one of the classes."""
+        return [each for each in self.walk() if each.tag == tag and each.has(attributes)]
+
+    def one(self, tag: str, **attributes: str) -> "Element":
+        found = self.all(tag, **attributes)
+        assert len(found) == 1, f"{len(found)} of {tag} {attributes}"
+        return found[0]
+
+    def has(self, attributes: Mapping[str, str]) -> bool:
+        classes = self.attributes.get("class", "").split()
+        return all(
+            value in classes if name == "class_" else self.attributes.get(name) == value
+            for name, value in attributes.items()
+        )
+
+
+class _Reader(HTMLParser):
+    """Builds the tree and minds that every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root = Element("root", {})
+        self.open = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self.open[-1].children.append(element)
+        if tag not in _VOID:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self.open[-1].children.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _VOID:
+            return
+        assert self.open[-1].tag == tag, f"</{tag}> closes <{self.open[-1].tag}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+
+def read_html(text: str) -> Element:
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    assert [each.tag for each in reader.open] == ["root"], "something was never closed"
+    return reader.root
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    cookies: Mapping[str, Morsel[str]]
+    body: str
+    url: str
+
+    @property
+    def page(self) -> Element:
+        return read_html(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.page.text
+
+
+@dataclass
+class Browser:
+    """A browser: ``get`` and ``post`` a path, ``submit`` a form of a page; redirects by hand."""
+
+    clock: ManualClock
+    use: UseCases
+    stage: str = ""
+    source: str = "192.0.2.7"
+    jar: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def get(self, url: str, **headers: str) -> Shown:
+        return self.send("GET", url, b"", headers)
+
+    def post(self, url: str, fields: Mapping[str, Any], **headers: str) -> Shown:
+        body = urlencode(dict(fields), doseq=True).encode()
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.send("POST", url, body, {**kind, "Sec-Fetch-Site": "same-origin", **headers})
+
+    def submit(self, page: Element, action: str, /, **fields: Any) -> Shown:
+        """Send the form whose action ends so, with its own fields and *fields*."""
+        form = form_to(page, action)
+        own: dict[str, Any] = {}
+        for each in form.walk():
+            if each.tag == "input" and "name" in each.attributes:
+                if each.attributes.get("type") == "checkbox":
+                    continue
+                own[each.attributes["name"]] = each.attributes.get("value", "")
+            if each.tag == "select":
+                chosen = [o for o in each.all("option") if "selected" in o.attributes]
+                options = chosen or each.all("option")
+                own[each.attributes["name"]] = options[0].attributes["value"]
+        return self.post(form.attributes["action"], {**own, **fields})
+
+    def follow(self, shown: Shown) -> Shown:
+        assert shown.status == 303, (shown.status, shown.text)
+        return self.get(shown.headers["location"])
+
+    def sign_in(self, key: str = KEY) -> "Browser":
+        page = self.get(f"{self.stage}/console/sign-in").page
+        assert self.submit(page, "/sign-in", key=key).status == 303
+        return self
+
+    def send(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Shown:
+        parts = urlsplit(url)
+        resource, names = resource_of(method, parts.path.removeprefix(self.stage))
+        sent = {"Host": HOST, "X-Forwarded-Proto": "https", **self.headers, **headers}
+        if self.jar:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.jar.items())
+        event = proxy_event(
+            method,
+            parts.path,
+            request_id=REQUEST_ID,
+            headers=sent,
+            query=parts.query,
+            body=body,
+            resource=resource,
+            parameters=names,
+            source_ip=self.source,
+        )
+        with using(self.use):
+            answer = handler(event, None)
+        cookies: dict[str, Morsel[str]] = {}
+        for line in answer["multiValueHeaders"].get("Set-Cookie", []):
+            cookies |= SimpleCookie(line)
+        for name, morsel in cookies.items():
+            if morsel["max-age"] == "0":
+                self.jar.pop(name, None)
+            else:
+                self.jar[name] = morsel.value
+        lower = {name.lower(): value for name, value in answer["headers"].items()}
+        return Shown(answer["statusCode"], lower, cookies, answer["body"], url)
+
+    def another(self) -> "Browser":
+        """Return a second browser of the same console."""
+        return replace(self, jar={}, headers={})
+
+    # What most tests begin with.
+
+    def key(self, role: Role, *queues: str) -> str:
+        return self.use.keys.create(BOOTSTRAP, f"the {role}", role, queues or ("*",)).secret
+
+    def as_role(self, role: Role, *queues: str) -> "Browser":
+        return self.another().sign_in(self.key(role, *queues))
+
+    def queue(self, name: str = "mail", **settings: Any) -> str:
+        self.use.queues.create(name, QueueSettings(**settings))
+        return name
+
+    def put(self, queue: str, *payloads: str, **more: Any) -> list[str]:
+        new = [NewTask(payload, **more) for payload in payloads or ("{}",)]
+        return [str(done.id) for done in self.use.tasks.enqueue(queue, new)]
+
+    def take(self, queue: str, count: int = 1, worker: str = "ada:1") -> Sequence[Task]:
+        self.clock.forward(0.001)
+        return self.use.deliveries.dequeue(queue, batch_size=count, worker=worker).tasks
+
+    def say(self, task: Task, status: ReportStatus, **more: Any) -> None:
+        report = Report(task.id, str(LeaseName.of(task)), status, **more)
+        [result] = self.use.reports.report(task.queue, [report])
+        assert result.outcome == "OK", result
+
+    def kill(self, queue: str, payload: str = "{}", message: str = "no answer") -> str:
+        """Enqueue a task where none is ready, and let it die; return its id."""
+        [task_id] = self.put(queue, payload)
+        [task] = self.take(queue)
+        assert task.id == task_id
+        error = WorkerError("TimeoutError", message, "Traceback: …")
+        self.say(task, ReportStatus.FAILED, error=error, retryable=False)
+        return task_id
+
+
+def form_to(page: Element, action: str) -> Element:
+    found = [f for f in page.all("form") if urlsplit(f.attributes["action"]).path.endswith(action)]
+    assert len(found) == 1, f"{len(found)} forms to {action}"
+    return found[0]
+
+
+def resource_of(method: str, path: str) -> tuple[str, dict[str, str]]:
+    """Find the route as API Gateway does: literal parts before parameters."""
+    bare = path.rstrip("/") or "/"
+    for route in sorted(app.routes, key=lambda each: ("+}" in each, each.count("{"), each)):
+        pattern = re.sub(r"\{\w+\+\}", "(.+)", re.sub(r"\{\w+\}", "([^/]+)", route))
+        match = re.fullmatch(pattern, bare)
+        if match and method in app.routes[route]:
+            return route, dict(zip(re.findall(r"\{(\w+)\+?\}", route), match.groups(), strict=True))
+    raise AssertionError(f"nothing takes {method} {path}")
+
+
+def query_of(url: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+@pytest.fixture
+def browse() -> Browser:
+    """Give a browser that has not signed in, of a console with nothing in it."""
+    clock = ManualClock()
+    settings = Settings(admin_key=KEY, settings_ttl_seconds=1, session_secret=SECRET)
+    return Browser(clock, build(settings, MemoryStore(), now=clock))
+
+
+@pytest.fixture
+def admin(browse: Browser) -> Browser:
+    """Give a browser that has signed in with the deployment's own key."""
+    return browse.sign_in()
+
+
+@pytest.fixture
+def stocked(admin: Browser) -> Browser:
+    """Give an admin a console with tasks in every state."""
+    for name in ("mail", "ngsi.notify"):
+        admin.queue(name, retry_strategy=RetryStrategy(max_retries=1))
+        admin.kill(name)
+        admin.put(name, *['{"to": "ada"}'] * 3, tags={"service": "smartcity"})
+        done, *_running = admin.take(name, 3 if name == "mail" else 2)
+        admin.say(done, ReportStatus.SUCCEEDED, result='{"sent": true}')
+        admin.put(name, delay_in_seconds=600)
+    admin.queue("empty", description="Nothing ever comes here.")
+    return admin

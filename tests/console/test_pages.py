@@ -1,0 +1,325 @@
+"""What each page shows, what each form does, and to whom."""
+
+import json
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.ops.reports import ReportStatus, WorkerError
+from tests.console.conftest import Browser, Element, Shown, query_of
+
+EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
+
+
+def links_of(shown: Shown) -> set[str]:
+    return {link.attributes["href"] for link in shown.page.all("a") if link.attributes["href"]}
+
+
+def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
+    """Visit every page that links lead to, from *start* on."""
+    seen: dict[str, Shown] = {}
+    waiting = [start]
+    while waiting:
+        url = waiting.pop()
+        if url in seen or url.startswith("#"):
+            continue
+        seen[url] = browser.get(url)
+        waiting += links_of(seen[url])
+    return seen
+
+
+def test_every_link_on_every_page_leads_somewhere(stocked: Browser) -> None:
+    pages = crawl(stocked) | crawl(stocked, "/console/pattern")
+
+    assert {url: shown.status for url, shown in pages.items() if shown.status != 200} == {}
+    assert len(pages) > 40
+
+
+def test_the_stage_is_in_every_link(stocked: Browser) -> None:
+    stocked.stage = "/dev"
+    pages = crawl(stocked, "/dev/console")
+
+    assert {url for url in pages if not url.startswith("/dev/console")} == set()
+    assert {shown.status for shown in pages.values()} == {200}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_no_role_is_shown_a_link_or_form_that_it_may_not_follow(
+    stocked: Browser, role: Role
+) -> None:
+    browser = stocked.as_role(role)
+    pages = crawl(browser)
+
+    assert {url: shown.status for url, shown in pages.items() if shown.status != 200} == {}
+    for shown in pages.values():
+        for form in shown.page.all("form", method="post"):
+            if role not in (Role.OPERATOR, Role.ADMIN):
+                assert form.attributes["action"].endswith("/sign-out")
+
+
+def test_no_page_has_an_inline_script_or_style(stocked: Browser) -> None:
+    for shown in crawl(stocked).values():
+        for element in shown.page.walk():
+            assert element.tag != "style"
+            assert element.tag != "script" or element.attributes["src"]
+            assert not [name for name in element.attributes if name.startswith("on")]
+            assert "style" not in element.attributes
+
+
+def test_every_field_has_a_label_and_no_id_is_there_twice(stocked: Browser) -> None:
+    pages = {**crawl(stocked), "pattern": stocked.get("/console/pattern")}
+    for url, shown in pages.items():
+        page = shown.page
+        ids = [each.attributes["id"] for each in page.walk() if "id" in each.attributes]
+        assert len(ids) == len(set(ids)), url
+        labels = {label.attributes.get("for") for label in page.all("label")}
+        for tag in ("input", "select", "textarea"):
+            for one in page.all(tag):
+                hidden = one.attributes.get("type") == "hidden"
+                named = "aria-label" in one.attributes or one.attributes.get("id") in labels
+                assert hidden or named or "data-live-switch" in one.attributes, (url, one)
+
+
+def test_queues_are_told_at_a_glance(stocked: Browser) -> None:
+    shown = stocked.get("/console")
+    [row] = [row for row in shown.page.all("tr") if row.text.startswith("mail")]
+
+    assert [cell.text for cell in row.all("td")][:5] == ["1", "0", "2", "1", "1"]
+
+
+def test_queues_are_found_by_how_their_name_begins(stocked: Browser) -> None:
+    assert [row.all("a")[0].text for row in rows(stocked.get("/console?name=ngsi"))] == [
+        "ngsi.notify"
+    ]
+    assert "No queue's name begins with zzz" in stocked.get("/console?name=zzz").text
+
+
+def test_an_empty_console_names_the_command_that_fills_it(admin: Browser) -> None:
+    assert "headrace queue create mail" in admin.get("/console").text
+
+
+def test_an_empty_queue_names_the_commands_that_fill_it(stocked: Browser) -> None:
+    text = stocked.get("/console/queues/empty").text
+
+    assert "headrace enqueue empty" in text
+    assert "headrace schedule" in text
+
+
+def test_the_search_leads_to_a_task_a_queue_or_those_alike(stocked: Browser) -> None:
+    [task] = stocked.put("mail")
+
+    def found(words: str) -> str:
+        return stocked.get(f"/console/search?q={words}").headers["location"]
+
+    assert found(task) == f"/console/tasks/{task}"
+    assert found("mail") == "/console/queues/mail"
+    assert found("ngsi") == "/console?name=ngsi"
+
+
+def test_a_queue_is_created_from_its_form(admin: Browser) -> None:
+    form = admin.get("/console/create-queue").page
+    made = admin.submit(form, "/create-queue", name="mail", keepalive="45", max_retries="2")
+
+    assert "Queue mail is there." in admin.follow(made).text
+    settings = admin.use.queues.get("mail").settings
+    assert settings.keepalive_timeout_in_seconds == 45
+    assert settings.retry_strategy.max_retries == 2
+    assert settings.history_retention_in_seconds == 86_400
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("name", "no spaces", "must be 1 to 128 letters"),
+        ("name", "taken", "exists"),
+        ("keepalive", "0", "must be a whole number from 1 to 43200"),
+        ("max_retries", "many", "must be a whole number from 0 to 100"),
+        ("description", "x" * 1025, "must be at most 1024 bytes"),
+    ],
+)
+def test_a_wrong_field_is_named_and_what_was_typed_stays(
+    admin: Browser, name: str, value: str, says: str
+) -> None:
+    admin.queue("taken")
+    form = admin.get("/console/create-queue").page
+    refused = admin.submit(form, "/create-queue", **{"name": "mail", name: value})
+
+    field = refused.page.one("input", name=name)
+    assert refused.status == 400
+    assert field.attributes["value"] == value
+    assert field.attributes["aria-invalid"] == "true"
+    assert says in refused.page.one("p", id=field.attributes["aria-describedby"]).text
+
+
+def test_the_dead_of_a_queue_are_found_by_error_text(stocked: Browser) -> None:
+    stocked.kill("mail", message="Mailbox full")
+    every = rows(stocked.get("/console/queues/mail?state=DEAD"))
+    some = rows(stocked.get("/console/queues/mail?state=DEAD&error=mailbox"))
+
+    assert (len(every), len(some)) == (2, 1)
+    assert "Mailbox full" in some[0].text
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("tag=broken", "key=value"),
+        ("attempts=-1", "from 0 to 1000000000"),
+        ("after=yesterday", "2026-11-21T08:00"),
+        ("limit=1000", "from 1 to 250"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_kept_and_explained(
+    stocked: Browser, query: str, says: str
+) -> None:
+    shown = stocked.get(f"/console/queues/mail?{query}")
+    name, value = query.split("=")
+
+    assert shown.status == 400
+    assert says in shown.text
+    if name != "limit":
+        assert shown.page.one("input", name=name).attributes["value"] == value
+
+
+def test_tabs_and_pages_keep_the_filter(stocked: Browser) -> None:
+    stocked.put("mail", *["{}"] * 30)
+    stocked.clock.forward(1)
+    shown = stocked.get("/console/queues/mail?state=READY&attempts=0&limit=25")
+    [following] = [link for link in shown.page.all("a") if link.text == "Next page"]
+    second = stocked.get(following.attributes["href"])
+
+    asked = query_of(following.attributes["href"])
+    assert {name: asked[name] for name in ("state", "attempts", "limit")} == {
+        "state": "READY",
+        "attempts": "0",
+        "limit": "25",
+    }
+    first_ids = {row.one("code").text for row in rows(shown)}
+    assert len(first_ids) == 25
+    assert first_ids.isdisjoint({row.one("code").text for row in rows(second)})
+
+
+def test_a_queue_is_paused_for_an_hour_and_resumes_by_itself(stocked: Browser) -> None:
+    page = stocked.get("/console/queues/mail").page
+    paused = stocked.follow(stocked.submit(page, "/mail/pause"))
+
+    assert "resumes by itself in 1 h" in paused.text
+    assert "Deliveries are paused and resume in 1 h" in paused.text
+    stocked.clock.forward(3600)
+    assert "Deliveries are paused" not in stocked.get("/console/queues/mail").text
+
+
+def test_a_queue_is_resumed_by_hand(stocked: Browser) -> None:
+    stocked.submit(stocked.get("/console/queues/mail").page, "/mail/pause", resume_in="")
+    shown = stocked.follow(stocked.submit(stocked.get("/console/queues/mail").page, "/mail/resume"))
+
+    assert "Deliveries of mail go on." in shown.text
+    stocked.put("mail")
+    assert stocked.take("mail")
+
+
+def test_a_task_tells_its_story(stocked: Browser) -> None:
+    task = stocked.kill("mail", EVIL, "no answer")
+    text = stocked.get(f"/console/tasks/{task}").text
+
+    for said in ("dead rejected in mail", "1. failed", "TimeoutError : no answer", "by ada:1"):
+        assert said in text
+    assert "12345678901234567890" in text
+
+
+def test_markup_in_payloads_and_errors_is_text(stocked: Browser) -> None:
+    task = stocked.kill("mail", EVIL, "<script>alert(2)</script>")
+    shown = stocked.get(f"/console/tasks/{task}")
+
+    assert len(shown.page.all("script")) == 1
+    copy = shown.page.one("button", **{"aria-label": "Copy the payload exactly as it was sent"})
+    assert copy.attributes["data-copy"] == EVIL
+    assert "<script>alert(2)</script>" in shown.text
+    assert "<script>alert(2)" not in shown.body
+    assert "<script>alert(2)" not in stocked.get("/console/queues/mail?state=DEAD").body
+
+
+def test_ten_attempts_are_told_the_newest_first(admin: Browser) -> None:
+    admin.queue("mail")
+    [task_id] = admin.put("mail")
+    for number in range(6):
+        admin.clock.forward(4000)
+        [task] = admin.take("mail")
+        admin.clock.forward(2)
+        admin.say(task, ReportStatus.FAILED, error=WorkerError("", f"fault {number}", ""))
+
+    timeline = admin.get(f"/console/tasks/{task_id}").page.one("ol", class_="timeline")
+    attempts = timeline.all("li")
+    assert [attempt.all("strong")[0].text for attempt in attempts] == [
+        f"{number}. failed" for number in (6, 5, 4, 3, 2, 1)
+    ]
+    assert "after 2 s" in attempts[0].text
+
+
+def test_a_waiting_task_says_why_it_waits(stocked: Browser) -> None:
+    stocked.submit(stocked.get("/console/queues/mail").page, "/mail/pause")
+    [task] = stocked.put("mail", delay_in_seconds=120)
+    text = stocked.get(f"/console/tasks/{task}").text
+
+    assert "scheduled The task is not due yet. Until in 2 min" in text
+    assert "paused Deliveries of queue mail are paused" in text
+
+
+def test_a_part_of_a_page_is_that_part_of_the_page(stocked: Browser) -> None:
+    whole = stocked.get("/console/queues/mail")
+    part = stocked.get("/console/queues/mail", **{"X-Part": "live_counts live_tasks"})
+
+    def parts_of(page: Element) -> dict[str, str]:
+        return {
+            each.attributes["data-live"]: each.text
+            for each in page.walk()
+            if "data-live" in each.attributes
+        }
+
+    assert parts_of(part.page) == parts_of(whole.page)
+    assert list(parts_of(part.page)) == ["live_counts", "live_tasks"]
+    assert stocked.get("/console", **{"X-Part": "page"}).status == 404
+
+
+def test_the_footer_says_what_the_page_cost(stocked: Browser) -> None:
+    assert "read and 0 write units" in stocked.get("/console").page.one("footer").text
+
+
+def test_errors_say_what_happened_and_the_request_id(stocked: Browser) -> None:
+    missing = stocked.get("/console/queues/nothing")
+    elsewhere = stocked.get("/console/no/such/page")
+
+    assert (missing.status, elsewhere.status) == (404, 404)
+    assert "There is no queue nothing." in missing.text
+    assert "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a" in missing.text
+
+
+def test_a_fault_shows_nothing_of_itself(
+    stocked: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    stocked.use.stats.inspect = None  # type: ignore[assignment]  # something breaks
+    stocked.use.stats.ledger = None  # type: ignore[assignment]
+    shown = stocked.get("/console")
+
+    assert shown.status == 500
+    assert "AttributeError" not in shown.body
+    assert "AttributeError" in caplog.text
+
+
+def test_big_payloads_are_folded_and_whole(stocked: Browser) -> None:
+    payload = json.dumps(["x" * 1000] * 200)
+    [task] = stocked.put("mail", payload)
+    page = stocked.get(f"/console/tasks/{task}").page
+
+    assert len(page.all("details", class_="fold")) == 1
+    copy = page.one("button", **{"aria-label": "Copy the payload exactly as it was sent"})
+    assert copy.attributes["data-copy"] == payload
+
+
+def test_the_pattern_page_is_for_admins(stocked: Browser) -> None:
+    assert stocked.get("/console/pattern").status == 200
+    assert stocked.as_role(Role.OPERATOR).get("/console/pattern").status == 403
+
+
+def rows(shown: Shown) -> list[Element]:
+    return [row for body in shown.page.all("tbody") for row in body.all("tr")]

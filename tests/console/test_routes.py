@@ -1,0 +1,112 @@
+"""The app's routes against the template that leads to them, and against a real service."""
+
+import contextlib
+import http.client
+import re
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from console.app import FORM, VIEWS, app
+from console.chalicelib.urls import Urls
+from infra.local.launch import launched
+from infra.local.tables import Template, load_template, routes
+from tests.console.conftest import KEY, read_html
+
+
+@pytest.fixture(scope="module")
+def template() -> Template:
+    return load_template()
+
+
+def test_the_template_has_every_route_and_no_other(template: Template) -> None:
+    declared = {
+        (route.method, route.path)
+        for route in routes(template)
+        if route.function.name == "ConsoleFunction"
+    }
+
+    assert declared == {
+        (method, path) for path, methods in app.routes.items() for method in methods
+    }
+
+
+def test_each_event_has_one_route_and_no_authorizer(template: Template) -> None:
+    events = template["Resources"]["ConsoleFunction"]["Properties"]["Events"].values()
+
+    assert {event["Properties"]["Auth"]["Authorizer"] for event in events} == {"NONE"}
+    assert len(events) == sum(len(methods) for methods in app.routes.values())
+
+
+def test_forms_are_taken_only_as_forms() -> None:
+    forms = [methods["POST"] for methods in app.routes.values() if "POST" in methods]
+
+    assert {tuple(form.content_types) for form in forms} == {(FORM,)}
+
+
+def test_everybody_may_see_the_door_and_nothing_behind_it() -> None:
+    open_routes = {
+        (route.method, route.path.removeprefix("/console"))
+        for views in VIEWS
+        for route in views.routes.found
+        if route.needs is None
+    }
+
+    assert open_routes == {
+        ("GET", "/sign-in"),
+        ("POST", "/sign-in"),
+        ("GET", "/static/{name}"),
+        ("GET", "/{path+}"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "resource", "base"),
+    [
+        ("/console", "/console", ""),
+        ("/console/", "/console", ""),
+        ("/dev/console", "/console", "/dev"),
+        ("/dev/console/queues/console", "/console/queues/{queue}", "/dev"),
+        ("/a/b/console/tasks/x/run", "/console/tasks/{id}/{action}", "/a/b"),
+        ("/dev/console/no/such/page", "/console/{path+}", "/dev"),
+    ],
+)
+def test_what_stands_before_our_paths_is_read_from_the_request(
+    path: str, resource: str, base: str
+) -> None:
+    event = {"path": path, "requestContext": {"path": path, "resourcePath": resource}}
+
+    assert Urls.of(event).base == base
+
+
+@pytest.mark.slow
+def test_the_local_service_serves_the_console() -> None:
+    with launched(admin_key=KEY) as service, contextlib.ExitStack() as closing:
+        where = urlsplit(service.url)
+        connection = http.client.HTTPConnection(where.netloc, timeout=30)
+        closing.callback(connection.close)
+
+        def ask(
+            method: str, path: str, fields: dict[str, str] | None = None, cookie: str = ""
+        ) -> tuple[http.client.HTTPResponse, str]:
+            form = {"Content-Type": FORM} if fields else {}
+            connection.request(method, path, urlencode(fields or {}), {"Cookie": cookie, **form})
+            answer = connection.getresponse()
+            return answer, answer.read().decode()
+
+        door, page = ask("GET", "/console/sign-in")
+        token = read_html(page).one("input", name="token").attributes["value"]
+        cookie = str(door.headers["Set-Cookie"]).partition(";")[0]
+        entered, _ = ask("POST", "/console/sign-in", {"key": KEY, "token": token}, cookie)
+        session = next(
+            line.partition(";")[0]
+            for line in entered.headers.get_all("Set-Cookie") or []
+            if line.startswith("headrace_session=")
+        )
+        queues, shown = ask("GET", "/console/", cookie=session)
+        style = re.findall(r'href="(/console/static/[^"]+css)"', shown)[0]
+
+        assert (entered.status, entered.headers["Location"]) == (303, "/console")
+        assert queues.status == 200
+        assert "headrace queue create mail" in shown
+        assert ask("GET", style)[0].status == 200

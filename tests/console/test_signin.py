@@ -1,0 +1,301 @@
+"""The door: keys, sessions, cookies, and the forms that others would like to send."""
+
+from datetime import timedelta
+
+import pytest
+
+from console.chalicelib.answer import SECURITY
+from headrace.domain.access import Role
+from headrace.ops import attempts
+from headrace.ops.keys import BOOTSTRAP
+from tests.console.conftest import HOST, KEY, Browser, query_of
+
+SESSION = "headrace_session"
+POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+}
+
+
+def try_key(browser: Browser, key: str) -> int:
+    page = browser.get("/console/sign-in").page
+    return browser.submit(page, "/sign-in", key=key).status
+
+
+def test_whoever_is_not_signed_in_is_sent_to_the_door_and_back(browse: Browser) -> None:
+    browse.queue("mail")
+    sent = browse.get("/console/queues/mail?state=DEAD")
+    door = browse.follow(sent)
+    entered = browse.submit(door.page, "/sign-in", key=KEY)
+
+    assert query_of(sent.headers["location"])["next"] == "/console/queues/mail?state=DEAD"
+    assert entered.headers["location"] == "/console/queues/mail?state=DEAD"
+    assert browse.follow(entered).status == 200
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://evil.example",
+        "//evil.example",
+        "/console/../v1",
+        "/consoles",
+        "/\\evil",
+        "javascript:x",
+    ],
+)
+def test_the_door_leads_nowhere_else(browse: Browser, elsewhere: str) -> None:
+    page = browse.get("/console/sign-in").page
+    entered = browse.submit(page, "/sign-in", key=KEY, next=elsewhere)
+
+    assert entered.headers["location"] in ("/console", "/console/../v1")
+    assert entered.headers["location"].startswith("/console")
+
+
+def test_a_session_cookie_has_its_flags_and_no_secret(browse: Browser) -> None:
+    secret = browse.key(Role.OPERATOR)
+    page = browse.get("/console/sign-in").page
+    cookie = browse.submit(page, "/sign-in", key=secret).cookies[SESSION]
+
+    assert cookie["httponly"]
+    assert cookie["secure"]
+    assert cookie["samesite"] == "Strict"
+    assert cookie["path"] == "/console"
+    assert cookie["max-age"] == "28800"
+    assert secret not in cookie.value
+    assert secret.rsplit("_", 1)[1] not in cookie.value
+
+
+def test_the_cookie_is_for_our_stage_only(browse: Browser) -> None:
+    browse.stage = "/dev"
+    page = browse.get("/dev/console/sign-in").page
+    entered = browse.submit(page, "/sign-in", key=KEY)
+
+    assert entered.cookies[SESSION]["path"] == "/dev/console"
+    assert entered.headers["location"] == "/dev/console"
+
+
+@pytest.mark.parametrize(
+    ("proto", "host", "secure"),
+    [
+        ("https", HOST, True),
+        ("http", HOST, True),
+        ("http", "localhost:8080", False),
+        ("http", "127.0.0.1:8080", False),
+        ("http", "[::1]:8080", False),
+        ("http", "localhost.evil.example", True),
+        ("https", "localhost:8080", True),
+    ],
+)
+def test_only_plain_http_on_ones_own_machine_has_cookies_without_secure(
+    browse: Browser, proto: str, host: str, *, secure: bool
+) -> None:
+    shown = browse.get("/console/sign-in", **{"X-Forwarded-Proto": proto, "Host": host})
+
+    assert bool(shown.cookies["headrace_door"]["secure"]) is secure
+
+
+def test_a_wrong_key_does_not_get_in(browse: Browser) -> None:
+    page = browse.get("/console/sign-in").page
+    refused = browse.submit(page, "/sign-in", key="hr_no-such-key")
+
+    assert refused.status == 401
+    assert "The key is not known." in refused.text
+    assert SESSION not in browse.jar
+    assert "hr_no-such-key" not in refused.body
+
+
+def test_ten_wrong_keys_are_slowed_down_wherever_they_are_asked(browse: Browser) -> None:
+    statuses = [try_key(browse, "wrong") for _ in range(12)]
+
+    assert statuses == [401] * 10 + [429] * 2
+    assert try_key(browse.another(), KEY) == 429, "a right key must not tell itself apart"
+    other = browse.another()
+    other.source = "198.51.100.1"
+    assert try_key(other, KEY) == 303
+
+
+def test_who_waits_may_try_again_one_by_one(browse: Browser) -> None:
+    for _ in range(11):
+        try_key(browse, "wrong")
+    browse.clock.forward(attempts.EVERY)
+
+    assert [try_key(browse, "wrong") for _ in range(2)] == [401, 429]
+    browse.clock.forward(attempts.EVERY)
+    assert try_key(browse, KEY) == 303
+
+
+def test_right_keys_are_never_slowed_down(browse: Browser) -> None:
+    assert {try_key(browse.another(), KEY) for _ in range(30)} == {303}
+
+
+def test_a_subscribers_whole_ipv6_network_counts_as_one_source() -> None:
+    assert attempts.source_of("2001:db8:1:2::7") == attempts.source_of("2001:db8:1:2:ffff::1")
+    assert attempts.source_of("2001:db8:1:2::7") != attempts.source_of("2001:db8:1:3::7")
+    assert attempts.source_of("192.0.2.7") == "192.0.2.7"
+    assert attempts.source_of("what is this") == "unknown"
+
+
+def test_a_session_ends_after_eight_hours(admin: Browser) -> None:
+    admin.clock.forward(timedelta(hours=8) - timedelta(seconds=1))
+    assert admin.get("/console").status == 200
+    admin.clock.forward(1)
+    assert admin.get("/console").status == 303
+
+
+def test_a_revoked_key_ends_its_session_within_ten_seconds(admin: Browser) -> None:
+    viewer = admin.as_role(Role.VIEWER)
+    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    assert viewer.get("/console").status == 200
+    admin.use.keys.store.drop_record("key", key.id)  # as another process would
+
+    admin.clock.forward(10)
+    assert viewer.get("/console").status == 303
+
+
+def test_an_altered_cookie_is_no_session(admin: Browser) -> None:
+    good = admin.jar[SESSION]
+    for bad in (good[:-2] + "aa", "", "x", good.replace(".", ""), "é"):
+        admin.jar[SESSION] = bad
+        assert admin.get("/console").status == 303
+
+
+def test_what_is_signed_for_one_thing_is_no_session(admin: Browser) -> None:
+    page = admin.get("/console").page
+    admin.jar[SESSION] = page.all("input", name="token")[0].attributes["value"]
+
+    assert admin.get("/console").status == 303
+
+
+def test_signing_out_takes_the_cookie_away(admin: Browser) -> None:
+    out = admin.submit(admin.get("/console").page, "/sign-out")
+
+    assert SESSION not in admin.jar
+    assert "You are signed out." in admin.follow(out).text
+
+
+def test_a_form_without_the_sessions_token_is_refused(stocked: Browser) -> None:
+    other = stocked.another().sign_in()
+    token = other.get("/console").page.all("input", name="token")[0].attributes["value"]
+    for fields in ({}, {"token": ""}, {"token": "made-up"}, {"token": token}):
+        refused = stocked.post("/console/queues/mail/pause", fields)
+        assert refused.status == 403
+        assert "Nothing was changed." in refused.text
+    assert not stocked.use.queues.get("mail").paused(stocked.clock())
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_form_sent_by_another_site_is_refused_even_with_its_token(
+    stocked: Browser, site: str
+) -> None:
+    token = stocked.get("/console").page.all("input", name="token")[0].attributes["value"]
+    refused = stocked.post(
+        "/console/queues/mail/pause", {"token": token}, **{"Sec-Fetch-Site": site}
+    )
+
+    assert refused.status == 403
+
+
+def test_the_door_takes_only_its_own_form(browse: Browser) -> None:
+    page = browse.get("/console/sign-in").page
+    token = page.one("input", name="token").attributes["value"]
+
+    assert browse.another().post("/console/sign-in", {"key": KEY, "token": token}).status == 403
+    assert browse.another().post("/console/sign-in", {"key": KEY}).status == 403
+
+
+def test_a_form_of_another_type_is_refused(stocked: Browser) -> None:
+    refused = stocked.send(
+        "POST", "/console/queues/mail/pause", b"{}", {"Content-Type": "application/json"}
+    )
+
+    assert refused.status == 415
+    assert refused.headers["content-security-policy"]
+
+
+def test_a_link_from_elsewhere_opens_itself_once_more(stocked: Browser) -> None:
+    """Browsers keep a strict cookie from links on other sites: a chat, a mail."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    bounced = stocked.another().get("/console/queues/mail", **headers)
+
+    assert bounced.status == 200
+    assert len(bounced.page.all("meta", **{"http-equiv": "refresh"})) == 1
+    again = stocked.another().get("/console/queues/mail", **{"Sec-Fetch-Site": "same-origin"})
+    assert again.status == 303
+
+
+def test_a_session_that_is_over_is_not_asked_for_parts(browse: Browser) -> None:
+    assert browse.get("/console", **{"X-Part": "live"}).status == 401
+
+
+@pytest.mark.parametrize(
+    "url", ["/console", "/console/sign-in", "/console/nowhere", "/console/queues/no"]
+)
+def test_every_page_has_the_headers(admin: Browser, url: str) -> None:
+    headers = admin.get(url).headers
+
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy == POLICY
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+    assert {name.lower() for name in SECURITY} <= set(headers)
+
+
+def test_files_are_kept_for_a_year_and_asked_for_by_their_content(browse: Browser) -> None:
+    page = browse.get("/console/sign-in").page
+    url = page.one("link", rel="stylesheet").attributes["href"]
+    shown = browse.get(url)
+
+    assert shown.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert shown.headers["content-type"] == "text/css; charset=utf-8"
+    assert browse.get(url, **{"If-None-Match": shown.headers["etag"]}).status == 304
+    assert browse.get("/console/static/console.css").status == 404
+
+
+def test_a_viewer_sees_no_payload_and_no_action(stocked: Browser) -> None:
+    viewer = stocked.as_role(Role.VIEWER)
+    task = stocked.kill("mail", '{"secret": "in the payload"}')
+    shown = viewer.get(f"/console/tasks/{task}")
+
+    assert "in the payload" not in shown.body
+    assert "not shown to viewer keys" in shown.text
+    assert "Restart" not in shown.body
+    assert viewer.get(f"/console/tasks/{task}/restart").status == 403
+    page = viewer.get("/console/queues/mail").page
+    assert not [form for form in page.all("form") if "pause" in form.attributes["action"]]
+    assert not page.all("input", name="id")
+    token = page.all("input", name="token")[0].attributes["value"]
+    for path in (
+        "queues/mail/pause",
+        "queues/mail/selected",
+        f"tasks/{task}/delete",
+        "create-queue",
+    ):
+        assert viewer.post(f"/console/{path}", {"token": token, "queue": "mail"}).status == 403
+
+
+def test_a_restricted_key_sees_and_touches_only_its_queues(stocked: Browser) -> None:
+    browser = stocked.as_role(Role.OPERATOR, "ngsi.*")
+    other, own = stocked.kill("mail"), stocked.put("ngsi.notify", delay_in_seconds=60)[0]
+
+    assert "mail" not in browser.get("/console").page.one("table").text
+    assert browser.get("/console/queues/mail").status == 403
+    assert browser.get("/console/queues/nothing").status == 403
+    assert browser.get(f"/console/tasks/{other}").status == 403
+    assert browser.get("/console/tasks/nothing").status == 403
+    page = browser.get(f"/console/tasks/{own}/delete").page
+    token = page.all("input", name="token")[0].attributes["value"]
+    for queue in ("mail", "ngsi.notify"):
+        fields = {"token": token, "queue": queue}
+        refused = browser.post(f"/console/tasks/{other}/delete", fields)
+        assert (refused.status == 403) is (queue == "mail")
+    assert stocked.use.tasks.get(other).queue == "mail"
+    moved = browser.get(f"/console/tasks/{own}/move").page
+    assert browser.submit(moved, "/move", to_queue="mail").status == 403

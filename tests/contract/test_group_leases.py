@@ -1,0 +1,306 @@
+"""What every store promises about group leases: one end for many tasks, and it ends once."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
+from headrace.domain.group import GroupState, lapse
+from headrace.domain.task import ErrorKind, State
+from headrace.ops.leases import Leases
+from headrace.ops.reports import ReportOutcome
+from headrace.store.base import metered
+from tests.contract.conftest import World, lease_name
+from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
+
+MINUTE = timedelta(seconds=60)
+
+
+# -- one end for all of them ------------------------------------------------------------------
+
+
+def test_tasks_under_a_group_are_leased_until_its_end(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue, "1", "2", keepalive=7)
+    group = opened(world)
+    end = world.clock() + MINUTE
+    world.clock.forward(20)
+
+    tasks = world.take(queue, 2, lease_id=group)
+
+    assert [task.lease_expires_at for task in tasks] == [end, end]
+    assert {str(lease_name(task)) for task in tasks} == {group}
+    assert {world.see(task.id).lease_expires_at for task in tasks} == {end}
+
+
+def test_one_extension_is_for_all_of_them(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue, "1", "2")
+    group = opened(world)
+    tasks = world.take(queue, 2, lease_id=group)
+    for _ in range(5):
+        world.clock.forward(45)
+        world.use.leases.extend(group)
+        world.use.reaping.run()
+        world.take(queue)
+    extended = world.use.leases.extend(group)
+
+    assert extended.expires_at == world.clock() + MINUTE
+    for task in tasks:
+        assert world.see(task.id).lease_expires_at == extended.expires_at
+    shown = world.use.inspect.list(queue).tasks
+    assert [(task.state, task.lease_expires_at) for task in shown] == [
+        (State.INFLIGHT, extended.expires_at)
+    ] * 2
+    reasons = world.use.explain.reasons(world.see(tasks[0].id))
+    assert [reason.until for reason in reasons] == [extended.expires_at]
+    assert world.use.inspect.count(queue).by_state[State.INFLIGHT] == 2
+
+
+def test_an_extension_writes_one_unit_however_many_tasks_there_are(world: World) -> None:
+    queue = world.queue()
+    group = opened(world)
+    for _ in range(10):
+        world.put(queue, *["{}"] * 25)
+        world.take(queue, 25, lease_id=group)
+    assert len(held(world, group, queue)) == 250
+
+    with metered() as meter:
+        world.use.leases.extend(group)
+
+    assert meter.write <= 1.0  # the store in memory has no units
+    assert meter.read == 0.0
+
+
+def test_a_dequeue_under_a_group_costs_a_look_more_and_notes_a_queue_once(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, *["{}"] * 20)
+    group = opened(world)
+    world.clock.forward(0.001)
+
+    spent = []
+    for lease_id in (None, group, group):
+        with metered() as meter:
+            world.use.deliveries.dequeue(queue, batch_size=5, worker="ada:1", lease_id=lease_id)
+        spent.append((meter.write, meter.read))
+
+    alone, first, then = spent
+    assert first[0] <= alone[0] + 1.0
+    assert then[0] == alone[0]
+    assert then[1] <= alone[1] + 1.0
+
+
+def test_a_group_takes_tasks_of_many_queues_and_shards(world: World) -> None:
+    mail, news = world.queue("mail"), world.queue("news", shards=3)
+    world.put(mail, "1")
+    ids = world.put(news, *["{}"] * 9)
+    group = opened(world)
+    world.take(mail, 1, lease_id=group)
+    world.take(news, 25, lease_id=group)
+
+    assert len(held(world, group, mail)) == 1
+    found = [id_ for shard in range(3) for id_ in held(world, group, news, shard)]
+    assert sorted(found) == sorted(ids)
+
+
+def test_too_many_queues_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.ops.leases.LEASE_QUEUES", 1)
+    world.queue("mail")
+    world.queue("news")
+    group = opened(world)
+    world.take("mail", lease_id=group)
+
+    with pytest.raises(InvalidRequest, match="lease_id: a lease takes tasks of at most 1 queues"):
+        world.take("news", lease_id=group)
+    assert world.take("mail", lease_id=group) == ()
+
+
+# -- how it ends ------------------------------------------------------------------------------
+
+
+def test_a_group_that_lapsed_is_never_extended_and_its_tasks_failed_an_attempt(
+    world: World,
+) -> None:
+    queue = world.queue()
+    world.put(queue, "1", "2")
+    group = opened(world)
+    world.take(queue, 2, lease_id=group, worker="gone:9")
+    world.clock.forward(61)
+
+    with pytest.raises(LeaseLost, match="lapsed"):
+        world.use.leases.extend(group)
+    with pytest.raises(LeaseLost):
+        world.take(queue, lease_id=group)
+    assert world.use.reaping.run().retried == 2
+
+    for task in world.use.inspect.list(queue).tasks:
+        (error,) = task.errors
+        assert (error.kind, error.worker, task.attempts) == (ErrorKind.LEASE_EXPIRED, "gone:9", 1)
+    stored = world.store.group(group)
+    assert stored is not None
+    assert stored.state is GroupState.LAPSED
+    for wrong in (world.use.leases.extend, world.use.leases.close):
+        with pytest.raises(LeaseLost, match="lapsed"):
+            wrong(group)
+
+
+def test_a_dequeue_that_finds_too_little_takes_back_what_a_lapsed_group_held(world: World) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue, "1", "2")
+    world.take(queue, 2, lease_id=opened(world))
+    world.clock.forward(61)
+
+    assert [task.attempts for task in world.take(queue, 2)] == [2, 2]
+
+
+def test_an_extension_before_the_mark_wins_and_after_it_revives_nothing(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    group = opened(world)
+    world.take(queue, lease_id=group)
+    world.clock.forward(59)
+    seen = world.store.group(group)
+    assert seen is not None
+    world.use.leases.extend(group)
+    world.clock.forward(2)
+
+    # The service has read the group before the extension, and marks it by what it read.
+    assert world.store.change_group(lapse(seen, now=world.clock())) is None
+    assert world.use.reaping.run().retried == 0
+
+    world.clock.forward(60)
+    assert world.use.reaping.run().retried == 1
+    with pytest.raises(LeaseLost):
+        world.use.leases.extend(group)
+
+
+def test_closing_gives_back_what_is_unsettled_with_no_attempt_used(world: World) -> None:
+    queue, wide = world.queue(), world.queue("wide", shards=3)
+    world.put(queue, "1", "2", "3", dedupe_key=None)
+    world.put(wide, *["{}"] * 120)
+    alone = world.one(queue)
+    group = opened(world)
+    done, back = world.take(queue, 2, lease_id=group)
+    for _ in range(5):
+        world.take(wide, 25, lease_id=group)
+    settle(world, done, group, "SUCCEEDED")
+
+    world.use.leases.close(group)
+
+    waiting = world.see(back.id)
+    assert (waiting.state, waiting.attempts, waiting.errors) == (State.ENQUEUED, 0, ())
+    assert waiting.due_at == world.clock()
+    assert world.see(done.id).state is State.SUCCEEDED
+    assert world.see(alone.id).state is State.INFLIGHT
+    assert world.use.inspect.count(wide).by_state[State.ENQUEUED] == 120
+    assert settle(world, back, group, "SUCCEEDED") is ReportOutcome.NOT_INFLIGHT
+
+
+def test_a_closed_group_takes_and_extends_nothing_and_may_be_closed_again(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    group = opened(world)
+    world.use.leases.close(group)
+    world.use.leases.close(group)
+
+    with pytest.raises(LeaseLost, match="closed"):
+        world.use.leases.extend(group)
+    with pytest.raises(LeaseLost, match="closed"):
+        world.take(queue, lease_id=group)
+    assert world.one(queue).attempts == 1
+
+
+def test_what_closing_leaves_for_want_of_time_the_reaper_gives_back(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, *["{}"] * 25)
+    group = opened(world, keepalive=3600)
+    world.put("mail", *["{}"] * 100)
+    for _ in range(5):
+        world.take(queue, 25, lease_id=group)
+    impatient = Leases(world.store, world.use.queues, world.clock, patience=0)
+
+    impatient.close(group)
+    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 100
+    assert world.use.reaping.run().released == 25
+    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 125
+
+
+def test_a_task_taken_while_its_group_was_closed_comes_back_long_before_its_end(
+    world: World,
+) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+    group = world.use.leases.open_for(opened(world, keepalive=43_200), queue)
+    world.use.leases.close(group.id)
+    world.clock.forward(0.001)
+    world.store.commit([delivery(world, queue, task_id, group, "1")])
+
+    assert world.use.reaping.run().released == 1
+
+    waiting = world.see(task_id)
+    assert (waiting.state, waiting.attempts) == (State.ENQUEUED, 0)
+
+
+def test_the_reaper_forgets_a_closing_when_no_task_can_come_any_more(world: World) -> None:
+    queue = world.queue()
+    world.take(queue, lease_id=(group := opened(world)))
+    world.use.leases.close(group)
+    world.use.reaping.run()
+    assert world.store.records("closing", limit=9)[0]
+
+    world.clock.forward(61)
+    world.use.reaping.run()
+
+    assert world.store.records("closing", limit=9)[0] == ()
+
+
+def test_a_group_of_a_queue_that_is_deleted_can_be_closed(world: World) -> None:
+    world.queue("mail")
+    group = opened(world)
+    world.take("mail", lease_id=group)
+    world.use.queues.delete("mail")
+
+    world.use.leases.close(group)
+
+
+def test_an_unknown_group_is_no_lease(world: World) -> None:
+    queue = world.queue()
+    stranger = opened(world)[:-1] + "!"
+
+    with pytest.raises(LeaseLost):
+        world.use.leases.extend(stranger)
+    with pytest.raises(LeaseLost):
+        world.take(queue, lease_id=stranger)
+    with pytest.raises(NotFound):
+        world.use.leases.close(stranger)
+    assert held(world, stranger, queue) == []
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_a_name_is_taken_until_a_day_after_the_end(world: World) -> None:
+    group = opened(world, "batch-7")
+    assert opened(world, "batch-8") != opened(world) != opened(world)
+    taken = "name: a lease named batch-7 is open, or has ended within the last day"
+    with pytest.raises(LeaseLost, match=taken):
+        opened(world, "batch-7")
+    world.use.leases.close(group)
+    world.clock.forward(86_398)
+    with pytest.raises(LeaseLost, match=taken):
+        opened(world, "batch-7")
+    world.clock.forward(3)
+
+    again = opened(world, "batch-7")
+
+    assert again != group
+    with pytest.raises(LeaseLost):
+        world.use.leases.extend(group)
+    assert world.use.leases.extend(again).id == again
+
+
+def test_a_name_that_nobody_closes_is_free_in_the_end(world: World) -> None:
+    opened(world, "batch-7")
+    world.clock.forward(86_400 + 43_201)
+
+    assert opened(world, "batch-7")

@@ -1,0 +1,260 @@
+"""What every store promises of reports under a group lease, and of what else is in the queue."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DequeuingSettings
+from headrace.domain.task import State
+from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.store.base import Done, Refused
+from tests.contract.conftest import World, lease_name
+from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
+
+REPORTS = [
+    ("SUCCEEDED", {"result": "1"}, State.SUCCEEDED),
+    ("FAILED", {"delay_in_seconds": 9}, State.ENQUEUED),
+    ("FAILED", {"retryable": False}, State.DEAD),
+    ("RELEASED", {"delay_in_seconds": 9}, State.ENQUEUED),
+    ("MOVED", {"to_queue": "other", "payload": "2"}, State.ENQUEUED),
+]
+
+
+@pytest.mark.parametrize(("status", "fields", "state"), REPORTS)
+def test_reports_name_the_group_and_may_be_repeated(
+    world: World, status: str, fields: dict[str, Any], state: State
+) -> None:
+    queue = world.queue()
+    world.queue("other")
+    world.put(queue)
+    group = opened(world)
+    task = world.one(queue, lease_id=group)
+
+    assert settle(world, task, group, status, **fields) is ReportOutcome.OK
+
+    settled = world.see(task.id)
+    assert (settled.state, settled.lease_id) == (state, None)
+    assert settle(world, task, group, status, **fields) is ReportOutcome.OK
+    assert world.see(task.id) == settled
+    assert held(world, group, queue) == []
+
+
+@pytest.mark.parametrize(("status", "fields", "state"), REPORTS)
+def test_reports_may_name_the_whole_delivery_too(
+    world: World, status: str, fields: dict[str, Any], state: State
+) -> None:
+    queue = world.queue()
+    world.queue("other")
+    world.put(queue)
+    task = world.one(queue, lease_id=opened(world))
+    whole = f"{task.lease_id}.{task.attempts}.YWRhOjE"
+
+    assert settle(world, task, whole, status, **fields) is ReportOutcome.OK
+    assert world.see(task.id).state is state
+
+
+def test_a_failure_under_a_group_keeps_attempt_and_worker(world: World) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    (task_id,) = world.put(queue)
+    for worker in ("ada:1", "ada:2"):
+        group = opened(world)
+        task = world.one(queue, lease_id=group, worker=worker)
+        assert settle(world, task, group, "FAILED") is ReportOutcome.OK
+
+    errors = world.see(task_id).errors
+    assert [(error.attempt, error.worker) for error in errors] == [(1, "ada:1"), (2, "ada:2")]
+
+
+def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    group = opened(world)
+    task = world.one(queue, lease_id=group)
+    world.clock.forward(10)
+    extended = world.use.leases.extend(group)
+
+    for name in (group, f"{task.lease_id}.{task.attempts}.YWRhOjE"):
+        said = world.say(task, "INFLIGHT", lease=name, progress="7", keepalive=1)
+        assert said.outcome is ReportOutcome.OK
+        assert said.task is not None
+        assert said.task.lease_expires_at == extended.expires_at
+
+    shown = world.see(task.id)
+    assert (shown.progress, shown.lease_expires_at) == ("7", extended.expires_at)
+    assert shown.scheduled_at == task.scheduled_at
+
+
+def test_children_of_tasks_under_one_group_are_different_tasks(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1", "2")
+    group = opened(world)
+    tasks = world.take(queue, 2, lease_id=group)
+    spawn = ((queue, NewTask("{}")),)
+
+    born = [
+        world.say(task, "SUCCEEDED", lease=group, spawn=spawn).spawned[0]
+        for task in (*tasks, *tasks)
+    ]
+
+    first, second, *repeated = [child.id for child in born]
+    assert first != second
+    assert repeated == [first, second]
+    assert world.use.inspect.count(queue).by_state[State.ENQUEUED] == 2
+
+
+def test_a_repeated_report_does_not_touch_the_next_delivery_under_the_same_group(
+    world: World,
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    group = opened(world)
+    first = world.one(queue, lease_id=group)
+    assert settle(world, first, group, "RELEASED") is ReportOutcome.OK
+    again = world.one(queue, lease_id=group)
+    before = world.see(again.id)
+
+    for status in ("RELEASED", "SUCCEEDED", "FAILED"):
+        assert settle(world, first, group, status) is ReportOutcome.STALE_LEASE
+    assert world.see(again.id) == before
+
+    assert world.say(again, "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+def test_two_that_work_under_one_group_never_get_the_same_task(world: World) -> None:
+    """What another has won looks much like a write of one's own whose answer was lost."""
+    queue = world.queue()
+    (task_id,) = world.put(queue)
+    group = world.use.leases.open_for(opened(world), queue)
+    world.clock.forward(0.001)
+
+    changes = [delivery(world, queue, task_id, group, token) for token in "12"]
+    taken = [world.store.commit([change]) for change in changes]
+
+    assert [type(outcome) for (outcome,) in taken] == [Done, Refused]
+
+
+@pytest.mark.parametrize("status", list(ReportStatus))
+def test_zombies_lose(world: World, status: ReportStatus) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.queue("other")
+    world.put(queue)
+    group = opened(world)
+    old = world.one(queue, lease_id=group)
+    world.clock.forward(61)
+    world.use.reaping.run()
+    fields = {"to_queue": "other"} if status is ReportStatus.MOVED else {}
+
+    waiting = world.see(old.id)
+    assert settle(world, old, group, status, **fields) is ReportOutcome.NOT_INFLIGHT
+    assert world.see(old.id) == waiting
+
+    new = world.one(queue, lease_id=opened(world))
+    assert settle(world, old, group, status, **fields) is ReportOutcome.STALE_LEASE
+    assert world.see(old.id) == new
+
+
+def test_a_late_report_under_a_group_that_nobody_took_back_still_counts(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    group = opened(world)
+    task = world.one(queue, lease_id=group)
+    world.clock.forward(61)
+
+    assert settle(world, task, group, "SUCCEEDED") is ReportOutcome.OK
+    assert world.use.reaping.run().retried == 0
+
+
+# -- together with everything else ------------------------------------------------------------
+
+
+def test_a_retried_read_finds_what_its_first_attempt_leased(world: World) -> None:
+    queue = world.queue(shards=2)
+    ids = world.put(queue, *["{}"] * 30)
+    group = opened(world)
+    first = [task.id for task in world.take(queue, 25, lease_id=group)]
+    world.clock.forward(30)
+    world.use.leases.extend(group)
+    world.clock.forward(31)
+
+    recovered = [*held(world, group, queue, 0), *held(world, group, queue, 1)]
+    rest = [task.id for task in world.take(queue, 25, lease_id=group)]
+
+    assert sorted(recovered) == sorted(first)
+    assert sorted([*recovered, *rest]) == sorted(ids)
+    (task, *_) = world.use.leases.held(group, queue, 0)
+    assert task.payload == "{}"
+
+
+def test_single_and_group_leases_live_in_one_queue(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue, *"1234")
+    closed, lapsing = opened(world), opened(world, keepalive=5)
+    world.one(queue)
+    under_closed = world.one(queue, lease_id=closed)
+    world.one(queue, lease_id=lapsing)
+    healthy = world.one(queue, lease_id=opened(world, keepalive=600))
+    world.use.leases.close(closed)
+    world.clock.forward(6)
+
+    reaped = world.use.reaping.run()
+
+    assert (reaped.retried, reaped.released, reaped.healthy) == (2, 0, 0)
+    assert world.see(under_closed.id).attempts == 0
+    assert world.see(healthy.id).state is State.INFLIGHT
+
+
+def test_slots_are_freed_as_under_single_leases(world: World) -> None:
+    limits = DequeuingSettings(max_inflight_tasks=2)
+    queue = world.queue(dequeuing_settings=limits, retry_strategy=AT_ONCE)
+    world.put(queue, *"12345")
+    group = opened(world)
+    first, second = world.take(queue, 5, lease_id=group)
+    assert world.take(queue, lease_id=group) == ()
+
+    assert world.say(first, "RELEASED").outcome is ReportOutcome.OK
+    assert len(world.take(queue, 5, lease_id=group)) == 1
+    assert world.take(queue, lease_id=group) == ()
+    world.use.leases.close(group)
+    assert len(world.take(queue, 5, lease_id=opened(world))) == 2
+    assert world.see(second.id).attempts in {0, 1}
+
+
+def test_dedupe_keys_are_kept_and_freed_as_under_single_leases(world: World) -> None:
+    queue = world.queue()
+    (task_id,) = world.put(queue, dedupe_key="k")
+    group = opened(world)
+    task = world.one(queue, lease_id=group)
+    assert world.put(queue, dedupe_key="k") == [task_id]
+
+    world.use.leases.close(group)
+    assert world.put(queue, dedupe_key="k") == [task_id]
+    group = opened(world)
+    world.one(queue, lease_id=group)
+    assert settle(world, task, group, "SUCCEEDED") is ReportOutcome.OK
+    assert world.put(queue, dedupe_key="k") != [task_id]
+
+
+def test_reports_of_one_call_may_be_of_different_groups(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "1", "2", "3")
+    groups = [opened(world), opened(world)]
+    tasks = [world.one(queue, lease_id=group) for group in groups]
+    single = world.one(queue)
+    reports = [
+        Report(tasks[0].id, groups[0], ReportStatus.SUCCEEDED),
+        Report(tasks[1].id, groups[0], ReportStatus.SUCCEEDED),
+        Report(tasks[1].id, groups[1], ReportStatus.FAILED),
+        Report(single.id, str(lease_name(single)), ReportStatus.SUCCEEDED),
+        Report(single.id, groups[0], ReportStatus.SUCCEEDED),
+    ]
+
+    results = world.use.reports.report(queue, reports)
+
+    assert [result.outcome.value for result in results] == [
+        "OK",
+        "STALE_LEASE",
+        "OK",
+        "OK",
+        "NOT_INFLIGHT",
+    ]

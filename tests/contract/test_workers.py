@@ -1,0 +1,265 @@
+"""What every store promises about the registry of workers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Principal, Role
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.ops.audit import AuditFilter
+from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.workers import Command, Sign, Worker
+from headrace.store.base import Record, Store
+from tests.contract.conftest import World
+from tests.manual_clock import ManualClock
+
+STARTED = ManualClock()() - timedelta(hours=1)
+ADA = Sign(
+    "ada:4711", ("mail", "news"), STARTED, concurrency=8, running=("a", "b"), version="1.4.2"
+)
+
+
+def key(role: Role, *patterns: str) -> Principal:
+    return Principal("key_1", "somebody", role, patterns)
+
+
+def alive(world: World, sign: Sign = ADA) -> Command | None:
+    return world.use.workers.alive(BOOTSTRAP, sign)
+
+
+def ask(world: World, command: Command, name: str = ADA.name) -> Command | None:
+    return world.use.workers.ask(BOOTSTRAP, name, command).command
+
+
+def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator[Worker]:
+    cursor = None
+    while True:
+        page = world.use.workers.list(by, limit=limit, cursor=cursor)
+        assert len(page.workers) <= limit
+        yield from page.workers
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def names(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> list[str]:
+    return [worker.sign.name for worker in listed(world, by, limit)]
+
+
+def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
+    assert alive(world) is None
+    world.clock.forward(30)
+    last = replace(ADA, running=(), concurrency=2)
+
+    assert alive(world, last) is None
+
+    assert list(listed(world)) == [Worker(last, world.clock(), None)]
+
+
+@pytest.mark.parametrize("command", Command)
+def test_a_command_is_told_with_every_sign_of_life_that_follows(
+    world: World, command: Command
+) -> None:
+    alive(world)
+
+    assert ask(world, command) is command
+
+    assert [alive(world), alive(world)] == [command, command]
+    assert [worker.command for worker in listed(world)] == [command]
+
+
+def test_a_stop_replaces_a_quiet_and_is_not_weakened_by_one(world: World) -> None:
+    alive(world)
+    ask(world, Command.QUIET)
+
+    assert ask(world, Command.STOP) is Command.STOP
+    assert ask(world, Command.QUIET) is Command.STOP
+
+    assert alive(world) is Command.STOP
+
+
+@pytest.mark.parametrize("by_force", [Command.QUIET, Command.STOP])
+def test_a_new_process_of_the_same_name_is_not_stopped_by_an_old_command(
+    world: World, by_force: Command
+) -> None:
+    alive(world)
+    ask(world, by_force)
+    again = replace(ADA, started_at=STARTED + timedelta(microseconds=1))
+
+    assert alive(world, again) is None
+    assert [worker.command for worker in listed(world)] == [None]
+
+    assert ask(world, Command.QUIET) is Command.QUIET
+    assert alive(world, again) is Command.QUIET
+
+
+class JustBefore:
+    """A store in which something happens before each note is left."""
+
+    def __init__(self, store: Store, act: Callable[[], object]) -> None:
+        self._store, self._act = store, act
+
+    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
+        self._act()
+        return self._store.leave_note(kind, name, note, expects=expects)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def ask_just_after(world: World, command: Command, act: Callable[[], object]) -> Command | None:
+    """Ask for *command* when *act* comes between the look at the worker and the note."""
+    store: Any = JustBefore(world.store, act)
+    return replace(world.use.workers, store=store).ask(BOOTSTRAP, ADA.name, command).command
+
+
+def test_a_command_given_while_a_new_process_begins_is_for_the_old_one(world: World) -> None:
+    alive(world)
+    again = replace(ADA, started_at=STARTED + timedelta(seconds=1))
+
+    asked = ask_just_after(world, Command.STOP, lambda: alive(world, again))
+
+    assert (asked, alive(world, again)) == (Command.STOP, None)
+
+
+def test_a_quiet_that_meets_a_stop_underway_gives_way(world: World) -> None:
+    alive(world)
+
+    asked = ask_just_after(world, Command.QUIET, lambda: ask(world, Command.STOP))
+
+    assert (asked, alive(world)) == (Command.STOP, Command.STOP)
+
+
+def test_after_five_minutes_of_silence_a_worker_is_gone_by_the_clock(world: World) -> None:
+    alive(world)
+    world.clock.forward(299.999)
+    assert names(world) == ["ada:4711"]
+
+    world.clock.forward(0.001)
+
+    assert names(world) == []
+    for command in Command:
+        with pytest.raises(NotFound):
+            ask(world, command)
+    alive(world)
+    assert names(world) == ["ada:4711"]
+
+
+def test_an_unknown_worker_is_not_found(world: World) -> None:
+    with pytest.raises(NotFound, match="there is no worker eve"):
+        ask(world, Command.STOP, "eve")
+    assert world.use.audit.list(AuditFilter()).entries == ()
+
+
+def test_the_list_goes_by_name_and_leaves_the_silent_out(world: World) -> None:
+    for number in range(12):
+        alive(world, replace(ADA, name=f"w-{number:02d}"))
+    world.clock.forward(290)
+    for number in range(1, 12, 3):
+        alive(world, replace(ADA, name=f"w-{number:02d}"))
+    alive(world, replace(ADA, name="é/% ü"))
+    world.clock.forward(20)
+
+    expected = ["w-01", "w-04", "w-07", "w-10", "é/% ü"]
+    assert names(world) == names(world, limit=2) == names(world, limit=1) == expected
+
+
+def test_a_cursor_of_another_list_is_refused(world: World) -> None:
+    for name in ("a", "b"):
+        alive(world, replace(ADA, name=name))
+    cursor = world.use.workers.list(BOOTSTRAP, limit=1).cursor
+
+    with pytest.raises(InvalidRequest):
+        world.use.workers.list(key(Role.VIEWER, "mail"), cursor=cursor)
+
+
+def test_a_key_sees_the_workers_of_its_queues_and_nothing_of_others(world: World) -> None:
+    alive(world, replace(ADA, name="both"))
+    alive(world, replace(ADA, name="mine", queues=("mail",)))
+    alive(world, replace(ADA, name="theirs", queues=("news",)))
+
+    seen = list(listed(world, key(Role.VIEWER, "mail"), limit=1))
+
+    assert [worker.sign for worker in seen] == [
+        replace(ADA, name="both", queues=("mail",), running=None),
+        replace(ADA, name="mine", queues=("mail",)),
+    ]
+
+
+def test_who_is_not_for_all_queues_of_a_worker_may_not_command_it(world: World) -> None:
+    alive(world)
+    operator = key(Role.OPERATOR, "mail", "weather")
+
+    refusals = []
+    for name in (ADA.name, "nobody"):
+        with pytest.raises(Forbidden) as refused:
+            world.use.workers.ask(operator, name, Command.STOP)
+        refusals.append(str(refused.value).replace(name, "X"))
+
+    assert refusals[0] == refusals[1]
+    assert alive(world) is None
+    assert world.use.audit.list(AuditFilter()).entries == ()
+    whole = key(Role.OPERATOR, "mail", "news")
+    assert world.use.workers.ask(whole, ADA.name, Command.STOP).command is Command.STOP
+
+
+def test_roles_are_asked_for(world: World) -> None:
+    workers = world.use.workers
+    with pytest.raises(Forbidden):
+        workers.alive(key(Role.OPERATOR, "*"), ADA)
+    with pytest.raises(Forbidden):
+        workers.alive(key(Role.WORKER, "mail"), ADA)
+    with pytest.raises(Forbidden):
+        workers.list(key(Role.WORKER, "*"))
+    with pytest.raises(Forbidden):
+        workers.ask(key(Role.VIEWER, "*"), ADA.name, Command.QUIET)
+
+
+def test_commands_are_audited(world: World) -> None:
+    alive(world, replace(ADA, queues=("mail",)))
+    for command in (Command.STOP, Command.QUIET):
+        ask(world, command)
+        world.clock.forward(1)
+
+    quiet, stop = world.use.audit.list(AuditFilter()).entries
+
+    assert (stop.action, stop.queue, stop.ids) == ("stop_worker", "mail", ["ada:4711"])
+    assert stop.filter == {"queues": ["mail"]}
+    assert (stop.matched, stop.changed) == (1, 1)
+    assert (quiet.action, quiet.matched, quiet.changed) == ("quiet_worker", 1, 0)
+
+
+# ---------------------------------------------------------------------------------- the store
+
+
+def test_a_renewed_record_is_written_whole_and_keeps_its_note(store: Store) -> None:
+    until = ManualClock()()
+    first = Record("worker", "a", {"n": 1}, expires_at=until)
+    assert store.renew_record(first) == first
+    assert store.record("worker", "a") == first
+    assert store.leave_note("worker", "a", "stop", expects=None)
+
+    second = Record("worker", "a", {"m": 2}, version=3)
+
+    assert store.renew_record(second) == replace(second, note="stop")
+    assert store.record("worker", "a") == replace(second, note="stop")
+    assert store.records("worker", limit=9) == ((replace(second, note="stop"),), False)
+
+
+def test_a_note_is_left_only_on_what_is_there_and_instead_of_what_was_expected(
+    store: Store,
+) -> None:
+    assert not store.leave_note("worker", "a", "stop", expects=None)
+    assert store.record("worker", "a") is None
+    store.renew_record(Record("worker", "a", {}))
+    assert not store.leave_note("worker", "a", "stop", expects="quiet")
+    assert store.leave_note("worker", "a", "quiet", expects=None)
+    assert not store.leave_note("worker", "a", "stop", expects=None)
+    assert store.leave_note("worker", "a", "stop", expects="quiet")
+
+    found = store.record("worker", "a")
+    assert found is not None
+    assert found.note == "stop"

@@ -1,0 +1,172 @@
+"""Group leases over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from tests.functional.conftest import Service
+from tests.functional.roles import keyed
+
+AT_NINE = "2026-11-21T08:01:00.000000Z"
+
+
+def opened(call: Service, **body: Any) -> str:
+    answer = call("POST", "/v1/leases", body)
+    assert answer.status == 201, answer.body
+    id_: str = answer.json["lease"]["id"]
+    return id_
+
+
+def test_the_life_of_a_lease(call: Service) -> None:
+    mail = call.queue("mail")
+    call.put(mail, "a", "b")
+    made = call("POST", "/v1/leases", {"name": "batch-1", "keepalive_timeout_in_seconds": 60})
+    assert made.status == 201
+    lease = made.json["lease"]
+    assert lease == {"id": lease["id"], "expires_at": AT_NINE}
+
+    done, back = call.take(mail, 2, lease_id=lease["id"])
+    assert [task["lease"] for task in (done, back)] == [lease, lease]
+    assert done["lease_expires_at"] == AT_NINE
+    call.clock.forward(30)
+    extended = call("POST", f"/v1/leases/{lease['id']}/extend")
+    assert (extended.status, extended.headers["x-consumed-units"]) == (200, "w=0, r=0")
+    end = "2026-11-21T08:01:30.001000Z"
+    assert extended.json == {"lease": {"id": lease["id"], "expires_at": end}}
+    assert call.see(back["id"])["lease_expires_at"] == end
+    (reason,) = call("GET", f"/v1/tasks/{back['id']}/explain").json["reasons"]
+    assert (reason["code"], reason["until"]) == ("leased", end)
+    beat = call.say(back, "INFLIGHT", progress=0.5)
+    assert beat["lease"] == {"id": lease["id"], "expires_at": end}
+    assert call.say(done, "SUCCEEDED")["outcome"] == "OK"
+
+    assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
+    waiting = call.see(back["id"])
+    assert (waiting["state"], waiting["attempts"], waiting["lease_expires_at"]) == (
+        "ENQUEUED",
+        0,
+        None,
+    )
+    assert call.say(back, "SUCCEEDED")["outcome"] == "NOT_INFLIGHT"
+    assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
+
+
+@pytest.mark.parametrize("body", [None, {}, {"name": None}])
+def test_what_is_left_out_takes_its_default(call: Service, body: Any) -> None:
+    answer = call("POST", "/v1/leases", body)
+
+    assert (answer.status, answer.json["lease"]["expires_at"]) == (201, AT_NINE)
+
+
+@pytest.mark.parametrize("after", ["closed", "lapsed"])
+def test_a_lease_that_has_ended_is_lost(call: Service, after: str) -> None:
+    mail = call.queue("mail")
+    lease = opened(call)
+    if after == "closed":
+        assert call("DELETE", f"/v1/leases/{lease}").status == 204
+    else:
+        call.clock.forward(61)
+
+    for answer in (
+        call("POST", f"/v1/leases/{lease}/extend", {}),
+        call("POST", f"{mail}/dequeue", {"lease_id": lease}),
+    ):
+        assert (answer.status, answer.json["code"]) == (409, "lease_lost")
+
+
+def test_what_a_lapsed_lease_held_is_lost_with_it(call: Service) -> None:
+    mail = call.queue("mail")
+    call.put(mail)
+    lease = opened(call)
+    call.take(mail, lease_id=lease)
+    call.clock.forward(61)
+    call.use.reaping.run()
+
+    answer = call("DELETE", f"/v1/leases/{lease}")
+
+    assert (answer.status, answer.json["code"]) == (409, "lease_lost")
+    (task,) = call("GET", f"{mail}/tasks").json["tasks"]
+    assert (task["state"], task["attempts"]) == ("ENQUEUED", 1)
+
+
+def test_a_name_that_is_taken_is_refused(call: Service) -> None:
+    opened(call, name="batch-1")
+
+    answer = call("POST", "/v1/leases", {"name": "batch-1"})
+
+    assert (answer.status, answer.json["code"]) == (409, "lease_lost")
+    assert "batch-1" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("name", "é" * 129),
+        ("name", 7),
+        ("keepalive_timeout_in_seconds", 0.9),
+        ("keepalive_timeout_in_seconds", 43_201),
+        ("keepalive_timeout_in_seconds", "60"),
+        ("keepalive_timeout_in_seconds", None),
+        ("id", "lsg_1"),
+    ],
+)
+def test_a_bad_body_is_refused_by_name(call: Service, field: str, value: Any) -> None:
+    answer = call("POST", "/v1/leases", {field: value})
+
+    assert (answer.status, answer.json["code"], answer.fields) == (400, "invalid_request", {field})
+
+
+@pytest.mark.parametrize(
+    "lease_id", ["", "lse_1.1.", "lsg_1", 7, "lsg_" + "i" * 20 + "_" + "0" * 16]
+)
+def test_a_dequeue_under_what_can_be_no_lease_is_refused(call: Service, lease_id: Any) -> None:
+    answer = call("POST", f"{call.queue()}/dequeue", {"lease_id": lease_id})
+
+    assert (answer.status, answer.fields) == (400, {"lease_id"})
+
+
+def test_a_dequeue_cannot_have_two_lengths(call: Service) -> None:
+    body = {"lease_id": opened(call), "keepalive_timeout_in_seconds": 5}
+
+    answer = call("POST", f"{call.queue()}/dequeue", body)
+
+    assert (answer.status, answer.fields) == (400, {"keepalive_timeout_in_seconds"})
+
+
+def test_a_stranger_is_no_lease(call: Service) -> None:
+    stranger = "lsg_" + "0" * 20 + "_" + "0" * 16
+
+    assert call("POST", f"/v1/leases/{stranger}/extend").status == 409
+    assert call("POST", f"{call.queue()}/dequeue", {"lease_id": stranger}).status == 409
+    assert call("DELETE", f"/v1/leases/{stranger}").status == 404
+    for path in ("nothing", "lse_1", "%00", stranger.upper()):
+        assert call("POST", f"/v1/leases/{path}/extend").status == 404
+        assert call("DELETE", f"/v1/leases/{path}").status == 404
+
+
+def test_keys_for_some_queues_stay_inside(call: Service) -> None:
+    for name in ("mail", "news"):
+        call.put(call.queue(name))
+    worker = keyed(call, Role.WORKER, "mail")
+    own, admins = opened(worker), opened(call)
+    worker.take("/v1/queues/mail", lease_id=own)
+    call.take("/v1/queues/news", lease_id=admins)
+
+    assert worker("POST", "/v1/queues/news/dequeue", {"lease_id": own}).status == 403
+    refused = worker("DELETE", f"/v1/leases/{admins}")
+    assert (refused.status, refused.json["code"]) == (403, "forbidden")
+    assert "news" not in refused.body
+    assert call("POST", f"/v1/leases/{admins}/extend").status == 200
+    assert worker("DELETE", f"/v1/leases/{own}").status == 204
+
+
+def test_the_id_is_nothing_that_anybody_is_shown(call: Service) -> None:
+    mail = call.queue("mail")
+    call.put(mail)
+    lease = opened(call, name="batch-1")
+    (task,) = call.take(mail, lease_id=lease)
+
+    for path in (f"{mail}/tasks", f"/v1/tasks/{task['id']}", "/v1/audit", mail):
+        assert lease not in call("GET", path).body

@@ -8,13 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from examples.ngsi.http_client import Answer, QueueClient
+from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
 from examples.ngsi.ngsi import CORRELATOR_TAG, Row, split
-from examples.ngsi.stations import ENTITIES_QUEUE, NOTIFY_QUEUE, ON_PURPOSE, fails_once
 from examples.ngsi.traffic import Notification
-from examples.ngsi.values import instant_of
+from examples.ngsi.trouble import ON_PURPOSE, fails_once
+from headrace.client.models import Task
+from headrace.domain.task import State
 
-Task = Answer
 RowsOfTask = Mapping[str, Sequence[Row]]
 
 
@@ -28,25 +28,17 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the tasks, counted, and what is wrong with it: nothing, if all is well."""
+    """What became of the tasks, counted, and what is wrong with it: nothing, if all is well.
+
+    ``rows_known`` are those that a later attempt found written.
+    """
 
     retries: int
     reclaimed: int
     rows_expected: int
     rows_out: int
+    rows_known: int
     problems: tuple[str, ...]
-
-
-def all_tasks(client: QueueClient, queue: str) -> list[Task]:
-    """Every task of a queue, without payload, page by page."""
-    tasks: list[Task] = []
-    cursor: str | None = None
-    while True:
-        page = client.list_page(queue, cursor, payload="false")
-        tasks += page["tasks"]
-        cursor = page["cursor"]
-        if cursor is None:
-            return tasks
 
 
 def rows_by_task(rows: Iterable[tuple[str, Row]]) -> dict[str, list[Row]]:
@@ -63,7 +55,7 @@ def audit(
     """Hold what came out against what was sent."""
     tasks_of: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
-        tasks_of[task["tags"].get(CORRELATOR_TAG, "")].append(task)
+        tasks_of[task.tags.get(CORRELATOR_TAG, "")].append(task)
     problems: list[str] = []
     expected = 0
     for notification in sent:
@@ -74,14 +66,14 @@ def audit(
         task = found[0]
         should_be = _expected_rows(notification, task)
         expected += len(should_be)
-        got = list(rows.get(task["id"], ()))
+        got = list(rows.get(task.id, ()))
         problems += (
-            f"{notification.correlator} (task {task['id']}): {problem}"
+            f"{notification.correlator} (task {task.id}): {problem}"
             for problem in _problems(notification, task, should_be, got)
         )
-    unknown = [task["id"] for left in tasks_of.values() for task in left]
+    unknown = [task.id for left in tasks_of.values() for task in left]
     problems += [f"task {task_id}: nobody sent it" for task_id in unknown]
-    known = {task["id"] for task in tasks}
+    known = {task.id for task in tasks}
     problems += [f"task {task_id}: rows of no task" for task_id in rows if task_id not in known]
     problems += _crash_problems(tasks, crash)
     return Outcome(
@@ -89,50 +81,43 @@ def audit(
         reclaimed=sum(_of_kind(task, "lease_expired") for task in tasks),
         rows_expected=expected,
         rows_out=sum(map(len, rows.values())),
+        rows_known=sum(task.result["known"] for task in tasks if task.state is State.SUCCEEDED),
         problems=tuple(problems),
     )
 
 
-def states(tasks: Iterable[Task]) -> dict[str, int]:
+def states(tasks: Iterable[Task]) -> dict[State, int]:
     """How many tasks are in each state; states without any are left out."""
-    return dict(Counter(task["state"] for task in tasks))
+    return dict(Counter(task.state for task in tasks))
 
 
 def _expected_rows(notification: Notification, task: Task) -> list[Row]:
-    received_at = instant_of(task["created_at"])
-    if notification.error is not None or received_at is None:
+    if notification.error is not None:
         return []
-    return split(notification.body, notification.headers, received_at)
+    return split(notification.body, notification.headers, task.created_at)
 
 
 def _problems(
     notification: Notification, task: Task, should_be: Sequence[Row], got: Sequence[Row]
 ) -> Iterator[str]:
-    queue, state = (
-        (ENTITIES_QUEUE, "SUCCEEDED")
-        if notification.error is None
-        else (
-            NOTIFY_QUEUE,
-            "DEAD",
-        )
-    )
-    if (task["queue"], task["state"]) != (queue, state):
-        last = (task["errors"] or [{"message": "no error"}])[-1]["message"]
-        yield f"{task['state']} in {task['queue']} instead of {state} in {queue} ({last})"
+    well = notification.error is None
+    queue, state = (ENTITIES_QUEUE, State.SUCCEEDED) if well else (NOTIFY_QUEUE, State.DEAD)
+    last = task.errors[-1].message if task.errors else "no error"
+    if (task.queue, task.state) != (queue, state):
+        yield f"{task.state} in {task.queue} instead of {state} in {queue} ({last})"
         return
-    if notification.error is not None:
-        last = task["errors"][-1]["message"]
+    if not well:
         if last != notification.error:
             yield f"ended with {last!r} instead of {notification.error!r}"
-        if task["dead_reason"] != "rejected":
-            yield f"dead_reason {task['dead_reason']} instead of rejected"
+        if task.dead_reason != "rejected":
+            yield f"dead_reason {task.dead_reason} instead of rejected"
     if len(got) != len(should_be):
         yield f"{len(got)} rows in the file, not the {len(should_be)} expected"
     elif list(got) != list(should_be):
         yield "a row is not as expected"
-    first_tries = [error for error in task["errors"] if error["attempt"] == 1]
-    if fails_once(task["id"]) and not any(
-        error["type"] == ON_PURPOSE or error["kind"] == "lease_expired" for error in first_tries
+    first_tries = [error for error in task.errors if error.attempt == 1]
+    if fails_once(task.id) and not any(
+        error.message == ON_PURPOSE or error.kind == "lease_expired" for error in first_tries
     ):
         yield "its first attempt should have failed on purpose"
 
@@ -141,17 +126,16 @@ def _crash_problems(tasks: Sequence[Task], crash: Crash) -> Iterator[str]:
     if not crash.held:
         yield "no worker was killed with leases in hand"
     for task in tasks:
-        if task["id"] in crash.held and not any(
-            error["kind"] == "lease_expired" and error["worker"] == crash.worker
-            for error in task["errors"]
+        if task.id in crash.held and not any(
+            error.kind == "lease_expired" and error.worker == crash.worker for error in task.errors
         ):
-            yield f"task {task['id']}: held by {crash.worker} when it was killed, never reclaimed"
+            yield f"task {task.id}: held by {crash.worker} when it was killed, never reclaimed"
 
 
 def _of_kind(task: Task, kind: str) -> int:
-    return sum(error["kind"] == kind for error in task["errors"])
+    return sum(error.kind == kind for error in task.errors)
 
 
 def _retries(task: Task) -> int:
     """Attempts that a worker reported as failed and that were followed by another."""
-    return _of_kind(task, "failed") - int(task["state"] == "DEAD")
+    return _of_kind(task, "failed") - int(task.state is State.DEAD)

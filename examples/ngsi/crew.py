@@ -1,7 +1,6 @@
-"""The demo's worker processes: started, listened to, one of them killed, the others ended.
+"""The demo's worker processes: started, watched, and ended; one of them dies midway.
 
-Workers say what they do as JSON lines on their standard output; a thread for each of them keeps
-the latest. What they write to standard error is kept in a file, to be shown when one fails.
+What they log is kept in a file for each, to be shown when one fails.
 """
 
 import contextlib
@@ -10,141 +9,99 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from examples.ngsi.http_client import Tally
-
-ROWS_NAME = "rows.sqlite"
-"""The rows file, in the folder that the crew is given."""
+from headrace.client.consumed import Consumed
 
 END_SECONDS = 20.0
-"""How long a worker may take to finish what it has in hand; longer than one call may last."""
+"""How long a worker may take to end, its own shutdown timeout included."""
 
-HOLD_SECONDS = 0.3
-"""From the first lease held to the kill; well below the keepalive of the demo's queues."""
+_WORK = (
+    *(sys.executable, "-m", "headrace.cli.main", "work", "examples.ngsi.rehearsal:app"),
+    "--shutdown-timeout=5s",
+)
 
 
 class WorkerFailed(Exception):
     """A worker ended although nobody asked it to; the text holds its last words."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Member:
-    """One worker process and what it has said."""
+    """One worker process, what it logs and what it says in the end."""
 
     name: str
-    process: "subprocess.Popen[str]"
-    errors: Path
-    latest: dict[str, Any] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)
-    holding: threading.Event = field(default_factory=threading.Event)
-    listener: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.listener = threading.Thread(target=self._listen, daemon=True)
-        self.listener.start()
-
-    def _listen(self) -> None:
-        """Take in every line until the worker ends."""
-        for line in self.process.stdout or ():
-            # A process killed while it writes leaves half a line.
-            with contextlib.suppress(ValueError):
-                self.latest = json.loads(line)
-                if self.latest["event"] == "holding":
-                    self.held.update(self.latest["held"])
-                    self.holding.set()
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    costs: Path
 
 
 class Crew:
     """The workers of one demo."""
 
-    def __init__(self, url: str, key: str, folder: Path, batch_size: int) -> None:
-        """Nothing runs yet. ``folder`` takes the rows file, the crash token and the logs."""
-        self.rows_path = folder / ROWS_NAME
-        self._token = folder / "crash-token"
+    def __init__(self, url: str, key: str, folder: Path, rows: Path) -> None:
+        """Nothing runs yet. ``folder`` takes the crash token and the logs."""
         self._folder = folder
-        self._arguments = [f"--url={url}", f"--batch-size={batch_size}"]
-        self._environment = {**os.environ, "HEADRACE_KEY": key}
+        self._token = folder / "crash-token"
+        self._environment = {
+            **os.environ,
+            "HEADRACE_URL": url,
+            "HEADRACE_KEY": key,
+            "NGSI_ROWS": str(rows),
+            "NGSI_CRASH_TOKEN": str(self._token),
+        }
         self._members: list[_Member] = []
-        self._killed: _Member | None = None
+        self._crash_offered = False
+        self.killed = ""
 
     def start(self, number: int) -> None:
         """Start that many workers."""
         for place in range(1, number + 1):
             name = f"worker-{place}"
-            errors = self._folder / f"{name}.log"
-            command = [
-                *(sys.executable, "-m", "examples.ngsi.worker", *self._arguments),
-                *(f"--name={name}", f"--rows={self.rows_path}", f"--crash-token={self._token}"),
-            ]
-            with errors.open("w") as log:
-                process = subprocess.Popen(  # noqa: S603 (our own module and arguments)
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
+            log, costs = self._folder / f"{name}.log", self._folder / f"{name}.json"
+            with log.open("wb") as errors, costs.open("wb") as output:
+                process = subprocess.Popen(  # noqa: S603 (our own program and arguments)
+                    [*_WORK, f"--name={name}"],
+                    stdout=output,
+                    stderr=errors,
                     env=self._environment,
                     # Ctrl-C reaches the demo only, which then ends its workers in good order.
                     start_new_session=True,
                 )
-            self._members.append(_Member(name, process, errors))
+            self._members.append(_Member(name, process, log, costs))
 
     def offer_crash(self) -> None:
-        """Lay out the token: the next worker with rows written and not yet reported freezes."""
+        """Lay out the token: the next worker with rows written and not yet reported dies."""
+        self._crash_offered = True
         self._token.touch()
 
-    def kill_frozen(self) -> str | None:
-        """Kill the worker that froze, with SIGKILL, and return its name; None while none has."""
-        frozen = next((each for each in self._members if each.holding.is_set()), None)
-        if frozen is None or self._killed is not None:
-            return None
-        # Its other loop is still at work: let it lease a batch and freeze too.
-        time.sleep(HOLD_SECONDS)
-        self._killed = frozen
-        frozen.process.kill()
-        frozen.process.wait()
-        frozen.listener.join()
-        return frozen.name
+    def check(self) -> bool:
+        """Return whether the worker has died that was to, for the first time.
 
-    @property
-    def killed(self) -> str:
-        """Name of the killed worker, empty while there is none."""
-        return self._killed.name if self._killed else ""
-
-    @property
-    def held(self) -> frozenset[str]:
-        """Ids of the tasks whose leases the killed worker took with it."""
-        return frozenset(self._killed.held) if self._killed else frozenset()
-
-    @property
-    def tally(self) -> Tally:
-        """What the calls of all workers cost until they last said so."""
-        total = Tally()
-        for latest in (member.latest for member in self._members if member.latest):
-            total += Tally(latest["calls"], latest["write_units"], latest["read_units"])
-        return total
-
-    @property
-    def totals(self) -> Counter[str]:
-        """What all workers did: reports by status, rows written, reports that came too late."""
-        names = ("MOVED", "SUCCEEDED", "FAILED", "rows_new", "rows_known", "late_reports")
-        return Counter(
-            {name: sum(each.latest.get(name, 0) for each in self._members) for name in names}
-        )
-
-    def check(self) -> None:
-        """Raise WorkerFailed when a worker has ended that was not killed here."""
+        Raises WorkerFailed when another has ended.
+        """
+        news = False
         for member in self._members:
-            if member is not self._killed and member.process.poll() is not None:
-                status = member.process.returncode
-                words = _last_words(member.errors)
+            status = member.process.poll()
+            if status is None or member.name == self.killed:
+                continue
+            dies = self._crash_offered and not self.killed and not self._token.exists()
+            if not (dies and status == -signal.SIGKILL):
+                words = _last_words(member.log)
                 raise WorkerFailed(f"{member.name} ended by itself, status {status}\n{words}")
+            self.killed, news = member.name, True
+        return news
+
+    @property
+    def consumed(self) -> Consumed:
+        """What the calls of all workers have cost; known when they have ended."""
+        total = Consumed()
+        for member in self._members:
+            if told := member.costs.read_text():
+                total += Consumed(**json.loads(told))
+        return total
 
     @contextlib.contextmanager
     def ended_after(self) -> Iterator[None]:
@@ -156,19 +113,15 @@ class Crew:
 
     def end(self) -> None:
         """Ask every worker to end and wait for it; kill those that do not."""
-        running = [each for each in self._members if each.process.poll() is None]
-        for member in running:
-            member.process.send_signal(signal.SIGTERM)
-        for member in running:
+        for member in self._members:
+            if member.process.poll() is None:
+                member.process.send_signal(signal.SIGTERM)
+        for member in self._members:
             try:
                 member.process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
                 member.process.kill()
                 member.process.wait()
-        for member in self._members:
-            member.listener.join(END_SECONDS)
-            if member.process.stdout is not None:
-                member.process.stdout.close()
 
 
 def _last_words(log: Path) -> str:

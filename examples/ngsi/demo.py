@@ -13,29 +13,37 @@ import os
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 
-from examples.ngsi.accounting import Crash, Outcome, Task, all_tasks, audit, rows_by_task, states
-from examples.ngsi.crew import ROWS_NAME, Crew, WorkerFailed
+from examples.ngsi.accounting import Crash, Outcome, audit, rows_by_task, states
+from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
+from examples.ngsi.crew import Crew, WorkerFailed
 from examples.ngsi.display import Display, Standing
-from examples.ngsi.http_client import QueueClient, Refused, Unavailable
 from examples.ngsi.posting import Posting, PostingFailed
 from examples.ngsi.rows_file import RowsFile
-from examples.ngsi.stations import ENTITIES_QUEUE, NOTIFY_QUEUE
 from examples.ngsi.summary import Summary
 from examples.ngsi.traffic import Notification, notifications
+from headrace import Client, RetryStrategy
+from headrace.client.consumed import Consumed
+from headrace.client.models import Task
+from headrace.domain.errors import HeadraceError
+from headrace.domain.task import State
 from infra.local.errors import LocalServiceError
 from infra.local.launch import launched
 
 QUEUES = (NOTIFY_QUEUE, ENTITIES_QUEUE)
 WORKERS = 4
-BATCH_SIZE = 25
-KEEPALIVE_SECONDS = 2
-RETRY = {"kind": "exponential", "max_retries": 8, "base_seconds": 0.2, "max_delay_seconds": 2}
+LEASE_SECONDS = 3
+RETRY = RetryStrategy(max_retries=8, base_seconds=0.2, max_delay_seconds=2)
+ROWS_NAME = "rows.sqlite"
+UNDER_WAY_SECONDS = 0.3
+"""After this, the last calls of a killed worker are through."""
+
 WATCH_SECONDS = 0.2
 SHOWN = 20
 """Problems printed one by one; the rest are counted."""
@@ -45,7 +53,7 @@ class Stuck(Exception):
     """Time is up and tasks are unfinished; the text says which."""
 
 
-FAILURES = (Stuck, WorkerFailed, PostingFailed, Refused, Unavailable)
+FAILURES = (Stuck, WorkerFailed, PostingFailed, HeadraceError)
 MOST_NOTE = 2000
 """Characters of the service's last words that are shown when something fails."""
 
@@ -68,17 +76,13 @@ def run(options: Options, console: Console) -> Summary:
         folder.mkdir(parents=True, exist_ok=True)
         console.print("Starting a service of its own, with temporary data …")
         service = stack.enter_context(launched(environment=_endpoint()))
-        watcher = QueueClient(service.url, service.admin_key)
-        stack.callback(watcher.close)
+        watcher = stack.enter_context(Client(service.url, service.admin_key, retries=2))
         for queue in QUEUES:
             watcher.create_queue(
-                {
-                    "name": queue,
-                    "keepalive_timeout_in_seconds": KEEPALIVE_SECONDS,
-                    "retry_strategy": RETRY,
-                }
+                queue, keepalive_timeout_in_seconds=LEASE_SECONDS, retry_strategy=RETRY
             )
-        crew = Crew(service.url, service.admin_key, folder, BATCH_SIZE)
+        file = stack.enter_context(closing(RowsFile(folder / ROWS_NAME)))
+        crew = Crew(service.url, service.admin_key, folder, folder / ROWS_NAME)
         stack.enter_context(crew.ended_after())
         posting = Posting(service.url, service.admin_key, sent, at_half=crew.offer_crash)
         stack.callback(posting.stop)
@@ -88,14 +92,16 @@ def run(options: Options, console: Console) -> Summary:
         posting.start()
         try:
             with display:
-                seconds = _watch(watcher, crew, posting, display, options.timeout)
+                seconds, crash = _watch(watcher, crew, posting, display, options.timeout)
             crew.end()
-            tasks = {queue: all_tasks(watcher, queue) for queue in QUEUES}
+            tasks = {queue: list(watcher.list_tasks(queue, limit=250)) for queue in QUEUES}
         except FAILURES as error:
             error.add_note(service.errors()[-MOST_NOTE:])
             raise
-        outcome = _audit(sent, tasks, crew)
-        return _summary(sent, tasks, outcome, crew, posting, seconds)
+        everything = [task for of_queue in tasks.values() for task in of_queue]
+        outcome = audit(sent, everything, rows_by_task(file.read()), crash)
+        consumed = posting.consumed + crew.consumed
+        return _summary(sent, tasks, outcome, crash, consumed, seconds)
 
 
 def _endpoint() -> dict[str, str]:
@@ -105,82 +111,84 @@ def _endpoint() -> dict[str, str]:
 
 
 def _watch(
-    watcher: QueueClient, crew: Crew, posting: Posting, display: Display, timeout: float
-) -> float:
-    """Wait until everything is finished, and return how many seconds it took."""
+    watcher: Client, crew: Crew, posting: Posting, display: Display, timeout: float
+) -> tuple[float, Crash]:
+    """Wait until all is finished; return the seconds that took, and who was killed meanwhile."""
     started = time.monotonic()
     finished_at: float | None = None
+    crash = Crash("", frozenset())
     while True:
+        if crew.check():
+            crash = Crash(crew.killed, _held(watcher, crew.killed))
+            display.say(
+                f"{crash.worker} killed with SIGKILL, {len(crash.held)} leases in its hands"
+            )
         done = posting.done
         # In the order of travel: a task that moves on in between is counted twice, never missed.
-        counts = {queue: watcher.count(queue) for queue in QUEUES}
+        counts = {queue: watcher.count_tasks(queue).by_state for queue in QUEUES}
         seconds = time.monotonic() - started
         standing = Standing(posting.posted, counts, seconds)
         display.show(standing)
-        if killed := crew.kill_frozen():
-            display.say(f"{killed} killed with SIGKILL, {len(crew.held)} leases in its hands")
-        crew.check()
-        if not done or standing.of("ENQUEUED", "INFLIGHT"):
+        if not done or standing.of(State.ENQUEUED, State.INFLIGHT):
             finished_at = None
         elif finished_at is None:
             # Looked at once more: the index the counts come from may be a moment behind.
             finished_at = seconds
         else:
-            return finished_at
+            return finished_at, crash
         if seconds > timeout:
             raise Stuck(_what_is_stuck(watcher, standing))
         time.sleep(WATCH_SECONDS)
 
 
-def _what_is_stuck(watcher: QueueClient, standing: Standing) -> str:
+def _held(watcher: Client, worker: str) -> frozenset[str]:
+    """Ids of the tasks whose leases a dead worker has taken with it."""
+    time.sleep(UNDER_WAY_SECONDS)
+    return frozenset(
+        task.id
+        for queue in QUEUES
+        for task in watcher.list_tasks(queue, state=State.INFLIGHT, worker=worker)
+    )
+
+
+def _what_is_stuck(watcher: Client, standing: Standing) -> str:
     lines = [f"Not finished after {standing.seconds:.0f} s ({standing.posted} posted):"]
     for queue in QUEUES:
-        page = watcher.list_page(queue, None, state="pending", payload="false")
-        for task in page["tasks"][:SHOWN]:
-            last = (task["errors"] or [{"message": "no error yet"}])[-1]["message"]
+        for task in islice(watcher.list_tasks(queue, state="pending"), SHOWN):
+            last = task.errors[-1].message if task.errors else "no error yet"
             lines.append(
-                f"  {queue} {task['id']} {task['status']} attempts {task['attempts']}"
-                f" worker {task['worker']} due {task['scheduled_at']}: {last}"
+                f"  {queue} {task.id} {task.status} attempts {task.attempts}"
+                f" worker {task.worker} due {task.scheduled_at}: {last}"
             )
-        lines.append(f"  {queue}: {standing.counts[queue]}")
+        counts = ", ".join(f"{n} {state}" for state, n in standing.counts[queue].items())
+        lines.append(f"  {queue}: {counts}")
     return "\n".join(lines)
-
-
-def _audit(sent: list[Notification], tasks: dict[str, list[Task]], crew: Crew) -> Outcome:
-    file = RowsFile(crew.rows_path)
-    try:
-        rows = rows_by_task(file.read())
-    finally:
-        file.close()
-    everything = [task for of_queue in tasks.values() for task in of_queue]
-    return audit(sent, everything, rows, Crash(crew.killed, crew.held))
 
 
 def _summary(
     sent: list[Notification],
     tasks: dict[str, list[Task]],
     outcome: Outcome,
-    crew: Crew,
-    posting: Posting,
+    crash: Crash,
+    consumed: Consumed,
     seconds: float,
 ) -> Summary:
-    cost = posting.tally + crew.tally
     return Summary(
         notifications=len(sent),
         malformed=sum(each.error is not None for each in sent),
         tasks={queue: states(of_queue) for queue, of_queue in tasks.items()},
         retries=outcome.retries,
         reclaimed=outcome.reclaimed,
-        killed_worker=crew.killed,
-        held_when_killed=len(crew.held),
+        killed_worker=crash.worker,
+        held_when_killed=len(crash.held),
         rows_expected=outcome.rows_expected,
         rows_out=outcome.rows_out,
-        rows_written_again=crew.totals["rows_known"],
+        rows_written_again=outcome.rows_known,
         seconds=round(seconds, 3),
         tasks_per_second=round(len(sent) / seconds, 1),
-        calls_per_task=round(cost.calls / len(sent), 3),
-        write_units_per_task=round(cost.write_units / len(sent), 3),
-        read_units_per_task=round(cost.read_units / len(sent), 3),
+        calls_per_task=round(consumed.calls / len(sent), 3),
+        write_units_per_task=round(consumed.write_units / len(sent), 3),
+        read_units_per_task=round(consumed.read_units / len(sent), 3),
         problems=outcome.problems,
     )
 

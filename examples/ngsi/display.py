@@ -9,7 +9,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from examples.ngsi.stations import ENTITIES_QUEUE, NOTIFY_QUEUE
+from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
+from headrace.domain.task import FINISHED, State
 
 PLAIN_EVERY_SECONDS = 2.0
 
@@ -19,10 +20,10 @@ class Standing:
     """How far the demo is: notifications taken, and the tasks of each queue by state."""
 
     posted: int
-    counts: Mapping[str, Mapping[str, int]]
+    counts: Mapping[str, Mapping[State, int]]
     seconds: float
 
-    def of(self, *states: str) -> int:
+    def of(self, *states: State) -> int:
         """How many tasks are in these states, in both queues together."""
         return sum(by_state.get(state, 0) for by_state in self.counts.values() for state in states)
 
@@ -66,18 +67,18 @@ class Display:
         if self._progress.disable:
             if time.monotonic() - self._shown_at >= PLAIN_EVERY_SECONDS:
                 self._shown_at = time.monotonic()
+                ready, running, well, dead = map(standing.of, State)
                 self.say(
                     f"{standing.seconds:5.1f} s  posted {standing.posted}/{self._total}"
-                    f"  waiting {standing.of('ENQUEUED')}  in flight {standing.of('INFLIGHT')}"
-                    f"  succeeded {standing.of('SUCCEEDED')}  dead {standing.of('DEAD')}"
+                    f"  waiting {ready}  in flight {running}  succeeded {well}  dead {dead}"
                 )
             return
         moved = sum(standing.counts.get(ENTITIES_QUEUE, {}).values())
-        split = moved + standing.counts.get(NOTIFY_QUEUE, {}).get("DEAD", 0)
-        waiting = f"{standing.of('ENQUEUED')} waiting, {standing.of('INFLIGHT')} in flight"
+        split = moved + standing.counts.get(NOTIFY_QUEUE, {}).get(State.DEAD, 0)
+        waiting = f"{standing.of(State.ENQUEUED)} waiting, {standing.of(State.INFLIGHT)} in flight"
         self._bar("notifications taken", standing.posted, "")
-        self._bar("split into rows, or dead", split, f"{standing.of('DEAD')} dead")
-        self._bar("finished", standing.of("SUCCEEDED", "DEAD"), waiting)
+        self._bar("split into rows, or dead", split, f"{standing.of(State.DEAD)} dead")
+        self._bar("finished", standing.of(*FINISHED), waiting)
 
     def _bar(self, name: str, completed: int, note: str) -> None:
         if name not in self._bars:

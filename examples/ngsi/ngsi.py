@@ -8,7 +8,7 @@ Pure: the same notification, tags and receipt time always give the same rows.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Any
 
 from examples.ngsi.time_index import attributes_of, time_index
 from examples.ngsi.values import MOST_LEVELS, Json, instant_text, too_deep, typed_value
@@ -23,16 +23,15 @@ MOST_SHOWN = 60
 
 
 class Unreadable(ValueError):
-    """The notification, or a payload of rows, is not what it should be; the text says where."""
+    """The notification is not what it should be; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute of a row; a missing or unfit value is None."""
 
-    name: str
     type: str
-    value: Json
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +43,7 @@ class Row:
     time_index: str
     service: str
     service_path: str
-    attributes: tuple[Attribute, ...]
-
-    def to_json(self) -> dict[str, Json]:
-        """The row as it travels in the payload of a task."""
-        return {
-            "entity_id": self.entity_id,
-            "entity_type": self.entity_type,
-            "time_index": self.time_index,
-            "service": self.service,
-            "service_path": self.service_path,
-            "attributes": {a.name: {"type": a.type, "value": a.value} for a in self.attributes},
-        }
-
-    @classmethod
-    def from_json(cls, value: Json, where: str = "row") -> Self:
-        """The row that ``to_json`` wrote, or an Unreadable naming the field."""
-        row = _object(value, where)
-        attributes = []
-        for name, attribute in _object(row.get("attributes"), f"{where}.attributes").items():
-            here = f"{where}.attributes.{name}"
-            typed = _object(attribute, here)
-            attributes.append(Attribute(name, _text(typed, "type", here), typed.get("value")))
-        return cls(
-            entity_id=_text(row, "entity_id", where),
-            entity_type=_text(row, "entity_type", where),
-            time_index=_text(row, "time_index", where),
-            service=_text(row, "service", where),
-            service_path=_text(row, "service_path", where),
-            attributes=tuple(attributes),
-        )
+    attributes: dict[str, Attribute]
 
 
 def split(notification: Json, tags: Mapping[str, str], received_at: datetime) -> list[Row]:
@@ -88,7 +58,7 @@ def split(notification: Json, tags: Mapping[str, str], received_at: datetime) ->
     rows = []
     for place, (entity, path) in enumerate(zip(entities, paths, strict=True)):
         attributes = _attributes(entity, f"data.{place}")
-        if all(attribute.value is None for attribute in attributes):
+        if all(attribute.value is None for attribute in attributes.values()):
             continue
         row = Row(
             entity_id=str(entity["id"]),
@@ -100,19 +70,6 @@ def split(notification: Json, tags: Mapping[str, str], received_at: datetime) ->
         )
         rows.append(row)
     return rows
-
-
-def rows_payload(rows: list[Row]) -> dict[str, Json]:
-    """The payload of a task that carries rows."""
-    return {"rows": [row.to_json() for row in rows]}
-
-
-def payload_rows(payload: Json) -> list[Row]:
-    """The rows in the payload of a task, or an Unreadable."""
-    rows = _object(payload, "payload").get("rows")
-    if not isinstance(rows, list):
-        raise Unreadable(_wrong_type(rows, "array", "rows"))
-    return [Row.from_json(row, f"rows.{place}") for place, row in enumerate(rows)]
 
 
 def _entities(notification: Json) -> list[dict[str, Json]]:
@@ -132,16 +89,16 @@ def _entities(notification: Json) -> list[dict[str, Json]]:
     return entities
 
 
-def _attributes(entity: dict[str, Json], where: str) -> tuple[Attribute, ...]:
-    attributes = []
+def _attributes(entity: dict[str, Json], where: str) -> dict[str, Attribute]:
+    attributes = {}
     for name, attribute in attributes_of(entity):
         _check_unicode(name, f"{where}, an attribute's name")
         if too_deep(attribute):
             raise Unreadable(f"nested more than {MOST_LEVELS} levels deep - '{where}.{name}'")
         typed = typed_value(attribute)
         if typed is not None:
-            attributes.append(Attribute(name, *typed))
-    return tuple(attributes)
+            attributes[name] = Attribute(*typed)
+    return attributes
 
 
 def _service_paths(header: str, entities: int) -> list[str]:

@@ -1,12 +1,15 @@
-"""Sends the demo's notifications to the service, from several threads at once."""
+"""Sends the demo's notifications as a context broker would: plain HTTP, several at once."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from examples.ngsi.http_client import QueueClient, Tally
+import httpx2 as httpx
+
 from examples.ngsi.traffic import Notification
+from headrace.client.consumed import HEADER, Consumed, Tally
 
 THREADS = 4
+TIMEOUT_SECONDS = 15.0
 ANSWER = "Notification successfully processed"
 
 
@@ -21,7 +24,12 @@ class Posting:
         self, url: str, key: str, sent: Sequence[Notification], at_half: Callable[[], None]
     ) -> None:
         """``at_half`` is called once, before the second half is sent."""
-        self._client = QueueClient(url, key, connections=THREADS)
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+            timeout=TIMEOUT_SECONDS,
+        )
+        self._tally = Tally()
         self._waiting: Iterator[tuple[int, Notification]] = iter(enumerate(sent))
         self._half = len(sent) // 2
         self._at_half = at_half
@@ -42,9 +50,9 @@ class Posting:
             return self._posted
 
     @property
-    def tally(self) -> Tally:
+    def consumed(self) -> Consumed:
         """What that cost."""
-        return self._client.tally
+        return self._tally.so_far
 
     @property
     def done(self) -> bool:
@@ -61,7 +69,7 @@ class Posting:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        self._client.close()
+        self._http.close()
 
     def _run(self) -> None:
         try:
@@ -75,9 +83,13 @@ class Posting:
                 self._waiting = iter(())
 
     def _post(self, notification: Notification) -> None:
-        answer = self._client.notify(notification.body_bytes(), notification.headers)
-        if answer.strip().strip('"') != ANSWER:
-            raise PostingFailed(f"{notification.correlator}: answered {answer!r}")
+        answer = self._http.post(
+            "/v2/notify", content=notification.body_bytes(), headers=notification.headers
+        )
+        self._tally.add(answer.headers.get(HEADER))
+        if not answer.is_success or answer.text != ANSWER:
+            said = f"{answer.status_code} {answer.text:.500}"
+            raise PostingFailed(f"{notification.correlator}: answered {said}")
 
     def _next(self) -> Notification | None:
         with self._lock:

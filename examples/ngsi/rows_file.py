@@ -1,4 +1,4 @@
-"""The end of the line: rows in an SQLite file that several processes write to.
+"""The end of the line: rows in an SQLite file that several processes, and their threads, write to.
 
 A row's key is the task that brought it and its number in there. A task that comes again, because
 a worker died between writing and reporting, therefore writes nothing twice.
@@ -6,12 +6,12 @@ a worker died between writing and reporting, therefore writes nothing twice.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from examples.ngsi.ngsi import Row
+from examples.ngsi.ngsi import Attribute, Row
 
 WAIT_SECONDS = 20.0
 """How long a writer waits for the others before it gives up."""
@@ -38,20 +38,21 @@ FROM entity_rows ORDER BY task_id, row_number
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one write did: new rows, and rows that were there already from an earlier try."""
+    """What one write did: new rows, and rows that were there from an earlier attempt."""
 
     new: int
     known: int
 
 
 class RowsFile:
-    """One process's connection to the file; for one thread."""
+    """A process's connection to the file; threads may share it."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, and create the table when it is new."""
-        self._path = path
-        # isolation_level None: transactions begin where this module says so, at once for writing.
-        self._connection = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)
+        self._connection = sqlite3.connect(
+            path, timeout=WAIT_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
+        )
+        self._lock = threading.Lock()  # one transaction at a time: a connection has no more
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(_SCHEMA)
@@ -60,41 +61,23 @@ class RowsFile:
         """Close the connection."""
         self._connection.close()
 
-    def write(self, rows_of_task: Mapping[str, Sequence[Row]]) -> Written:
-        """Write the rows of several tasks in one transaction: all of them, or none."""
-        values = [
-            _values(task_id, number, row)
-            for task_id, rows in rows_of_task.items()
-            for number, row in enumerate(rows)
-        ]
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                cursor.executemany(_INSERT, values)
-                new = max(cursor.rowcount, 0)
-            except sqlite3.Error:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
+    def write(self, task_id: str, rows: Sequence[Row]) -> Written:
+        """Write the rows of one task: all of them, or none."""
+        values = [_values(task_id, number, row) for number, row in enumerate(rows)]
+        with self._lock, self._connection:
+            new = max(self._connection.executemany(_INSERT, values).rowcount, 0)
         return Written(new, len(values) - new)
 
     def read(self) -> Iterator[tuple[str, Row]]:
         """Every row with the id of its task, by task and number."""
-        for (
-            task_id,
-            entity_id,
-            entity_type,
-            time_index,
-            service,
-            path,
-            text,
-        ) in self._connection.execute(_SELECT):
-            bare = Row(entity_id, entity_type, time_index, service, path, ())
-            whole = {**bare.to_json(), "attributes": json.loads(text)}
-            yield task_id, Row.from_json(whole)
+        for task_id, *fields, text in self._connection.execute(_SELECT):
+            entity_id, entity_type, time_index, service, path = fields
+            attributes = {name: Attribute(**each) for name, each in json.loads(text).items()}
+            yield task_id, Row(entity_id, entity_type, time_index, service, path, attributes)
 
 
 def _values(task_id: str, number: int, row: Row) -> tuple[str | int, ...]:
+    attributes = {name: asdict(attribute) for name, attribute in row.attributes.items()}
     return (
         task_id,
         number,
@@ -103,5 +86,5 @@ def _values(task_id: str, number: int, row: Row) -> tuple[str | int, ...]:
         row.time_index,
         row.service,
         row.service_path,
-        json.dumps(row.to_json()["attributes"]),
+        json.dumps(attributes),
     )

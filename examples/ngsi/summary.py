@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-STATES = ("ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD")
+from headrace.domain.task import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Summary:
 
     notifications: int
     malformed: int
-    tasks: Mapping[str, Mapping[str, int]]
+    tasks: Mapping[str, Mapping[State, int]]
     retries: int
     reclaimed: int
     killed_worker: str
@@ -44,7 +44,7 @@ class Summary:
             "notifications in", f"{self.notifications:,}", f"{self.malformed:,} malformed"
         )
         for queue, states in self.tasks.items():
-            for state in STATES:
+            for state in State:
                 if states.get(state):
                     table.add_row(f"tasks {state}", f"{states[state]:,}", queue)
         table.add_row("retries", f"{self.retries:,}", "failed on purpose, then tried again")

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.client.codec import Codec
+from headrace.client.surrogates import decoded
 
 T = TypeVar("T")
 
@@ -107,7 +108,10 @@ def reads(shape: type[T]) -> Read[T]:
     decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
 
     def read(answer: Answer) -> T:
-        found: T = decoder.decode(answer.body)
+        try:
+            found: T = decoder.decode(answer.body)
+        except msgspec.DecodeError:
+            found = decoded(decoder, answer.body)
         return found
 
     return read

@@ -216,7 +216,7 @@ def _read(call: Call[T], response: httpx.Response, codec: Codec) -> T:
     if status < _REFUSED:
         try:
             return call.read(Answer(status, response.content, codec))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise HeadraceError(
                 f"{call.method} {call.path}: the answer is none of Headrace's: {error}"
             ) from error

@@ -191,6 +191,18 @@ def test_one_unreadable_payload_leaves_the_others_readable() -> None:
         _ = bad.payload
 
 
+def test_half_a_surrogate_pair_is_the_business_of_one_task() -> None:
+    leased = {**TASK, "lease": {"id": "l", "expires_at": AT}}
+    text = json.dumps({"tasks": [leased, leased], "now": AT, "poll_after_seconds": 1})
+    payload = r'["\ud800", "\ud83d\ude00", "\\ud800", "\udc00\ud800"]'
+    text = text.replace('{"to": "ada"}', payload, 1)
+    client, _ = client_on(httpx.Response(200, content=text.encode()))
+    first, second = client.dequeue("mail", batch_size=2).tasks
+    assert first.payload == json.loads(payload)
+    assert bytes(first.payload_json) == payload.encode()
+    assert second.payload == {"to": "ada"}
+
+
 def test_a_strategy_of_intervals_does_not_contradict_itself() -> None:
     client, wire = client_on(enqueued)
     client.enqueue("mail", retry_strategy=RetryStrategy(Backoff.INTERVALS, intervals=(1, 60)))

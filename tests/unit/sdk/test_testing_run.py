@@ -270,6 +270,32 @@ def test_a_worker_with_threads_suffers_the_same(service: MemoryService, story: S
     assert service.client.get_stats("mail").counts.succeeded == 30
 
 
+def test_a_worker_in_a_burst_follows_tasks_that_move_on() -> None:
+    app = App()
+    seen = []
+
+    @app.handler(queue="first")
+    def first(ctx: Context) -> None:
+        ctx.move("second")
+
+    @app.handler(queue="second")
+    def second(ctx: Context) -> None:
+        ctx.move("third")
+
+    @app.handler(queue="third")
+    def third(payload: int) -> None:
+        seen.append(payload)
+
+    with MemoryService() as service, service.serving(app):
+        for queue in app.queues:
+            service.client.create_queue(queue)
+        for number in range(40):
+            service.client.enqueue("first", number)
+        Worker(app, concurrency=2).run(burst=True)
+
+    assert sorted(seen) == list(range(40))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_everything_ends_well_on_a_bad_day(story: Story, seed: int) -> None:
     with MemoryService(seed=seed) as service, service.serving(story.app):

@@ -21,7 +21,7 @@ def pauses(*told: float) -> list[float]:
     asked = source()
     found = []
     for poll_after in told:
-        asked.had_nothing(poll_after, 100.0)
+        asked.had_nothing(poll_after, 100.0, asked_at=100.0)
         found.append(asked.next_at - 100.0)
     return found
 
@@ -39,7 +39,7 @@ def test_strict_order_asks_a_later_queue_only_while_the_first_is_in_its_pause() 
     first, second = queues.all
 
     assert queues.next(1.0) is first
-    first.had_nothing(0.02, 1.0)
+    first.had_nothing(0.02, 1.0, asked_at=1.0)
     assert queues.next(1.0) is second
     second.gave()
     assert queues.next(2.0) is first
@@ -48,18 +48,19 @@ def test_strict_order_asks_a_later_queue_only_while_the_first_is_in_its_pause() 
 def test_an_empty_queue_is_left_out_until_its_pause_is_over() -> None:
     queues = sources(one=100, other=1)
     one, other = queues.all
-    one.had_nothing(10.0, 1.0)
+    one.had_nothing(10.0, 1.0, asked_at=1.0)
 
     assert {queues.next(1.0) for _ in range(50)} == {other}
-    other.had_nothing(5.0, 1.0)
+    other.had_nothing(5.0, 1.0, asked_at=1.0)
     assert queues.next(1.0) is None
     assert 4.9 < queues.rest(1.0) < 5.4
-    assert queues.drained
+    assert queues.drained(since=1.0)
+    assert not queues.drained(since=1.5)
 
 
 def test_a_queue_that_gave_tasks_is_asked_again_at_once() -> None:
     asked = source()
-    asked.had_nothing(1.0, 100.0)
+    asked.had_nothing(1.0, 100.0, asked_at=100.0)
 
     asked.gave()
 
@@ -79,10 +80,10 @@ def test_the_pause_doubles_up_to_five_times_what_the_service_says() -> None:
 def test_after_tasks_came_the_pause_begins_anew() -> None:
     asked = source()
     for _ in range(5):
-        asked.had_nothing(1.0, 100.0)
+        asked.had_nothing(1.0, 100.0, asked_at=100.0)
     asked.gave()
 
-    asked.had_nothing(1.0, 100.0)
+    asked.had_nothing(1.0, 100.0, asked_at=100.0)
 
     assert asked.next_at <= 101.05
 
@@ -101,7 +102,7 @@ def test_a_pause_of_nothing_is_still_a_pause() -> None:
 
 def test_a_queue_that_refuses_is_left_alone_for_longer_each_time_and_no_longer_empty() -> None:
     asked = source()
-    asked.had_nothing(0.02, 100.0)
+    asked.had_nothing(0.02, 100.0, asked_at=100.0)
     found = []
     for _ in range(20):
         asked.refused(100.0)
@@ -109,4 +110,4 @@ def test_a_queue_that_refuses_is_left_alone_for_longer_each_time_and_no_longer_e
 
     assert found[0] <= 0.1
     assert 30 <= found[-1] <= 60
-    assert not asked.empty
+    assert asked.empty_since is None

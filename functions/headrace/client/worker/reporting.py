@@ -66,6 +66,8 @@ class Reporter:
         self._backoff = Backoff(_LONGEST_WAIT, chance)
         self._next_at = 0.0
         self._sending = False
+        self.said_at = 0.0
+        """When the service last answered reports (monotonic seconds)."""
         self.loop = Loop("reports", self.step)
 
     def __len__(self) -> int:
@@ -107,6 +109,7 @@ class Reporter:
         except HeadraceError as error:
             self._keep(batch, error)
         else:
+            self.said_at = self._clock.monotonic()
             if self._backoff.worked():
                 _log.info("Reports are taken again")
         finally:

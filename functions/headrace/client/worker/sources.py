@@ -22,7 +22,7 @@ class Source:
     def __init__(self, queue: str, weight: float, chance: random.Random) -> None:
         self.queue, self.weight = queue, weight
         self.next_at = 0.0
-        self.empty = False
+        self.empty_since: float | None = None  # when it was asked, found empty since
         self.refusals = Backoff(_LONGEST_REFUSED, chance)
         self._chance = chance
         self._told: float | None = None
@@ -30,16 +30,16 @@ class Source:
 
     def gave(self) -> None:
         """Note that tasks came: it is asked again at once."""
-        self.next_at, self.empty = 0.0, False
+        self.next_at, self.empty_since = 0.0, None
         self._told = None
 
-    def had_nothing(self, poll_after_seconds: float, now: float) -> None:
-        """Note an empty answer that said when to ask again.
+    def had_nothing(self, poll_after_seconds: float, now: float, *, asked_at: float) -> None:
+        """Note an empty answer, to the question of *asked_at*, that said when to ask again.
 
         While the service keeps saying the same the pause doubles, up to five times what it says.
         One cut short, because a task is due before, never says the same twice and is obeyed.
         """
-        self.empty = True
+        self.empty_since = asked_at
         self._times = self._times + 1 if poll_after_seconds == self._told else 0
         self._told = poll_after_seconds
         pause = poll_after_seconds
@@ -51,7 +51,7 @@ class Source:
     def refused(self, now: float) -> None:
         """Note that the service would not answer; it is left alone for longer each time."""
         self.next_at = now + self.refusals.failed()
-        self.empty = False
+        self.empty_since = None
 
 
 class Sources:
@@ -75,7 +75,8 @@ class Sources:
         """Return the seconds until the first pause is over."""
         return max(0.0, min(source.next_at for source in self.all) - now)
 
-    @property
-    def drained(self) -> bool:
-        """Whether each of them was empty when it was last asked."""
-        return all(source.empty for source in self.all)
+    def drained(self, since: float) -> bool:
+        """Whether each of them was found empty when it was asked after *since*."""
+        return all(
+            source.empty_since is not None and source.empty_since >= since for source in self.all
+        )

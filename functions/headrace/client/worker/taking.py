@@ -129,8 +129,9 @@ class Taker:
             self._desk.taken(source.queue, len(found.tasks))
             source.gave()
             return
-        source.had_nothing(found.poll_after_seconds, self._clock.monotonic())
-        if self._sources.drained:
+        source.had_nothing(found.poll_after_seconds, self._clock.monotonic(), asked_at=asked_at)
+        # What a report has moved may be in a queue that was empty before.
+        if self._sources.drained(since=self._desk.reporter.said_at):
             self._drained()
 
     def _away(self, error: HeadraceError) -> float:

@@ -1,0 +1,64 @@
+"""Group leases through the SDK, against the real service in memory."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Report
+from headrace.domain.errors import LeaseLost, NotFound
+from headrace.testing import MemoryService
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    with MemoryService(seed=1) as service:
+        service.client.create_queue("mail")
+        for number in range(3):
+            service.client.enqueue("mail", number)
+        yield service
+
+
+def test_one_lease_over_many_tasks(service: MemoryService) -> None:
+    client = service.client
+    lease = client.open_lease("batch-1", keepalive_timeout_in_seconds=30)
+    tasks = client.dequeue("mail", batch_size=3, lease_id=lease.id).tasks
+    service.clock.forward(20)
+
+    extended = client.extend_lease(lease.id)
+
+    assert extended.id == lease.id
+    assert extended.expires_at > lease.expires_at
+    assert {client.get_task(task.id).lease_expires_at for task in tasks} == {extended.expires_at}
+    done = Report(task_id=tasks[0].id, lease_id=lease.id, status="SUCCEEDED")
+    assert [said.outcome for said in client.report("mail", [done])] == ["OK"]
+    client.close_lease(lease.id)
+    states = [client.get_task(task.id).state for task in tasks]
+    assert states == ["SUCCEEDED", "ENQUEUED", "ENQUEUED"]
+
+
+def test_a_lease_that_has_ended_is_lost(service: MemoryService) -> None:
+    client = service.client
+    lease = client.open_lease(keepalive_timeout_in_seconds=1)
+    service.clock.forward(2)
+
+    with pytest.raises(LeaseLost):
+        client.extend_lease(lease.id)
+    with pytest.raises(LeaseLost):
+        client.dequeue("mail", lease_id=lease.id)
+    with pytest.raises(NotFound):
+        client.close_lease("lsg_none")
+
+
+def test_the_same_with_coroutines(service: MemoryService) -> None:
+    async def work() -> list[str]:
+        client = service.async_client
+        lease = await client.open_lease()
+        found = await client.dequeue("mail", batch_size=2, lease_id=lease.id)
+        await client.extend_lease(lease.id)
+        await client.close_lease(lease.id)
+        assert {task.lease.id for task in found.tasks} == {lease.id}
+        return [task.id for task in found.tasks]
+
+    ids = asyncio.run(work())
+    assert [service.client.get_task(id_).attempts for id_ in ids] == [0, 0]

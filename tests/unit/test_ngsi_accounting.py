@@ -1,0 +1,211 @@
+"""How the demo holds its workers to account, and the trouble that it makes for them."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from examples.ngsi.accounting import Crash, Outcome, audit, rows_by_task
+from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
+from examples.ngsi.ngsi import Row, split
+from examples.ngsi.rows_file import RowsFile, Written
+from examples.ngsi.traffic import notifications
+from examples.ngsi.trouble import ON_PURPOSE, fails_once
+from headrace.client.models import Task
+
+CREATED = datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+
+def rows_of(place: int) -> list[Row]:
+    sent = notifications(place + 1)[place]
+    return split(sent.body, sent.headers, CREATED)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[RowsFile]:
+    with closing(RowsFile(tmp_path / "rows.sqlite")) as opened:
+        yield opened
+
+
+def test_rows_are_read_from_the_file_as_they_were_written(file: RowsFile) -> None:
+    assert file.write("tsk_a", rows_of(3)) == Written(new=3, known=0)
+    assert file.write("tsk_b", rows_of(4)) == Written(new=1, known=0)
+    assert file.write("tsk_c", []) == Written(new=0, known=0)
+
+    assert rows_by_task(file.read()) == {"tsk_a": rows_of(3), "tsk_b": rows_of(4)}
+
+
+def test_rows_that_come_again_are_known(file: RowsFile) -> None:
+    file.write("tsk_a", rows_of(3))
+
+    assert file.write("tsk_a", rows_of(3)) == Written(new=0, known=3)
+    assert rows_by_task(file.read()) == {"tsk_a": rows_of(3)}
+
+
+def test_one_task_in_ten_fails_on_purpose() -> None:
+    assert 60 < sum(fails_once(f"tsk_{n}") for n in range(1000)) < 140
+
+
+def failed(message: str) -> dict[str, object]:
+    return {**lapsed("w"), "kind": "failed", "type": "Reject", "message": message}
+
+
+def lapsed(worker: str) -> dict[str, object]:
+    known = {"attempt": 1, "at": CREATED, "type": "", "message": "", "detail": ""}
+    return {**known, "kind": "lease_expired", "worker": worker}
+
+
+def steady(name: str) -> str:
+    """An id that begins so, of a task that nothing is done to on purpose."""
+    return next(f"{name}_{n}" for n in range(1000) if not fails_once(f"{name}_{n}"))
+
+
+def finished(place: int, **fields: object) -> Task:
+    """The task of the demo's notification of that number, as it should end."""
+    sent = notifications(place + 1)[place]
+    ended: dict[str, object] = {
+        "queue": ENTITIES_QUEUE,
+        "state": "SUCCEEDED",
+        "status": "SUCCEEDED",
+        "dead_reason": None,
+        "errors": [],
+        "result": {"new": 1, "known": 0},
+    }
+    if sent.error is not None:
+        ended = {
+            "queue": NOTIFY_QUEUE,
+            "state": "DEAD",
+            "status": "DEAD",
+            "dead_reason": "rejected",
+            "errors": [failed(sent.error)],
+        }
+    plain = {
+        "id": steady(f"tsk_{place}"),
+        "tags": {"fiware-correlator": sent.correlator},
+        "created_at": CREATED,
+        "scheduled_at": CREATED,
+        "attempts": 1,
+        "max_retries": 8,
+        "trail": [],
+    }
+    absent = dict.fromkeys(Task.__struct_fields__)
+    for name in ("payload_json", "result_json", "progress_json"):
+        del absent[name]
+    return msgspec.json.decode(
+        msgspec.json.encode({**absent, **plain, **ended, **fields}), type=Task
+    )
+
+
+class Run:
+    """A run of eleven notifications in which all went well; the last of them is malformed."""
+
+    def __init__(self) -> None:
+        self.sent = notifications(11)
+        self.tasks = [finished(place) for place in range(11)]
+        self.change(0, errors=[lapsed("worker-1")], result={"new": 0, "known": 2})
+        self.rows = {self.tasks[place].id: rows_of(place) for place in range(10)}
+        self.crash = Crash("worker-1", frozenset({self.tasks[0].id}))
+
+    def change(self, place: int, **fields: object) -> None:
+        self.tasks[place] = finished(place, **fields)
+
+    def audit(self) -> Outcome:
+        return audit(self.sent, self.tasks, self.rows, self.crash)
+
+    def problems(self) -> list[str]:
+        return list(self.audit().problems)
+
+
+def test_a_run_in_which_all_went_well_has_no_problems() -> None:
+    run = Run()
+    outcome = run.audit()
+
+    assert outcome.problems == ()
+    assert (outcome.reclaimed, outcome.retries, outcome.rows_known) == (1, 0, 2)
+    assert outcome.rows_out == outcome.rows_expected == sum(map(len, run.rows.values()))
+
+
+def test_a_retry_is_a_failure_with_another_attempt_after_it() -> None:
+    run = Run()
+    run.change(1, errors=[failed(ON_PURPOSE)])
+    run.change(10, errors=[failed(ON_PURPOSE), failed(str(run.sent[10].error))])
+
+    assert run.problems() == []
+    assert run.audit().retries == 2
+
+
+def test_a_task_that_should_have_failed_once_and_did_not_is_a_problem() -> None:
+    run = Run()
+    shaky = next(f"tsk_1_{n}" for n in range(1000) if fails_once(f"tsk_1_{n}"))
+    run.rows[shaky] = run.rows.pop(run.tasks[1].id)
+    run.change(1, id=shaky)
+
+    (problem,) = run.problems()
+    assert problem.endswith("its first attempt should have failed on purpose")
+
+
+def test_a_lost_task_is_a_problem() -> None:
+    run = Run()
+    del run.rows[run.tasks.pop(3).id]
+
+    assert run.problems() == ["demo-000003: 0 tasks instead of one"]
+
+
+def test_a_notification_taken_twice_is_a_problem() -> None:
+    run = Run()
+    run.tasks.append(finished(3, id="tsk_twice"))
+
+    assert run.problems() == ["demo-000003: 2 tasks instead of one"]
+
+
+def test_an_unfinished_task_is_a_problem() -> None:
+    run = Run()
+    run.change(3, state="ENQUEUED")
+
+    (problem,) = run.problems()
+    assert "ENQUEUED in ngsi.entities instead of SUCCEEDED" in problem
+
+
+def test_a_malformed_notification_that_ends_with_another_error_is_a_problem() -> None:
+    run = Run()
+    run.change(10, errors=[failed("something else")])
+
+    (problem,) = run.problems()
+    assert "ended with 'something else' instead of \"'id' is a required" in problem
+
+
+def test_a_missing_and_a_changed_row_are_problems() -> None:
+    run = Run()
+    run.rows[run.tasks[0].id] = rows_of(0)[:1]
+    run.rows[run.tasks[1].id] = [replace(rows_of(1)[0], entity_id="other")]
+
+    first, second = run.problems()
+    assert "1 rows in the file, not the 2 expected" in first
+    assert "a row is not as expected" in second
+
+
+def test_rows_and_tasks_that_nobody_sent_are_problems() -> None:
+    run = Run()
+    run.tasks.append(finished(3, tags={}, id="tsk_foreign"))
+    run.rows["tsk_gone"] = rows_of(1)
+
+    assert run.problems() == ["task tsk_foreign: nobody sent it", "task tsk_gone: rows of no task"]
+
+
+def test_a_task_held_by_the_killed_worker_must_have_been_reclaimed() -> None:
+    run = Run()
+    run.change(0)
+
+    (problem,) = run.problems()
+    assert problem.endswith("held by worker-1 when it was killed, never reclaimed")
+
+
+def test_a_run_without_a_kill_is_a_problem() -> None:
+    run = Run()
+    run.crash = Crash("", frozenset())
+
+    assert run.problems() == ["no worker was killed with leases in hand"]

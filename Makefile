@@ -11,6 +11,7 @@ ARGS ?=
 VENV := .venv
 BUILD_VENV := .venv-build
 PEERS_VENV := .venv-peers
+SPARK_VENV := .venv-spark
 BROWSER_VENV := .venv-browser
 PY := $(VENV)/bin/python
 # An endpoint of one's own replaces the engine, and with it Node.
@@ -29,8 +30,14 @@ run: $(VENV)/.ready $(ENGINE) ## Serve the API on http://127.0.0.1:8080, data in
 
 ##@ Develop
 .PHONY: test
-test: $(VENV)/.ready node_modules/.ready ## Run all tests (some of them: make test ARGS='-k lease')
-	@$(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(ARGS)
+test: $(VENV)/.ready node_modules/.ready ## Run the tests, in under three minutes (some of them: make test ARGS='-k lease')
+	@$(pytest) -m "not slow" $(ARGS)
+
+.PHONY: test-slow
+test-slow: $(VENV)/.ready node_modules/.ready ## Run the tests that kill, cut off and wait, and longer rounds of the others
+	@$(pytest) -m slow $(ARGS)
+
+pytest = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: check
 check: $(VENV)/.ready ## Lint, formatting, types and import rules
@@ -55,6 +62,18 @@ screenshots: $(BROWSER_VENV)/.ready node_modules/.ready ## Draw every page of th
 bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, Dramatiq and Huey
 	@$(PY) -m tests.bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
+.PHONY: test-spark
+test-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Run the tests of the data pipeline on Spark (one session, under three minutes)
+	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline $(ARGS)
+
+.PHONY: check-spark
+check-spark: $(SPARK_VENV)/.ready ## Check the types of the data pipeline against PySpark's own
+	@$(PY) -m mypy --python-executable $(SPARK_VENV)/bin/python functions/headrace/spark tests/pipeline
+
+.PHONY: bench-spark
+bench-spark: $(SPARK_VENV)/.ready ## Measure the data pipeline on Spark
+	@$(SPARK_VENV)/bin/python -m tests.pipeline.bench $(ARGS)
+
 ##@ Ship
 # AWS tools ask for a region even where nothing is sent; any one will do.
 sam = PYTHONPATH= PATH="$(CURDIR)/$(BUILD_VENV)/bin:$$PATH" SAM_CLI_TELEMETRY=0 \
@@ -74,6 +93,7 @@ lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.t
 	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements-dev.txt
 	@$(lock) --group build --output-file requirements-build.txt
 	@$(lock) --group peers --output-file requirements-peers.txt
+	@$(lock) pyproject.toml --extra server --extra spark --group spark --output-file requirements-spark.txt
 	@$(lock) pyproject.toml --extra server --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
 
 # What only the command line of Chalice needs, which nobody calls.
@@ -137,4 +157,14 @@ $(BROWSER_VENV)/.ready: requirements-browser.txt | $(VENV)/.packages
 	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
 	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv $(BROWSER_VENV)
 	@$(PY) -m pip --python $(BROWSER_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-browser.txt
+	@touch $@
+
+$(SPARK_VENV)/.packages: requirements-spark.txt | $(VENV)/.packages
+	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
+	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
+	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-spark.txt
+	@touch $@
+
+$(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
+	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@

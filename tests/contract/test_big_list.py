@@ -58,6 +58,7 @@ def stir(use: UseCases, stop: threading.Event) -> None:
         use.tasks.delete(str(new.id))
 
 
+@pytest.mark.slow
 def test_every_task_that_stays_is_listed_once_and_in_order_in_flat_memory(use: UseCases) -> None:
     stop = threading.Event()
     waiting = TaskFilter(("ENQUEUED",))

@@ -135,6 +135,7 @@ def test_a_queue_without_limits_pays_nothing_for_them(world: World) -> None:
     assert meter.write <= 75
 
 
+@pytest.mark.slow
 def test_sixteen_workers_never_have_more_than_five_in_flight(store: Store) -> None:
     use = build(Settings(), store)
     use.queues.create("q", QueueSettings(dequeuing_settings=at_most(5), retry_strategy=AT_ONCE))

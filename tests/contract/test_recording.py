@@ -11,11 +11,24 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.filters import TaskFilter
+from headrace.domain.moves import last_day, last_hour
+from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import Activity
 from headrace.domain.task import State
 from headrace.ops import ledger as books
-from headrace.ops.ledger import BUCKETS, KEPT, LANES, Ledger, bucket_of, lane_of, micros_of
+from headrace.ops.ledger import (
+    BUCKETS,
+    KEPT,
+    LANES,
+    MOVES_BYTES,
+    PACE_BYTES,
+    Ledger,
+    bucket_of,
+    lane_of,
+    micros_of,
+)
 from headrace.ops.recording import Recorded, Recording
 from headrace.store.base import Store, metered
 from tests.contract.conftest import World, new_world
@@ -61,6 +74,17 @@ def events(world: World, queue: str) -> Activity:
     for _, activity in ledger.minutes(queue, ledger.lanes(), now - 60, now + 1):
         total.merge(activity)
     return total
+
+
+def moves(world: World) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return moves by source and target, of the last hour and the last day."""
+    now = micros_of(world.clock())
+    edges = world.use.recording.ledger.totals().moves().edges()
+    return {
+        (source, target): (last_hour(slots, now), last_day(slots, now))
+        for target, source, slots in edges
+        if last_day(slots, now)
+    }
 
 
 def new_recorder(store: Store, clock: ManualClock) -> Recorder:
@@ -330,6 +354,7 @@ def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
 LONGEST = "q" * 120
 
 
+@pytest.mark.slow
 def test_no_record_outgrows_the_table_however_long_the_names(
     store: Store, clock: ManualClock
 ) -> None:
@@ -355,14 +380,75 @@ def test_no_record_outgrows_the_table_however_long_the_names(
         assert ledger.counts(f"{LONGEST[1:]}_{number:07}", lanes) == [1, 0, 0, 0]
 
 
-def test_a_bucket_of_totals_has_room_for_over_two_thousand_queues_of_the_longest_names() -> None:
+def test_a_bucket_of_totals_has_room_for_nearly_two_thousand_queues_of_the_longest_names() -> None:
     totals = {
-        f"{LONGEST}-{number:07}": [9_999_999, 9_999, 99_999_999, 99_999] for number in range(2300)
+        f"{LONGEST}-{number:07}": [9_999_999, 9_999, 99_999_999, 99_999] for number in range(1800)
     }
     body = {"posted": dict.fromkeys(map(str, range(LANES)), 10**9), "counts": totals}
 
-    assert len(json.dumps(body)) + 1024 < ITEM_BYTES
-    assert BUCKETS * 2300 > 140_000
+    assert len(json.dumps(body)) + MOVES_BYTES + PACE_BYTES + 1024 < ITEM_BYTES
+    assert BUCKETS * 1800 > 115_000
+
+
+def test_moves_are_counted_by_where_they_came_from(it: Recorder) -> None:
+    first, second, third = (it.world.queue(name) for name in ("first", "second", "third"))
+    it.world.put(first, *["{}"] * 3)
+    for task in it.world.take(first, 2):
+        it.world.say(task, "MOVED", to_queue=second)
+    it.record()
+    it.world.clock.forward(3600)
+    it.world.use.bulk.by_filter(first, BulkAction.MOVE, TaskFilter(), to_queue=third)
+    it.world.say(it.world.take(second)[0], "MOVED", to_queue=first)
+    changes = it.stream.taken()
+    it.record(changes)
+    it.record(changes)
+
+    assert moves(it.world) == {
+        (first, second): (0, 2),
+        (first, third): (1, 1),
+        (second, first): (1, 1),
+    }
+
+
+def test_moves_stay_for_a_day_and_cost_no_write_more(store: Store, clock: ManualClock) -> None:
+    unsure = Unsure(store)
+    it = new_recorder(unsure.store, clock)
+    for number in range(1, 301):  # one every five minutes, for 25 hours
+        before = a_task("t1", "first", clock, State.INFLIGHT)
+        after = a_task("t1", "second", clock, last_move="move")
+        it.record([stream_record(number, before, after, clock())])
+        clock.forward(300)
+
+    assert moves(it.world) == {("first", "second"): (11, 276)}
+    writes = len(unsure.written)
+    kinds = [record.kind.rstrip("0123456789") for record in unsure.written]
+    buckets = len({bucket_of("first"), bucket_of("second")})
+    assert kinds.count(books.LANE) == 300
+    assert writes <= 300 + 300 * 2 * buckets
+    (totals,) = [
+        record
+        for record in it.world.store.records(books.TOTALS, limit=BUCKETS)[0]
+        if record.body["moves"]
+    ]
+    assert len(totals.body["moves"]["second"]["first"]) < 600
+
+
+def test_of_very_many_moves_the_busiest_are_kept(store: Store, clock: ManualClock) -> None:
+    it = new_recorder(store, clock)
+    sources = [*range(600), *range(590, 600)]  # the last ten twice
+    for sequence, number in enumerate(sources, 1):
+        before = a_task("t1", f"{LONGEST}-{number:07}", clock, State.INFLIGHT)
+        after = a_task("t1", "target", clock, last_move="move")
+        it.record([stream_record(sequence, before, after, clock())])
+    clock.forward(61)
+    for sequence in (1001, 1002):  # the first sees that the minute is over, the second posts it
+        it.record([stream_record(sequence, None, a_task("t2", "target", clock), clock())])
+
+    found = moves(it.world)
+    assert 150 < len(found) < 250
+    assert sum(count == (2, 2) for count in found.values()) == 10
+    records, _ = it.world.store.records(books.TOTALS, limit=BUCKETS)
+    assert max(len(json.dumps(record.body)) for record in records) < MOVES_BYTES + 4096
 
 
 def test_the_minutes_are_forgotten_after_a_week_and_shards_after_a_day(it: Recorder) -> None:

@@ -102,6 +102,7 @@ def test_a_key_from_stdin(service: Launched) -> None:
     assert isinstance(json.loads(listed), list)
 
 
+@pytest.mark.slow
 def test_a_large_file_goes_in_with_constant_memory(service: Launched, tmp_path: Path) -> None:
     kept = tmp_path / "tasks.ndjson"
     kept.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
@@ -113,6 +114,7 @@ def test_a_large_file_goes_in_with_constant_memory(service: Launched, tmp_path: 
     assert count == 1000
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:
     headrace(service, "queue", "create", "followed")
     headrace(service, "enqueue", "followed", "1", "--id", "seen")

@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NUMBER = 60
 MALFORMED = 3
 PROJECT = Path(__file__).parents[2]
@@ -30,6 +32,7 @@ def rows_in(folder: Path) -> int:
     return int(number)
 
 
+@pytest.mark.slow
 # One test, because tests of one file are spread over processes and each would run the demo.
 def test_it_ends_well_with_every_notification_accounted_for(tmp_path: Path) -> None:
     run = demo(f"--notifications={NUMBER}", "--json", f"--keep={tmp_path}")

@@ -162,6 +162,7 @@ def enqueue(client: Client, acknowledged: list[str], enough: threading.Event) ->
                 enough.set()
 
 
+@pytest.mark.slow
 class TestDataFolder:
     def test_the_key_it_makes_is_private_and_stays(self, tmp_path: Path) -> None:
         folder = tmp_path / "data"
@@ -236,6 +237,7 @@ def refused(**arguments: Any) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_an_endpoint_of_ones_own_takes_the_engines_place(
     engine: Engine, dynamodb: DynamoDBClient
 ) -> None:
@@ -249,6 +251,7 @@ def test_an_endpoint_of_ones_own_takes_the_engines_place(
         assert dynamodb.scan(TableName=TableNames().control)["Count"] > 0
 
 
+@pytest.mark.slow
 def test_a_service_that_has_lost_its_engine_says_so_and_ends() -> None:
     with launched() as service:
         assert service.engine_pid is not None
@@ -259,6 +262,7 @@ def test_a_service_that_has_lost_its_engine_says_so_and_ends() -> None:
         assert "engine has ended" in service.errors()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_service_in_memory_stays() -> None:
     with launched() as service:
         assert service.engine_pid is not None

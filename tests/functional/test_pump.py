@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from headrace.domain.changelog import SIZES
 from infra.local import stream
 from infra.local.engine import Engine
 from infra.local.launch import Launched, launched
@@ -160,6 +161,17 @@ def test_large_values_that_nobody_counts_are_left_out(table: Table) -> None:
     ]
     assert ["payload" in image for image in images] == [True, False]
     assert images[1]["queue#state"] == {"S": "mail#ENQUEUED#0"}
+    assert images[1][SIZES] == {"payload": 300_000, "result": None}
+
+
+def test_a_lake_that_keeps_payloads_gets_whole_images(table: Table) -> None:
+    table.put("large", payload="x" * 300_000)
+    with Reader(table.database, table.name, whole=True) as reader:
+        (record,), _ = reader.after(0, 10)
+
+    image = record["dynamodb"]["NewImage"]
+    assert len(image["payload"]["S"]) == 300_000
+    assert SIZES not in image
 
 
 def test_a_batch_has_a_bound_in_records_and_bytes(table: Table) -> None:
@@ -251,6 +263,7 @@ class Client:
 EVENTS = ("enqueued", "started", "succeeded", "failed", "dead")
 
 
+@pytest.mark.slow
 def test_the_service_counts_what_happens_and_a_killed_one_goes_on(tmp_path: Path) -> None:
     with launched(data_dir=tmp_path) as service, Client(service) as client:
         client.call("POST", "/v1/queues", {"name": "mail"})

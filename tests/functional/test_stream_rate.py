@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import boto3
+import pytest
 
 from infra.local import stream
 from infra.local.engine import Engine, running_engine
@@ -77,6 +78,7 @@ def compare(young: Writer, old: Writer, *, rounds: int = 40) -> float:
     return statistics.median(young.put_batch() / old.put_batch() for _ in range(rounds))
 
 
+@pytest.mark.slow
 def test_the_put_rate_after_many_changes_is_that_after_few(template: Template) -> None:
     with new_engine(template, indexed=True) as young, new_engine(template, indexed=True) as old:
         young.put(FEW)
@@ -87,6 +89,7 @@ def test_the_put_rate_after_many_changes_is_that_after_few(template: Template) -
         assert any(compare(young, old) >= 0.8 for _ in range(4))
 
 
+@pytest.mark.slow
 def test_without_the_index_it_is_far_below(template: Template) -> None:
     # If this fails, the engine has got better: infra/local/stream.py needs no index any more.
     with new_engine(template, indexed=False) as young, new_engine(template, indexed=False) as old:

@@ -16,6 +16,8 @@ from headrace.domain.errors import InvalidRequest
 from tests.functional.workers import isolated
 from tests.unit.sdk.worker_ground import SOON, FakeService
 
+pytestmark = pytest.mark.slow  # each starts a process or two
+
 
 class Ground:
     def __init__(self) -> None:

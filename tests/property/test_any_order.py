@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -14,7 +15,7 @@ from tests.property.machine import AnyOrder
 # The same calls in every run: what has failed once fails again.  To look further, raise the number
 # of examples, or take `derandomize` away; a failure then prints the line that brings it back.
 MEMORY = settings(
-    max_examples=110,
+    max_examples=25,
     stateful_step_count=60,
     derandomize=True,
     database=None,
@@ -25,17 +26,20 @@ MEMORY = settings(
 )
 # Nothing is shrunk where each call takes milliseconds: what fails here and not in memory is about
 # the store, and its few calls can be read as they are.
+LONGER = settings(MEMORY, max_examples=110)
 ENGINE = settings(MEMORY, max_examples=7, stateful_step_count=25, phases=[Phase.generate])
 
 
-def test_any_order_of_calls_keeps_every_promise() -> None:
+@pytest.mark.parametrize("some", [MEMORY, pytest.param(LONGER, marks=pytest.mark.slow)])
+def test_any_order_of_calls_keeps_every_promise(some: settings) -> None:
     class InMemory(AnyOrder):
         def make_store(self) -> Store:
             return MemoryStore()
 
-    run_state_machine_as_test(InMemory, settings=MEMORY)
+    run_state_machine_as_test(InMemory, settings=some)
 
 
+@pytest.mark.slow
 def test_any_order_of_calls_keeps_every_promise_on_the_real_engine(
     dynamodb: DynamoDBClient, new_tables: Callable[[], TableNames]
 ) -> None:

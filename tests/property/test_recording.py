@@ -15,7 +15,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import COUNTED, STATES, Activity, Tally
 from headrace.domain.task import Place, State, Task
 from headrace.domain.transitions import transition
-from headrace.ops.ledger import LANE_BYTES, Ledger, micros_of
+from headrace.ops.ledger import LANE_BYTES, MOVES_BYTES, Ledger, micros_of
 from headrace.ops.recording import Recording
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
@@ -224,6 +224,10 @@ def new_recording(use: UseCases) -> Recording:
 
 def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:
     ledger = use.recording.ledger
+    now = micros_of(clock())
+    kept, room = truth.moves.kept(now, MOVES_BYTES), len(str(truth.moves.body()))
+    assert room < MOVES_BYTES
+    assert ledger.totals().moves().kept(now, MOVES_BYTES) == kept
     lanes = ledger.lanes()
     assert all(len(str(lane.body)) < 3 * LANE_BYTES for lane in lanes)
     last = micros_of(clock()) // 60_000_000 + 100

@@ -1,4 +1,4 @@
-"""What the recorder adds up: tasks by queue and state, and events by queue and minute.
+"""What the recorder adds up: tasks by queue and state, events by queue and minute, and moves.
 
 Tallies are sums, so they may be merged in any order.
 """
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.histogram import Histogram
+from headrace.domain.moves import Moves
 from headrace.domain.task import State
 from headrace.domain.transitions import Event, Happening, Transition
 
@@ -23,11 +24,15 @@ Counts = list[int]
 
 @dataclass(slots=True)
 class Activity:
-    """The events of one queue in some time; ``numbers`` are in the order of COUNTED."""
+    """The events of one queue in some time; ``numbers`` are in the order of COUNTED.
+
+    ``backlog`` is by how many tasks those that are ENQUEUED became more, or less.
+    """
 
     numbers: list[int] = field(default_factory=lambda: [0] * len(COUNTED))
     wait: Histogram = field(default_factory=Histogram)
     run: Histogram = field(default_factory=Histogram)
+    backlog: int = 0
 
     def add(self, happening: Happening) -> None:
         """Count one event, and how long it took."""
@@ -46,25 +51,30 @@ class Activity:
         self.numbers = [mine + its for mine, its in zip(self.numbers, other.numbers, strict=True)]
         self.wait.merge(other.wait)
         self.run.merge(other.run)
+        self.backlog += other.backlog
 
     def text(self) -> str:
-        """Return it as a short text: numbers, wait, run."""
-        parts = (self.numbers, self.wait.packed(), self.run.packed())
+        """Return it as a short text: numbers, wait, run, backlog."""
+        parts = (self.numbers, self.wait.packed(), self.run.packed(), [self.backlog])
         return "|".join(" ".join(map(str, part)) for part in parts)
 
     @classmethod
     def of(cls, text: str) -> "Activity":
         """Return what text() was asked of."""
-        numbers, wait, run = ([int(word) for word in part.split()] for part in text.split("|"))
-        return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run))
+        numbers, wait, run, *more = (
+            [int(word) for word in part.split()] for part in text.split("|")
+        )
+        backlog = more[0][0] if more else 0  # written before there was one
+        return cls(numbers, Histogram.unpacked(wait), Histogram.unpacked(run), backlog)
 
 
 @dataclass(slots=True)
 class Tally:
-    """How the counts of queues changed, and what happened in them, minute by minute."""
+    """How the counts of queues changed, what happened in them minute by minute, and the moves."""
 
     counts: dict[str, Counts] = field(default_factory=dict)
     minutes: dict[str, dict[int, Activity]] = field(default_factory=dict)
+    moves: Moves = field(default_factory=Moves)
 
     def add(self, transition: Transition) -> None:
         """Count one write of a task."""
@@ -73,6 +83,9 @@ class Tally:
                 if spot is not None:
                     queue, state = spot
                     self._counts(queue)[_PLACE[state]] += step
+                    if state is State.ENQUEUED:
+                        self._activity(queue, transition.at // MINUTE).backlog += step
+            self.moves.note(transition)
         self.add_happenings(transition.happenings)
 
     def add_happenings(self, happenings: Iterable[Happening]) -> None:
@@ -87,6 +100,7 @@ class Tally:
         for queue, minutes in other.minutes.items():
             for minute, activity in minutes.items():
                 self._activity(queue, minute).merge(activity)
+        self.moves.merge(other.moves)
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -95,13 +109,14 @@ class Tally:
             for queue, minutes in self.minutes.items()
         }
         counts = {queue: list(counts) for queue, counts in self.counts.items() if any(counts)}
-        return {"counts": counts, "minutes": minutes}
+        return {"counts": counts, "minutes": minutes, "moves": self.moves.body()}
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Tally":
         """Return what body() was asked of."""
         counts = {queue: list(counts) for queue, counts in body["counts"].items()}
-        return cls(counts, {queue: minutes_of(body, queue) for queue in body["minutes"]})
+        minutes = {queue: minutes_of(body, queue) for queue in body["minutes"]}
+        return cls(counts, minutes, Moves.of(body.get("moves", {})))
 
     def _counts(self, queue: str) -> Counts:
         found = self.counts.get(queue)

@@ -79,8 +79,7 @@ class Leases:
             raise NotFound("there is no such lease, or it ended long ago")
         check(group)
         if group.state is GroupState.OPEN:
-            if group.queues:
-                self.store.put_record(Record(_CLOSING, group.id, {}), replaces=None)
+            self.store.put_record(Record(_CLOSING, group.id, {}), replaces=None)
             closed = self.store.change_group(groups.close(group, now=now))
             group = closed or self.store.group(group_id)
         if group is None or group.state is not GroupState.CLOSED:

@@ -4,7 +4,8 @@
   since it was last posted, and how far each shard has been counted: both in one record, changed by
   version, so that a batch counts once.  It stays small whatever the number of queues.
 - When its minute is over the lane is *sealed* by the write that notices, and whoever writes to it
-  next must first *post* it: counts are added to ``totals``, events become blocks of ``series``.
+  next must first *post* it: counts, moves and paces are added to ``totals``, events become
+  blocks of ``series``.
   Both know by the lane's version what they have already, so a post may be repeated, and a crash
   anywhere loses and doubles nothing.
 
@@ -12,8 +13,8 @@ Totals and series are spread over buckets by the queue's name: a queue is read f
 a post takes at most two writes for each bucket with activity, however many queues there are.
 
 No record outgrows DynamoDB's 400 KB: a lane is sealed at LANE_BYTES and a batch adds at most
-BATCH_BYTES; a block is a part of a lane; a bucket of totals has room for 2,300 queues with the
-longest of names, so all of them for 150,000.
+BATCH_BYTES; a block is a part of a lane; a bucket of totals has room for 1,800 queues with the
+longest of names, besides MOVES_BYTES of moves and PACE_BYTES of paces, so all of them for 115,000.
 """
 
 import json
@@ -27,6 +28,8 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.moves import Moves
+from headrace.domain.pace import Pace, grown, pace_of
 from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
 from headrace.store.base import Record, Store
 
@@ -37,6 +40,8 @@ LANES: Final = 8
 BUCKETS: Final = 64
 LANE_BYTES: Final = 128 * 1024
 BATCH_BYTES: Final = 192 * 1024
+MOVES_BYTES: Final = 32 * 1024  # in each bucket, and so
+PACE_BYTES: Final = 48 * 1024
 KEPT: Final = timedelta(days=7)
 """How long the minutes of a queue can be looked at."""
 
@@ -104,6 +109,48 @@ class Lane:
         )
 
 
+_NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is counted of all queues, as read at one moment."""
+
+    lanes: Sequence[Record]
+    buckets: Mapping[int, Mapping[str, Any]]
+
+    @property
+    def as_of(self) -> int | None:
+        """The time of the latest change counted, in microseconds since 1970; None for none yet."""
+        return max((lane.body["as_of"] for lane in self.lanes), default=None)
+
+    def counts(self, queue: str) -> Counts:
+        """Return how many tasks *queue* has, in the order of STATES."""
+        return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.lanes)
+
+    def pace(self, queue: str) -> Pace:
+        """Return how busy *queue* is; nothing where a thousand others are busier."""
+        body = self.buckets.get(bucket_of(queue), _NOTHING)
+        pace = pace_of(body.get("pace", {}), queue)
+        for lane in self.lanes:
+            if body["posted"].get(lane.name, 0) < lane.version:
+                for minute, activity in minutes_of(lane.body, queue).items():
+                    pace.add(minute, activity)
+        return pace
+
+    def moves(self) -> Moves:
+        """Return who fed whom in the last day, the part of an hour before it included."""
+        moves = Moves()
+        for body in self.buckets.values():
+            moves.merge(Moves.of(body.get("moves", {})))
+        for lane in self.lanes:
+            for target, sources in lane.body.get("moves", {}).items():
+                posted = self.buckets.get(bucket_of(target), _NOTHING)["posted"]
+                if posted.get(lane.name, 0) < lane.version:
+                    moves.merge(Moves.of({target: sources}))
+        return moves
+
+
 @dataclass(slots=True)
 class Ledger:
     """Reads and writes the books."""
@@ -141,13 +188,15 @@ class Ledger:
             by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts
         for queue, minutes in lane.tally.minutes.items():
             by_bucket.setdefault(bucket_of(queue), Tally()).minutes[queue] = minutes
+        for queue in lane.tally.moves.by_target:
+            part = by_bucket.setdefault(bucket_of(queue), Tally())
+            part.moves.merge(lane.tally.moves.to(queue))
         for bucket, tally in by_bucket.items():
-            if tally.counts:
-                self._add_to_totals(bucket, lane, tally)
-            for block, part in _blocks(tally).items():
+            self._add_to_totals(bucket, lane, tally)
+            for block, happened in _blocks(tally).items():
                 name = f"{_block_name(block)}.{lane.number}.{lane.version}"
                 until = _instant((block + 1) * _BLOCK * MINUTE) + KEPT
-                body = {"minutes": part.body()["minutes"]}
+                body = {"minutes": happened.body()["minutes"]}
                 self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
         lane.tally, lane.sealed, lane.opened = Tally(), False, 0
 
@@ -163,9 +212,13 @@ class Ledger:
                 sums = list(counts.get(queue, [0] * len(STATES)))
                 add_counts(sums, more)
                 counts[queue] = sums
+            moves, now = Moves.of(body.get("moves", {})), micros_of(self.now())
+            moves.merge(tally.moves)
             added = {
                 "posted": {**body["posted"], number: lane.version},
                 "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
+                "moves": moves.kept(now, MOVES_BYTES).body(),
+                "pace": grown(body.get("pace", {}), tally.minutes, now, PACE_BYTES),
             }
             version = record.version if record else 0
             if self.store.put_record(
@@ -195,13 +248,19 @@ class Ledger:
     def counts(self, queue: str, lanes: Sequence[Record]) -> Counts:
         """Return how many tasks *queue* has, in the order of STATES."""
         record = self.store.record(TOTALS, str(bucket_of(queue)))
-        body: Mapping[str, Any] = record.body if record else {"posted": {}, "counts": {}}
-        counts = [0] * len(STATES)
-        add_counts(counts, body["counts"].get(queue, ()))
-        for lane in lanes:
-            if body["posted"].get(lane.name, 0) < lane.version:
-                add_counts(counts, lane.body["counts"].get(queue, ()))
-        return counts
+        return _counted(queue, record.body if record else _NOTHING, lanes)
+
+    def totals(self) -> Totals:
+        """Return what is counted of all queues at once: some reads, however many there are."""
+        lanes = self.lanes()
+        buckets: dict[int, Mapping[str, Any]] = {}
+        more, after = True, ""
+        while more:
+            records, more = self.store.records(TOTALS, after=after, limit=BUCKETS)
+            for record in records:
+                buckets[int(record.name)] = record.body
+                after = record.name
+        return Totals(lanes, buckets)
 
     def minutes(
         self, queue: str, lanes: Sequence[Record], since: int, until: int
@@ -238,6 +297,16 @@ class Ledger:
             if not more or not records:
                 return
             after = records[-1].name
+
+
+def _counted(queue: str, body: Mapping[str, Any], lanes: Sequence[Record]) -> Counts:
+    """Return the counts of a queue by the *body* of its bucket and what is not yet posted to it."""
+    counts = [0] * len(STATES)
+    add_counts(counts, body["counts"].get(queue, ()))
+    for lane in lanes:
+        if body["posted"].get(lane.name, 0) < lane.version:
+            add_counts(counts, lane.body["counts"].get(queue, ()))
+    return counts
 
 
 def lane_of(shard: str) -> int:

@@ -3,6 +3,8 @@
 A batch of the stream becomes one conditional write, whatever its size; see ``ledger``.  Lambda
 delivers a batch again, whole or in halves, when it is not sure that it was taken: the lane says how
 far each shard is counted, so what comes again changes nothing.
+
+Where there is a lake, a batch is written to it first; see ``changelog``.
 """
 
 from collections import deque
@@ -10,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headrace.domain.changelog import Line, line
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.tally import MINUTE
 from headrace.domain.transitions import Transition, Unreadable, farewell, transition
+from headrace.ops.changelog import Changelog
 from headrace.ops.ledger import BATCH_BYTES, Lane, Ledger, lane_of
 from headrace.ops.queues import Queues
 
@@ -22,6 +26,7 @@ _MICROS: Final = 1_000_000
 _ENTRY_BYTES: Final = 48
 _DURATION_BYTES: Final = 12
 _SURELY_SMALL: Final = 250  # records
+_BROOM: Final = "dynamodb.amazonaws.com"  # who removes what is past its retention
 
 StreamRecord = Mapping[str, Any]
 """A record as Lambda hands it on: ``{"eventName": …, "dynamodb": {"NewImage": …, …}, …}``."""
@@ -47,6 +52,7 @@ class _Reading:
 
     sequence: int
     change: Transition
+    line: Line | None
 
 
 @dataclass(slots=True)
@@ -55,6 +61,7 @@ class Recording:
 
     queues: Queues
     ledger: Ledger
+    changelog: Changelog | None = None
     _lanes: dict[int, Lane] = field(default_factory=dict)  # as last written by us
 
     def record(self, shard: str, records: Sequence[StreamRecord]) -> Recorded:
@@ -63,12 +70,17 @@ class Recording:
         unreadable: list[str] = []
         for record in records:
             try:
-                reading = self._read(record)
+                reading = self._read(shard, record)
             except Unreadable as error:
                 unreadable.append(str(error))
             else:
                 readings[reading.sequence] = reading
-        waiting = deque([[readings[sequence] for sequence in sorted(readings)]] if readings else ())
+        ordered = [readings[sequence] for sequence in sorted(readings)]
+        try:
+            self._write(ordered)
+        except Unavailable:
+            return Recorded(0, 0, tuple(unreadable), str(ordered[0].sequence))
+        waiting = deque([ordered] if ordered else ())
         counted = 0
         while waiting:
             part = waiting.popleft()
@@ -111,7 +123,12 @@ class Recording:
         message = "too many shards of the stream are being counted at once"
         raise Unavailable(message)
 
-    def _read(self, record: StreamRecord) -> _Reading:
+    def _write(self, readings: Sequence[_Reading]) -> None:
+        """Bring the batch to the lake, if there is one.  Raises Unavailable."""
+        if self.changelog is not None:
+            self.changelog.write([reading.line for reading in readings if reading.line])
+
+    def _read(self, shard: str, record: StreamRecord) -> _Reading:
         """Return what *record* says.  Raises Unreadable."""
         try:
             change = record["dynamodb"]
@@ -128,7 +145,20 @@ class Recording:
         except Unreadable as error:
             message = f"{sequence}: {error}"
             raise Unreadable(message) from error
-        return _Reading(sequence, read)
+        if self.changelog is None:
+            return _Reading(sequence, read, None)
+        queue = (read.entered or read.left or ("",))[0]
+        told = line(
+            old,
+            new,
+            read,
+            shard=shard,
+            sequence=sequence,
+            recorded_at=recorded_at,
+            forgotten=_forgotten(record),
+            payload=self.changelog.keeps_payload(queue),
+        )
+        return _Reading(sequence, read, told)
 
     def _explained(self, read: Transition, old: Any, recorded_at: int) -> Transition:  # noqa: ANN401  an image
         """Return *read*, a removal, with what it meant by the settings of its queue."""
@@ -141,14 +171,31 @@ class Recording:
         return Transition(read.at, left, read.entered, happenings)
 
 
+def _forgotten(record: StreamRecord) -> bool:
+    """Tell whether the table itself removed a task, because it was past its retention."""
+    identity = record.get("userIdentity")
+    return isinstance(identity, Mapping) and identity.get("principalId") == _BROOM
+
+
 def _too_large(readings: Sequence[_Reading]) -> bool:
     """Tell whether *readings* might add more to a lane than it has room for."""
     if len(readings) <= _SURELY_SMALL:
         return False
-    spots = ((reading.change.left, reading.change.entered) for reading in readings)
+    spots = [(reading.change.left, reading.change.entered) for reading in readings]
     queues = {spot[0] for pair in spots for spot in pair if spot is not None}
     events = [happening for reading in readings for happening in reading.change.happenings]
     minutes = {(event.queue, event.at // MINUTE) for event in events}
+    minutes |= {
+        (spot[0], reading.change.at // MINUTE)
+        for reading, pair in zip(readings, spots, strict=True)
+        for spot in pair
+        if spot is not None
+    }
+    moved = [(left[0], entered[0]) for left, entered in spots if left and entered]
+    moved = [(source, target) for source, target in moved if source != target]
+    moves = set(moved)
     names = sum(map(len, queues)) + sum(len(queue) for queue, _ in minutes)
-    entries = _ENTRY_BYTES * (len(queues) + len(minutes)) + _DURATION_BYTES * len(events)
+    names += sum(len(source) + len(target) for source, target in moves)
+    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(moves))
+    entries += _DURATION_BYTES * (len(events) + len(moved))
     return names + entries > BATCH_BYTES

@@ -4,18 +4,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
+from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE
 from headrace.domain.queue import Queue
-from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
+from headrace.domain.schedule import Progress, Schedule, ScheduleSettings, tick_id
+from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops import schedule_body
 from headrace.ops.audit import Audit
 from headrace.ops.tasks import Enqueued, EnqueueOutcome
 from headrace.ops.ticking import Ticking
 from headrace.store.base import Store
+
+_STRIDES: Final = 10  # reads for one page, where many schedules are others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,27 @@ class Seen:
     schedule: Schedule
     next_run_at: datetime | None
     last_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """When a schedule last ran, and what became of it.
+
+    ``task`` is that of the last tick, without its payload; None when it is not kept any more.  A
+    run by hand has a task of its own, which the schedule does not know.
+    """
+
+    at: datetime
+    by_hand: bool
+    task: Task | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePage:
+    """Schedules by queue and name, and the cursor of the next page."""
+
+    schedules: tuple[Schedule, ...]
+    cursor: str | None
 
 
 @dataclass(slots=True)
@@ -74,6 +101,67 @@ class Schedules:
             self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
         ]
 
+    def seen_by(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> SchedulePage:
+        """Return a page of the schedules of *by*'s queues, those of all queues by name.
+
+        A page may be short and still have a cursor: it looks at no more than some hundred.
+        Raises InvalidRequest for a forged cursor.
+        """
+        by.require(Permission.READ)
+        cursors, scope = self.ticking.queues.cursors, f"schedules of {by.patterns}"
+        after = cursors.read(scope, cursor) if cursor else ""
+        found: list[Schedule] = []
+        for _ in range(_STRIDES):
+            records, more = self.store.records(schedule_body.KIND, after=after, limit=limit)
+            for record in records:
+                schedule = schedule_body.from_record(record)
+                if by.covers(schedule.queue):
+                    if len(found) == limit:
+                        after = schedule_body.key(found[-1].queue, found[-1].name)
+                        return SchedulePage(self._living(found), cursors.write(scope, after))
+                    found.append(schedule)
+                after = record.name
+            if not more:
+                return SchedulePage(self._living(found), None)
+        return SchedulePage(self._living(found), cursors.write(scope, after))
+
+    def coming(self, schedule: Schedule, count: int) -> tuple[datetime, ...]:
+        """Return the next *count* runs of a schedule, as if it were not paused.
+
+        Empty for one that cannot be read any more.
+        """
+        with suppress(InvalidRequest):
+            return tuple(islice(ticks(schedule, self.ticking.read_cron, self.now()), count))
+        return ()
+
+    def preview(
+        self, queue: str, name: str, settings: ScheduleSettings, count: int
+    ) -> tuple[datetime, ...]:
+        """Return the next *count* runs that put() would lead to, and write nothing.
+
+        Raises as put() does.
+        """
+        owner = self.ticking.queues.get(queue)
+        self._check(settings)
+        record = self.store.record(schedule_body.KIND, schedule_body.key(queue, name))
+        old = None if record is None else schedule_body.from_record(record)
+        return self.coming(self._next(old, owner, name, settings), count)
+
+    def last_run(self, schedule: Schedule) -> LastRun | None:
+        """Return what became of the latest run; None when there was none yet."""
+        now = self.now()
+        progress = self.ticking.progress(schedule_body.key(schedule.queue, schedule.name))
+        at = progress.last_run_at(now) if progress else None
+        if progress is None or at is None:
+            return None
+        if at == progress.ran_at and not progress.has(at):
+            return LastRun(at, by_hand=True, task=None)
+        made = tick_id(schedule.queue, schedule.name, at)
+        task = self.store.read([made], payload=False).get(made)
+        if task is not None and (task.queue != schedule.queue or task.hidden(now)):
+            task = None  # moved on to a queue that may be somebody else's, or past its retention
+        return LastRun(at, by_hand=False, task=task)
+
     def delete(self, queue: str, name: str) -> None:
         """Remove a schedule and its tasks that are not due yet.  Raises NotFound."""
         self._stored(queue, name)
@@ -94,6 +182,15 @@ class Schedules:
             if created:
                 self.ticking.note_run(schedule_body.key(queue, name), now)
         return result
+
+    def _living(self, schedules: list[Schedule]) -> tuple[Schedule, ...]:
+        """Leave out those of queues that were deleted; theirs go a moment later."""
+        owners = {each.queue: self.ticking.queue_of(each) for each in schedules}
+        return tuple(
+            each
+            for each in schedules
+            if (owner := owners[each.queue]) and owner.created_at == each.queue_created_at
+        )
 
     def _stored(self, queue: str, name: str) -> Schedule:
         owner = self.ticking.queues.get(queue)

@@ -9,10 +9,10 @@ comes from the stream while nothing changes, so when that is a while ago the ind
 change of this queue that came after it: if there is none, the figures are as of now.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
@@ -21,7 +21,7 @@ from headrace.domain.tally import MINUTE, STATES, Activity
 from headrace.domain.task import Place, State, Status, Task
 from headrace.domain.transitions import Event
 from headrace.ops.inspect import Inspect
-from headrace.ops.ledger import Ledger, micros_of
+from headrace.ops.ledger import Ledger, Totals, micros_of
 from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
 from headrace.ops.queues import Queues
 from headrace.store.base import Record, Store
@@ -34,6 +34,15 @@ _SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LEAST_PART: Final = 0.001
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Each(Protocol):
+    """What map() does with one iterable."""
+
+    def __call__(
+        self, look: Callable[[Queue], "Glance"], queues: Iterable[Queue], /
+    ) -> Iterable["Glance"]:
+        """Return what *look* says of each of *queues*, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,24 @@ class QueueStats:
     rates: Rates
     as_of: datetime
     staleness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A queue among many; ``started`` is by five minutes, of the last hour."""
+
+    counts: Mapping[Status, int]
+    age_of_oldest_ready: float | None
+    rates: Rates
+    started: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Several queues at a glance; ``as_of`` is the latest change counted, None for none yet."""
+
+    queues: Mapping[str, Glance]
+    as_of: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +152,19 @@ class Stats:
             0.0 if exact else _seconds(now - as_of),
         )
 
+    def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
+        """Return how *queues* are doing, from what is read of all of them at once.
+
+        That is one look at the lanes and one at the totals, and for each queue one at the index:
+        two or three where more is ready than that shows, more where tasks may be past their
+        retention.  *each* makes these looks: map(), or one like it that makes several at a time.
+        """
+        totals, now = self.ledger.totals(), self.now()
+        glances = each(lambda queue: self._glance(queue, totals, now), queues)
+        counted = totals.as_of
+        as_of = None if counted is None else min(now, _EPOCH + timedelta(microseconds=counted))
+        return Overview(dict(zip((queue.name for queue in queues), glances, strict=True)), as_of)
+
     def metrics(
         self,
         queue: str,
@@ -145,6 +185,38 @@ class Stats:
         points = steps.points(self.ledger.minutes(queue, lanes, steps.first, steps.last))
         as_of = self._as_of(source, lanes, now)
         return Metrics(points, step_seconds, as_of, _seconds(now - as_of))
+
+    # -- many queues ---------------------------------------------------------------------------
+
+    def _glance(self, queue: Queue, totals: Totals, now: datetime) -> Glance:
+        recorded = dict(zip(STATES, totals.counts(queue.name), strict=True))
+        ready = self._look(queue, State.ENQUEUED, until=now, limit=_GLANCE)
+        if ready.complete:
+            ready_count = ready.count
+            later_count = max(0, recorded[State.ENQUEUED] - ready.count)
+        else:
+            later = self._look(queue, State.ENQUEUED, since=now + _MICROSECOND, limit=_GLANCE)
+            ready_count, later_count = self._divided(queue, ready, later, recorded, now)
+        counts = {
+            Status.SCHEDULED: later_count,
+            Status.READY: ready_count,
+            Status.INFLIGHT: max(0, recorded[State.INFLIGHT]),
+            Status.SUCCEEDED: self._kept_at_a_glance(queue, State.SUCCEEDED, recorded, now),
+            Status.DEAD: self._kept_at_a_glance(queue, State.DEAD, recorded, now),
+        }
+        pace, micros = totals.pace(queue.name), micros_of(now)
+        return Glance(
+            counts, _oldest_ready(ready, now), Rates(*pace.rates(micros)), pace.hour(micros)
+        )
+
+    def _kept_at_a_glance(
+        self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
+    ) -> int:
+        """Return the recorder's number where nothing can be past its retention yet."""
+        young = now - queue.created_at <= timedelta(seconds=_retention(queue, state))
+        if young or recorded[state] <= 0:
+            return max(0, recorded[state])
+        return self._kept(queue, state, recorded, now)
 
     # -- counts --------------------------------------------------------------------------------
 

@@ -19,10 +19,12 @@ from botocore.config import Config
 from headrace.ops.attempts import Attempts
 from headrace.ops.audit import Audit
 from headrace.ops.bulk import Bulk
+from headrace.ops.changelog import Changelog
 from headrace.ops.chores import Chores
 from headrace.ops.cursor import Cursors
 from headrace.ops.deliveries import Deliveries
 from headrace.ops.explain import Explain
+from headrace.ops.flows import Flows
 from headrace.ops.inspect import Inspect
 from headrace.ops.keys import Keys
 from headrace.ops.leases import Leases
@@ -40,9 +42,10 @@ from headrace.ops.tick_tasks import TickTasks
 from headrace.ops.ticking import Ticking
 from headrace.ops.workers import Workers
 from headrace.runtime.cron import read_cron
-from headrace.store.base import Store
+from headrace.store.base import Lake, Store
 from headrace.store.dynamo import DynamoStore, Sender
 from headrace.store.dynamo.lean import LeanClient
+from headrace.store.lake import lake_at, s3_place
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Settings:
 
     ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in; ``session_secret``
     signs the console's sessions, None where there is no console; ``sender`` is how changes go out
-    (see DynamoStore); the two times are seconds.
+    (see DynamoStore); the two times are seconds.  ``lake`` is where raw changes are written, a
+    folder or ``s3://bucket/prefix``; ``lake_payloads`` are patterns of the queues whose payloads
+    go there too.
     """
 
     tasks_table: str = "headrace-tasks"
@@ -62,6 +67,8 @@ class Settings:
     settings_ttl_seconds: float = 10.0
     sender: Sender = "batch"
     session_secret: str | None = None
+    lake: str | None = None
+    lake_payloads: tuple[str, ...] = ()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -79,6 +86,8 @@ class Settings:
             settings_ttl_seconds=_seconds(env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0),
             session_secret=env.get("HEADRACE_SESSION_SECRET") or None,
             sender=sender,  # type: ignore[arg-type]  # checked above
+            lake=_lake(env),
+            lake_payloads=_patterns(env, "HEADRACE_LAKE_PAYLOADS"),
         )
 
 
@@ -91,6 +100,20 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
         message = f"{name} must be a number of seconds from 0 to 3600"
         raise ValueError(message)
     return value
+
+
+def _lake(env: Mapping[str, str]) -> str | None:
+    address = env.get("HEADRACE_LAKE", "").strip()
+    try:
+        s3_place(address)
+    except ValueError as error:
+        message = f"HEADRACE_LAKE: {error}"
+        raise ValueError(message) from error
+    return None if address in ("", "none") else address
+
+
+def _patterns(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(pattern.strip() for pattern in env.get(name, "").split(",") if pattern.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +129,7 @@ class UseCases:
     reports: Reports
     inspect: Inspect
     explain: Explain
+    flows: Flows
     bulk: Bulk
     audit: Audit
     keys: Keys
@@ -123,8 +147,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc_now) -> UseCases:
-    """Build the use cases over *store*."""
+def build(
+    settings: Settings,
+    store: Store,
+    *,
+    now: Callable[[], datetime] = utc_now,
+    lake: Lake | None = None,
+) -> UseCases:
+    """Build the use cases over *store*; what it is told about tasks goes to *lake* too."""
+    changelog = Changelog(lake, settings.lake_payloads) if lake is not None else None
     secret = sha256(f"cursor {settings.admin_key}".encode()).digest()
     cursors = Cursors(secret)
     audit = Audit(store, now, cursors)
@@ -147,13 +178,14 @@ def build(settings: Settings, store: Store, *, now: Callable[[], datetime] = utc
         leases=leases,
         reports=Reports(store, queues, now, Spawning(store, queues, now)),
         inspect=inspect,
+        flows=Flows(ledger, now),
         explain=Explain(store, queues, limiting, now),
         bulk=Bulk(store, queues, inspect, audit, now, cursors),
         audit=audit,
         keys=keys,
         attempts=Attempts(store, now, keys),
         reaping=reaping,
-        recording=Recording(queues, ledger),
+        recording=Recording(queues, ledger, changelog),
         schedules=Schedules(store, ticking, audit, now),
         stats=Stats(store, queues, inspect, ledger, now),
         ticking=ticking,
@@ -182,7 +214,8 @@ def using(replacement: UseCases) -> Iterator[UseCases]:
 @cache
 def _from_env() -> UseCases:
     settings = Settings.from_env()  # once per process, not at import
-    return build(settings, dynamo_store(settings))
+    lake = lake_at(settings.lake) if settings.lake else None
+    return build(settings, dynamo_store(settings), lake=lake)
 
 
 def dynamo_store(settings: Settings) -> DynamoStore:

@@ -159,6 +159,31 @@ class Store(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Stored:
+    """An object of the lake: its name, its size in bytes, and what changes when it is rewritten."""
+
+    name: str
+    size: int
+    stamp: str
+
+
+class Lake(Protocol):
+    """A place for files that are written whole, under names with slashes.
+
+    Every method may raise Unavailable.
+    """
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file; one of that name is replaced at once, and never seen half written."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return what a file holds; None if there is none."""
+
+    def list(self, prefix: str) -> Sequence[Stored]:
+        """Return the files whose names begin with *prefix*, by name."""
+
+
 @dataclass(slots=True)
 class Meter:
     """What calls cost, in DynamoDB's write and read units."""

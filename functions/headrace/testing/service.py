@@ -22,6 +22,7 @@ from headrace.ops.recording import Recorded
 from headrace.ops.reports import Report, ReportStatus
 from headrace.ops.ticking import Ticked
 from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Lake
 from headrace.testing.clock import ManualClock
 from headrace.testing.faults import Faults
 from headrace.testing.lagging import LaggingStore
@@ -63,11 +64,17 @@ class MemoryService:
         seed: what faults and the service's own chance are drawn from; ``HEADRACE_SEED`` or one
             by chance unless given.  ``service.faults`` shows it.
         key: the key of ``service.client``, which may do everything.
+        lake: where raw changes are written when the timers run; nowhere unless given.
 
     """
 
     def __init__(
-        self, *, clock: ManualClock | None = None, seed: int | None = None, key: str = ADMIN_KEY
+        self,
+        *,
+        clock: ManualClock | None = None,
+        seed: int | None = None,
+        key: str = ADMIN_KEY,
+        lake: Lake | None = None,
     ) -> None:
         self.url = URL
         self.key = key
@@ -75,16 +82,21 @@ class MemoryService:
         self.faults = Faults(seed)
         self.store = LaggingStore(self.faults)
         self._stream = Streamed(self.store, self.clock)
-        self.use_cases = self._use_cases()
+        self.use_cases = self._use_cases(lake)
         self._respond = responder(self.use_cases)
         way = troubled(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
         self.transport = httpx.MockTransport(way)
         self.client = self.connect(key)
         self.async_client = self.connect_async(key)
 
-    def _use_cases(self) -> UseCases:
-        settings = Settings(admin_key=self.key, poll_after_seconds=0.02, settings_ttl_seconds=0)
-        use = build(settings, self._stream.store, now=self.clock)
+    def _use_cases(self, lake: Lake | None) -> UseCases:
+        settings = Settings(
+            admin_key=self.key,
+            poll_after_seconds=0.02,
+            settings_ttl_seconds=0,
+            lake_payloads=("*",),
+        )
+        use = build(settings, self._stream.store, now=self.clock, lake=lake)
         chance = self.faults.chance
         use.deliveries.chance = use.deliveries.claims.chance = chance
         use.deliveries.limiting.chance = chance

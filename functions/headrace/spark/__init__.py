@@ -1,0 +1,1 @@
+"""The data pipeline on Spark.  Nobody imports it: it needs ``pip install headrace[spark]``."""

@@ -1,0 +1,1 @@
+"""The lake: the history of every task in tables, the jobs that keep them, and what they prove."""

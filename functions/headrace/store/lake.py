@@ -1,0 +1,91 @@
+"""A lake in a folder, and where a lake is by its address."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from headrace.domain.errors import Unavailable
+from headrace.store.base import Lake, Stored
+
+_S3: Final = "s3"
+_HIDDEN: Final = (".", "_")  # Spark's mark of what is no data
+
+
+@dataclass(frozen=True, slots=True)
+class FolderLake:
+    """Files under one folder, made when it is first written to."""
+
+    folder: Path
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file beside its place, then rename it: nobody sees a half of it."""
+        path = self.folder / name
+        with _explained("written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f".{path.name}.{os.getpid()}")
+            with new.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # what is in the lake counts as recorded
+            new.replace(path)
+
+    def get(self, name: str) -> bytes | None:
+        """Return what a file holds; None if there is none."""
+        with _explained("read"):
+            try:
+                return (self.folder / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str) -> Sequence[Stored]:
+        """Return the files whose names begin with *prefix*, by name."""
+        with _explained("read"):
+            return sorted(self._list(prefix))
+
+    def _list(self, prefix: str) -> Iterator[Stored]:
+        start = self.folder / prefix.rpartition("/")[0]
+        for folder, _, names in os.walk(start):
+            for name in names:
+                path = Path(folder, name)
+                stored = path.relative_to(self.folder).as_posix()
+                if stored.startswith(prefix) and not name.startswith(_HIDDEN):
+                    found = path.stat()
+                    yield Stored(stored, found.st_size, str(found.st_mtime_ns))
+
+
+def lake_at(address: str) -> Lake:
+    """Return the lake at *address*.  Raises ValueError for what is no address of one."""
+    place = s3_place(address)
+    if place is None:
+        return FolderLake(Path(address))
+    from headrace.store.s3lake import connected  # noqa: PLC0415 (a folder needs no boto3)
+
+    return connected(*place)
+
+
+def s3_place(address: str) -> tuple[str, str] | None:
+    """Return bucket and prefix of ``s3://bucket/prefix``; None if *address* is a folder's path.
+
+    Raises ValueError for an address that is neither.
+    """
+    parts = urlsplit(address)
+    if parts.scheme == _S3 and parts.netloc and not parts.query and not parts.fragment:
+        prefix = parts.path.strip("/")
+        return parts.netloc, f"{prefix}/" if prefix else ""
+    if "://" in address:
+        message = f"a lake must be s3://bucket/prefix or the path of a folder, not {address!r}"
+        raise ValueError(message)
+    return None
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"the lake cannot be {what}: {error.strerror or error}"
+        raise Unavailable(message) from error

@@ -1,0 +1,83 @@
+"""A lake in S3: the one module that knows boto3's S3."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from headrace.domain.errors import Unavailable
+from headrace.store.base import Stored
+
+_MISSING: Final = frozenset({"NoSuchKey", "404"})
+_BROKEN: Final = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"})
+
+
+@dataclass(frozen=True, slots=True)
+class S3Lake:
+    """Objects of one bucket; *prefix* is empty or ends with a slash."""
+
+    client: Any  # boto3's, which ships no types
+    bucket: str
+    prefix: str
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object; S3 shows it only when it is whole."""
+        with _vendor_errors():
+            self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=content)
+
+    def get(self, name: str) -> bytes | None:
+        """Return what an object holds; None if there is none."""
+        with _vendor_errors():
+            try:
+                answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
+            except ClientError as error:
+                if error.response["Error"]["Code"] in _MISSING:
+                    return None
+                raise
+            content: bytes = answer["Body"].read()
+            return content
+
+    def list(self, prefix: str) -> Sequence[Stored]:
+        """Return the objects whose names begin with *prefix*, by name."""
+        with _vendor_errors():
+            return sorted(self._list(prefix))
+
+    def _list(self, prefix: str) -> Iterator[Stored]:
+        pages = self.client.get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix):
+            for one in page.get("Contents", ()):
+                name = one["Key"].removeprefix(self.prefix)
+                yield Stored(name, one["Size"], one["ETag"])
+
+
+def connected(bucket: str, prefix: str) -> S3Lake:
+    """Return the lake under *prefix* of *bucket*, with credentials and region as boto3 finds them.
+
+    AWS_ENDPOINT_URL_S3 names another S3.
+    """
+    retries = {"mode": "standard", "total_max_attempts": 4}
+    config = Config(connect_timeout=2, read_timeout=20, retries=retries)
+    return S3Lake(boto3.Session().client("s3", config=config), bucket, prefix)
+
+
+@contextmanager
+def _vendor_errors() -> Iterator[None]:
+    """Turn what boto3 raises when S3 is slow or away into Unavailable.
+
+    What only a wrong deployment can cause passes through.
+    """
+    try:
+        yield
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code in _BROKEN:
+            raise
+        message = f"the lake does not answer: {code}"
+        raise Unavailable(message) from error
+    except BotoCoreError as error:
+        message = f"the lake cannot be reached: {type(error).__name__}"
+        raise Unavailable(message) from error

@@ -1,0 +1,192 @@
+"""What every lake promises, and that a batch reaches it before it counts as recorded."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from headrace.domain.errors import Unavailable
+from headrace.ops.changelog import Changelog
+from headrace.ops.recording import Recorded
+from headrace.runtime.wiring import Settings
+from headrace.store.base import Lake, Store, metered
+from headrace.store.lake import FolderLake, lake_at
+from tests.contract.test_recording import Recorder, new_recorder, worked
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture(params=["folder", "s3"])
+def lake(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lake]:
+    if request.param == "folder":
+        yield lake_at(str(tmp_path / "lake"))
+        return
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        boto3.client("s3").create_bucket(Bucket="a-lake")
+        yield lake_at("s3://a-lake/of/tests")
+
+
+def test_a_file_holds_what_was_written_last(lake: Lake) -> None:
+    assert lake.get("state/x.json") is None
+    lake.put("state/x.json", b"one")
+    lake.put("state/x.json", b"two")
+
+    assert lake.get("state/x.json") == b"two"
+
+
+def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
+    for name in ("raw/dt=2/b", "raw/dt=1/a", "raw/dt=1/c", "other/d"):
+        lake.put(name, b"x")
+    first = lake.list("raw/dt=")
+    lake.put("raw/dt=1/a", b"yy")
+    second = lake.list("raw/dt=1/")
+
+    assert [one.name for one in first] == ["raw/dt=1/a", "raw/dt=1/c", "raw/dt=2/b"]
+    assert [(one.name, one.size) for one in second] == [("raw/dt=1/a", 2), ("raw/dt=1/c", 1)]
+    assert second[0].stamp != first[0].stamp
+    assert second[1] == first[1]
+    assert lake.list("nothing/") == []
+
+
+def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_text("in the way")
+
+    with pytest.raises(Unavailable, match="the lake cannot be written"):
+        FolderLake(tmp_path).put("raw/x", b"")
+
+
+def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+
+    with pytest.raises(Unavailable, match="the lake cannot be reached"):
+        lake_at("s3://nowhere").put("x", b"")
+
+
+@pytest.mark.parametrize("address", ["ftp://x/y", "s3://", "s3://b?x=1"])
+def test_an_address_that_is_no_lake_is_refused_by_its_variable(address: str) -> None:
+    with pytest.raises(ValueError, match="HEADRACE_LAKE: a lake must be s3://bucket/prefix"):
+        Settings.from_env({"HEADRACE_LAKE": address})
+
+
+@pytest.mark.parametrize(("value", "lake"), [("", None), ("none", None), ("a/b", "a/b")])
+def test_the_environment_says_where_the_lake_is(value: str, lake: str | None) -> None:
+    env = {"HEADRACE_LAKE": value, "HEADRACE_LAKE_PAYLOADS": "a.*, b,"}
+    settings = Settings.from_env(env)
+
+    assert (settings.lake, settings.lake_payloads) == (lake, ("a.*", "b"))
+
+
+# ---- The recorder
+
+
+class Failing:
+    """A lake that is away until told otherwise."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.away = True
+
+    def put(self, name: str, content: bytes) -> None:
+        if self.away:
+            raise Unavailable("away")
+        self.lake.put(name, content)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lake, name)
+
+
+@pytest.fixture
+def it(store: Store, clock: ManualClock) -> Recorder:
+    return new_recorder(store, clock)
+
+
+def lines(lake: Lake) -> list[dict[str, Any]]:
+    texts = [gzip.decompress(lake.get(one.name) or b"") for one in lake.list("raw/")]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
+
+
+def test_every_change_of_a_batch_is_in_the_lake(it: Recorder, tmp_path: Path) -> None:
+    lake = FolderLake(tmp_path)
+    it.recording.changelog = Changelog(lake)
+    queue = it.world.queue()
+    worked(it.world, queue)
+
+    recorded = it.record()
+
+    moves = [line["move"] for line in lines(lake)]
+    assert recorded.counted == len(moves) == 12
+    assert moves == ["enqueue"] * 5 + ["dequeue"] * 4 + ["succeed", "fail", "fail"]
+    assert {line["queue_to"] for line in lines(lake)} == {queue}
+
+
+def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
+    it: Recorder, tmp_path: Path
+) -> None:
+    lake = Failing(FolderLake(tmp_path))
+    it.recording.changelog = Changelog(lake)
+    queue = it.world.queue()
+    it.world.put(queue)
+    changes = it.stream.taken()
+
+    assert it.record(changes) == Recorded(0, 0, (), failed_at="1")
+    assert it.counts(queue) == (0, 0, 0, 0)
+    lake.away = False
+
+    assert it.record(changes).counted == 1
+    assert it.record(changes).repeated == 1
+    assert len(lines(lake)) == 1
+
+
+def test_a_lake_costs_no_more_units(it: Recorder, tmp_path: Path) -> None:
+    it.recording.changelog = Changelog(FolderLake(tmp_path))
+    queue = it.world.queue()
+    for _ in range(20):
+        worked(it.world, queue)
+    changes = it.stream.taken()
+
+    with metered() as meter:
+        it.record(changes)
+
+    assert meter.write <= 2
+    assert meter.read <= 1
+
+
+def test_a_removal_by_the_table_itself_is_told_from_a_delete(it: Recorder, tmp_path: Path) -> None:
+    lake = FolderLake(tmp_path)
+    it.recording.changelog = Changelog(lake)
+    queue = it.world.queue()
+    it.world.put(queue, "{}", "{}")
+    first, second = it.world.take(queue, 2)
+    for task in (first, second):
+        it.world.say(task, "SUCCEEDED")
+    done = it.world.use.inspect.list(queue).tasks
+    it.world.use.queues.purge(queue, (done[0].state,))
+    service = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    it.stream.note(done[0], None, userIdentity=service)
+    it.record()
+
+    assert [line["move"] for line in lines(lake)][-3:] == ["delete", "delete", "forget"]
+
+
+def test_an_unreadable_record_is_left_out_of_the_lake(it: Recorder, tmp_path: Path) -> None:
+    lake = FolderLake(tmp_path)
+    it.recording.changelog = Changelog(lake)
+    queue = it.world.queue()
+    it.world.put(queue, "{}", "{}")
+    changes = it.stream.taken()
+
+    recorded = it.record([None, *changes])
+
+    assert (recorded.counted, len(recorded.unreadable), len(lines(lake))) == (2, 1, 2)

@@ -1,0 +1,250 @@
+"""The raw changes of the lake: what a line says, how a batch is named, what a secret becomes."""
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain import changelog
+from headrace.domain.changelog import FORGET, digest, line
+from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
+from headrace.domain.transitions import Event, Happening, Transition, Unreadable, transition
+from headrace.ops.changelog import Changelog, packed, raw_name
+from headrace.store.base import Stored
+from headrace.store.items import FIELDS, to_item
+
+NOW = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
+AT = 1_795_266_300_000_000
+SECRET = "lse_secret"
+
+
+def a_task(state: State = State.ENQUEUED, **fields: Any) -> Task:
+    given = {"last_move": "enqueue", "payload": '{"é":1}', "version": 3, **fields}
+    return Task("t1", Place("mail", state, 0), NOW, NOW, NOW, NOW, **given)
+
+
+def in_flight(**fields: Any) -> Task:
+    leased = {"lease_id": SECRET, "lease_expires_at": NOW + timedelta(seconds=30)}
+    given = {**leased, "started_at": NOW, "worker": "w1", "last_move": "dequeue", "attempts": 1}
+    return a_task(State.INFLIGHT, **{**given, **fields})
+
+
+def told(before: Task | None, after: Task | None, **how: Any) -> dict[str, Any]:
+    old = None if before is None else to_item(before)
+    new = None if after is None else to_item(after)
+    change = how.pop("change", None) or transition(old, new, recorded_at=AT)
+    given = {"shard": "s", "sequence": 7, "recorded_at": AT, "forgotten": False, "payload": False}
+    return line(old, new, change, **{**given, **how})
+
+
+def test_a_new_task_is_told_by_where_it_came_to() -> None:
+    assert told(None, a_task(version=1)) == {
+        "format": 1,
+        "shard": "s",
+        "sequence": "7",
+        "recorded_at": AT,
+        "at": AT,
+        "task_id": "t1",
+        "created_at": AT,
+        "version": 1,
+        "move": "enqueue",
+        "queue_to": "mail",
+        "state_to": "ENQUEUED",
+        "due_to": AT,
+        "enqueued_to": AT,
+        "attempts_to": 0,
+        "hop_to": 0,
+        "payload_bytes": 8,
+    }
+
+
+def test_a_delivery_tells_its_worker_and_keeps_its_lease_secret() -> None:
+    line = told(a_task(), in_flight())
+
+    assert (line["worker"], line["started_at"]) == ("w1", AT)
+    assert line["lease_to"] == digest(SECRET)
+    assert line["lease_end_to"] == AT + 30_000_000
+    assert SECRET not in json.dumps(line)
+
+
+def test_a_report_tells_whose_it_was() -> None:
+    after = a_task(last_move="succeed", settled_lease_id=SECRET)
+    line = told(in_flight(), after)
+
+    assert line["settled"] == line["lease_from"] == digest(SECRET)
+
+
+def test_a_report_by_a_groups_name_is_its_deliverys() -> None:
+    group = "lsg_" + "0" * 20 + "_" + "0" * 16
+    before = in_flight(lease_id=f"{group}:token")
+    line = told(before, a_task(last_move="move", settled_lease_id=group))
+
+    assert line["settled"] == line["lease_from"] == digest(f"{group}:token")
+
+
+def test_a_failure_tells_its_error_cut_to_a_kilobyte() -> None:
+    error = TaskError(1, NOW, "w1", ErrorKind.FAILED, "Timeout", "x" * 2000, "trace")
+    line = told(in_flight(), a_task(last_move="fail", errors=(error,)))
+
+    assert (line["error_kind"], line["error_type"]) == ("failed", "Timeout")
+    assert line["error_message"] == "x" * 1024
+    assert "trace" not in json.dumps(line)
+
+
+@pytest.mark.parametrize(
+    ("events", "move"),
+    [
+        ((), "delete"),
+        ((Event.SUCCEEDED,), "succeed"),
+        ((Event.FAILED, Event.DEAD), "fail"),
+        ((Event.DEAD,), "expire"),
+    ],
+)
+def test_a_removal_is_the_move_that_its_queues_settings_tell(
+    events: tuple[Event, ...], move: str
+) -> None:
+    happenings = tuple(Happening(event, "mail", AT) for event in events)
+    change = Transition(AT, ("mail", State.INFLIGHT), None, happenings)
+    line = told(in_flight(), None, change=change)
+
+    assert (line["move"], line["version"]) == (move, 4)
+    assert "state_to" not in line
+
+
+def test_what_the_table_forgets_by_itself_is_told_from_a_delete() -> None:
+    done = a_task(State.SUCCEEDED, finished_at=NOW)
+
+    assert told(done, None, forgotten=True)["move"] == FORGET
+
+
+def test_a_payload_is_kept_where_it_is_new() -> None:
+    first, second = a_task(), a_task(State.ENQUEUED, payload="2", last_move="overwrite")
+
+    assert told(None, first, payload=True)["payload"] == '{"é":1}'
+    assert "payload" not in told(first, in_flight(), payload=True)
+    assert told(first, second, payload=True)["payload"] == "2"
+    assert "payload" not in told(None, first)
+
+
+def test_texts_that_were_left_out_of_an_image_still_have_a_size() -> None:
+    image = {**to_item(a_task(payload=None)), "_sizes": {"payload": 70_000, "result": None}}
+    change = transition(None, image, recorded_at=AT)
+    line = changelog.line(
+        None,
+        image,
+        change,
+        shard="s",
+        sequence=1,
+        recorded_at=AT,
+        forgotten=False,
+        payload=False,
+    )
+
+    assert line["payload_bytes"] == 70_000
+    assert "result_bytes" not in line
+
+
+def test_an_image_without_a_version_is_unreadable() -> None:
+    image = to_item(a_task())
+    change = transition(None, image, recorded_at=AT)
+    del image["version"]
+
+    with pytest.raises(Unreadable, match=r"7: .*version"):
+        line(
+            None,
+            image,
+            change,
+            shard="s",
+            sequence=7,
+            recorded_at=AT,
+            forgotten=False,
+            payload=False,
+        )
+
+
+def test_attributes_go_by_the_names_the_items_have() -> None:
+    attributes = {attribute for attribute, _ in FIELDS.values()}
+    named = {
+        changelog.TASK_ID,
+        changelog.CREATED_AT,
+        changelog.VERSION,
+        changelog.ATTEMPTS,
+        changelog.LEASE_ID,
+        changelog.WORKER,
+        changelog.SETTLED,
+        changelog.DEAD_REASON,
+        changelog.PAYLOAD,
+        changelog.RESULT,
+        changelog.TRAIL,
+    }
+
+    assert named <= attributes
+    assert changelog.SIZES not in attributes
+
+
+class Kept:
+    """A lake that is a dictionary."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, name: str, content: bytes) -> None:
+        self.files[name] = content
+
+    def get(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def list(self, prefix: str) -> list[Stored]:
+        return [Stored(name, 0, "") for name in self.files if name.startswith(prefix)]
+
+
+def test_a_batch_is_named_by_its_first_change_so_that_a_repeat_overwrites_itself() -> None:
+    lake = Kept()
+    lines = [told(None, a_task(), sequence=number) for number in (7, 8, 9)]
+
+    Changelog(lake).write(lines)
+    Changelog(lake).write(lines)
+    Changelog(lake).write(lines[:1])
+    Changelog(lake).write([])
+
+    day = "raw/dt=2026-11-21/hh=13"
+    assert sorted(lake.files) == [f"{day}/s-7-7.json.gz", f"{day}/s-7-9.json.gz"]
+    text = gzip.decompress(lake.files[f"{day}/s-7-9.json.gz"]).decode()
+    assert [json.loads(each) for each in text.splitlines()] == lines
+
+
+def test_a_batch_across_the_hour_becomes_two_files() -> None:
+    lake = Kept()
+    lines = [
+        {**told(None, a_task(), sequence=number), "recorded_at": AT + number * 20 * 60_000_000}
+        for number in range(4)
+    ]
+
+    Changelog(lake).write(lines)
+
+    day = "raw/dt=2026-11-21"
+    assert list(lake.files) == [f"{day}/hh=13/s-0-2.json.gz", f"{day}/hh=14/s-3-3.json.gz"]
+
+
+def test_the_same_lines_are_the_same_bytes() -> None:
+    lines = [told(None, a_task())]
+
+    assert packed(lines) == packed(lines)
+
+
+def test_a_shard_that_is_no_file_name_becomes_one() -> None:
+    lines = [{**told(None, a_task()), "shard": "arn:aws:dynamodb/table/x"}]
+
+    assert raw_name(lines).endswith("/arn_aws_dynamodb_table_x-7-7.json.gz")
+
+
+def test_payloads_are_kept_for_the_queues_that_a_pattern_names() -> None:
+    log = Changelog(Kept(), ("ngsi.*", "orders"))
+
+    assert [log.keeps_payload(queue) for queue in ("ngsi.a", "orders", "order")] == [
+        True,
+        True,
+        False,
+    ]

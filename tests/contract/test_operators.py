@@ -337,3 +337,17 @@ def test_audit_pages_and_filters(world: World) -> None:
     assert len(world.use.audit.list(AuditFilter(queue="q3")).entries) == 1
     world.clock.forward(91 * 86_400)
     assert world.use.audit.list(AuditFilter()).entries == ()
+
+
+def test_a_task_whose_worker_is_silent_past_its_lease_is_told_apart(world: World) -> None:
+    (task_id,) = world.put(world.queue(keepalive_timeout_in_seconds=30))
+    world.one("mail", worker="ada:1")
+    world.clock.forward(10)
+    (held,) = world.use.explain.reasons(world.see(task_id))
+    assert held.detail == "the task is being worked on by ada:1"
+    assert held.until is not None
+
+    world.clock.forward(66)
+    (lapsed,) = world.use.explain.reasons(world.see(task_id))
+    assert "ada:1 has not been heard of, and the lease ended 46 s ago" in lapsed.detail
+    assert lapsed.until is None

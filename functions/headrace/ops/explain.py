@@ -55,9 +55,7 @@ class Explain:
             why = f" ({task.dead_reason})" if task.dead_reason else ""
             return (Reason(ReasonCode.FINISHED, f"the task is {task.state}{why}"),)
         if task.state is State.INFLIGHT:
-            by = f" by {task.worker}" if task.worker else ""
-            detail = f"the task is being worked on{by}"
-            return (Reason(ReasonCode.LEASED, detail, task.lease_expires_at),)
+            return (_leased(task, now),)
         if not task.live(now):
             detail = "the task has expired and is buried within a minute"
             return (Reason(ReasonCode.FINISHED, detail),)
@@ -93,3 +91,17 @@ class Explain:
             return []
         more = "at least " if task.id not in ahead and page.last else ""
         return [Reason(ReasonCode.BEHIND, f"{more}{count} tasks are due before it")]
+
+
+def _leased(task: Task, now: datetime) -> Reason:
+    end = task.lease_expires_at
+    if end is not None and end <= now:
+        who = task.worker or "its worker"
+        ago = f"{(now - end).total_seconds():.0f} s ago"
+        detail = (
+            f"{who} has not been heard of, and the lease ended {ago}: the task is taken back by the"
+            " next worker that asks, at the latest within a minute"
+        )
+        return Reason(ReasonCode.LEASED, detail)
+    by = f" by {task.worker}" if task.worker else ""
+    return Reason(ReasonCode.LEASED, f"the task is being worked on{by}", end)

@@ -351,3 +351,25 @@ def test_a_task_whose_worker_is_silent_past_its_lease_is_told_apart(world: World
     (lapsed,) = world.use.explain.reasons(world.see(task_id))
     assert "ada:1 has not been heard of, and the lease ended 46 s ago" in lapsed.detail
     assert lapsed.until is None
+
+
+def test_an_action_on_the_filtered_set_does_not_meet_what_came_after_it_began(
+    world: World,
+) -> None:
+    queue = world.queue()
+    ids = dead(world, queue, 6)
+    world.clock.forward(1)
+    cursor, restarted = None, []
+    for _ in range(10):
+        answer = world.use.bulk.by_filter(
+            queue, RESTART, TaskFilter(("DEAD",)), limit=2, cursor=cursor
+        )
+        cursor = answer.cursor
+        for task in world.take(queue, 25):  # a worker is quick, and fails them again
+            restarted.append(task.id)
+            world.say(task, "FAILED", retryable=False)
+        world.clock.forward(1)
+        if cursor is None:
+            break
+    assert cursor is None
+    assert sorted(restarted) == sorted(ids)

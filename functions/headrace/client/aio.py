@@ -224,7 +224,11 @@ class AsyncClient:
         )
 
     async def enqueue_many(self, queue: str, new: Iterable[NewTask]) -> list[Enqueued]:
-        """Put any number of tasks into *queue*; one result for each, in their order."""
+        """Put any number of tasks into *queue*; one result for each, in their order.
+
+        Raises what ``enqueue`` does; what came before is in the queue then.  Give ids of your own
+        where all of it may have to be sent again.
+        """
         return [result async for result in self.enqueue_each(queue, new)]
 
     async def enqueue_each(self, queue: str, new: Iterable[NewTask]) -> AsyncIterator[Enqueued]:

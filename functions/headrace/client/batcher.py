@@ -3,11 +3,16 @@
 A task costs two write units however it is sent, but 25 in one call are one request instead of 25.
 """
 
+import atexit
+import os
+import re
 import threading
+import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from headrace.client.batches import BATCH_BYTES
 from headrace.client.call import Call
@@ -16,10 +21,13 @@ from headrace.client.codec import Codec
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
-from headrace.domain.errors import HeadraceError
+from headrace.domain.errors import InvalidRequest
 
 T = TypeVar("T")
 
+_Sent: TypeAlias = tuple[bytes, Future[Enqueued]]
+
+_ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
 _PENDING: Final = 10_000  # enqueues that wait; then enqueue() itself waits
 
 
@@ -50,15 +58,21 @@ class Batcher:
     """
 
     def __init__(self, sender: Sender, *, linger_seconds: float = 0.01) -> None:
-        """Start the thread that sends."""
+        """Nothing runs yet; the thread that sends starts with the first task."""
         self._sender, self._linger = sender, linger_seconds
+        self._closed = False
+        self._begin()
+        # Before threads are joined at the end of the program: what was handed over is sent then.
+        self._at_exit = _at_exit(weakref.WeakMethod(self.close))
+
+    def _begin(self) -> None:
+        """Begin with nothing in hand, in the present process."""
+        self._process = os.getpid()
         self._waiting: dict[str, _Waiting] = {}
         self._full: list[tuple[str, _Waiting]] = []
-        self._pending = 0
-        self._flushing = self._closed = False
+        self._pending = self._flushing = 0
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="headrace-batcher", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def enqueue(
         self,
@@ -73,10 +87,17 @@ class Batcher:
         """
         entry = task_entry(NewTask(payload=payload, **fields), self._sender.codec, path="task")
         future: Future[Enqueued] = Future()
+        if os.getpid() != self._process:
+            self._begin()  # a fork: what its parent has in hand is its parent's to send
         with self._changed:
             self._changed.wait_for(lambda: self._pending < _PENDING or self._closed)
             if self._closed:
                 raise RuntimeError("the batcher is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="headrace-batcher", daemon=True
+                )
+                self._thread.start()
             waiting = self._waiting.setdefault(queue, _Waiting())
             if len(waiting.entries) == limits.BATCH or waiting.size + len(entry) >= BATCH_BYTES:
                 self._full.append((queue, waiting))
@@ -91,17 +112,19 @@ class Batcher:
     def flush(self) -> None:
         """Send what was handed over, and wait for the answers."""
         with self._changed:
-            self._flushing = True
+            self._flushing += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._pending)
-            self._flushing = False
+            self._flushing -= 1
 
     def close(self) -> None:
         """Send what is left and end.  Calling it again does nothing."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join()
+        if self._thread is not None and self._process == os.getpid():
+            self._thread.join()
+        atexit.unregister(self._at_exit)
 
     def __enter__(self) -> Self:
         """Return the batcher."""
@@ -132,19 +155,47 @@ class Batcher:
             return [(queue, batch) for queue, batch in taken if batch.entries]
 
     def _send(self, queue: str, batch: _Waiting) -> None:
+        """Send *batch*; entries that the service finds wrong do not keep the others back."""
+        left = [
+            (entry, future)
+            for entry, future in zip(batch.entries, batch.futures, strict=True)
+            if future.set_running_or_notify_cancel()
+        ]
         try:
-            results = self._sender.send(tasks.enqueue_entries(queue, batch.entries))
-        except HeadraceError as error:
-            for future in batch.futures:
+            while left:
+                try:
+                    entries = [entry for entry, _ in left]
+                    results = self._sender.send(tasks.enqueue_entries(queue, entries))
+                except InvalidRequest as error:
+                    left = _without_wrong(left, error)
+                else:
+                    for (_, future), result in zip(left, results, strict=True):
+                        future.set_result(result)
+                    return
+        except BaseException as error:  # noqa: BLE001 (whatever it is, who waits must hear of it)
+            for _, future in left:
                 future.set_exception(error)
-        except BaseException as error:
-            for future in batch.futures:
-                future.set_exception(error)
-            raise
-        else:
-            for future, result in zip(batch.futures, results, strict=True):
-                future.set_result(result)
         finally:
             with self._changed:
                 self._pending -= len(batch.entries)
                 self._changed.notify_all()
+
+
+def _without_wrong(left: list[_Sent], error: InvalidRequest) -> list[_Sent]:
+    """Tell those that *error* names, else all, and return the others."""
+    named = {int(found[1]) for wrong in error.errors if (found := _ENTRY.match(wrong.field))}
+    wrong = {place for place in named if place < len(left)} or set(range(len(left)))
+    for place in wrong:
+        left[place][1].set_exception(error)
+    return [sent for place, sent in enumerate(left) if place not in wrong]
+
+
+def _at_exit(close: "weakref.WeakMethod[Callable[[], None]]") -> Callable[[], None]:
+    """Have *close* called at the end of the program, if there is still something to close."""
+
+    def close_if_there() -> None:
+        method = close()
+        if method is not None:
+            method()
+
+    return atexit.register(close_if_there)

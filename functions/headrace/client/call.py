@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.client.codec import Codec
 from headrace.client.surrogates import decoded
+from headrace.domain.errors import FieldError, InvalidRequest
 
 T = TypeVar("T")
 
@@ -69,7 +70,14 @@ class Pages(Generic[T]):
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of *parts* under ``/v1``, names percent-encoded."""
+    """Return the path of *parts* under ``/v1``, names percent-encoded.
+
+    Raises InvalidRequest for a name that would make it the path of something else.
+    """
+    for part in parts:
+        if part in ("", ".", ".."):
+            message = f"cannot be {part!r}"
+            raise InvalidRequest(f"a name {message}", errors=[FieldError("name", message)])
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 

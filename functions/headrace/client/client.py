@@ -216,7 +216,11 @@ class Client:
         )
 
     def enqueue_many(self, queue: str, new: Iterable[NewTask]) -> list[Enqueued]:
-        """Put any number of tasks into *queue*; one result for each, in their order."""
+        """Put any number of tasks into *queue*; one result for each, in their order.
+
+        Raises what ``enqueue`` does; what came before is in the queue then.  Give ids of your own
+        where all of it may have to be sent again.
+        """
         return list(self.enqueue_each(queue, new))
 
     def enqueue_each(self, queue: str, new: Iterable[NewTask]) -> Iterator[Enqueued]:

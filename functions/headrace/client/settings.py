@@ -1,12 +1,17 @@
 """Where the service is, and with which key: from arguments, else from the environment."""
 
+import ipaddress
+import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from headrace.domain.errors import FieldError, InvalidRequest
+
+_log: Final = logging.getLogger("headrace.client")
 
 RETRIES: Final = 6  # tries of a call after the first
 
@@ -38,13 +43,37 @@ class ClientSettings:
             raise _wrong("url", "is missing: give url=… or set HEADRACE_URL")
         if not re.fullmatch(r"https?://[^\s?#]+", found_url):
             raise _wrong("url", f"must be an http or https address, not {found_url!r}")
+        if "@" in found_url:
+            raise _wrong("url", "must hold no user and password; the key goes into key=…")
+        host = _host(found_url)
         if not found_key:
             raise _wrong("key", "is missing: give key=… or set HEADRACE_KEY")
         if not re.fullmatch(r"[\x21-\x7e]+", found_key):
             raise _wrong("key", "must be visible ASCII characters without blanks")
         if not timeout > 0:
             raise _wrong("timeout", f"must be more than 0 seconds, not {timeout!r}")
+        if found_url.startswith("http:") and not _local(host):
+            _log.warning("The key goes to %s in clear: use https", host)
         return cls(found_url, found_key, timeout)
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise _wrong("url", f"cannot be {url!r}: {error}") from None
+    if not host:
+        raise _wrong("url", f"must name a host, and {url!r} does not")
+    return host
+
+
+def _local(host: str) -> bool:
+    """Tell whether *host* is this machine, or a name that only a private network knows."""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or "." not in host or host.endswith((".localhost", ".test"))
 
 
 def _wrong(name: str, message: str) -> InvalidRequest:

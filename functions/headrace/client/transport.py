@@ -6,6 +6,7 @@ did not happen.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, TypeVar
@@ -27,6 +28,7 @@ AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 _LONGEST_WAIT: Final = 10.0  # seconds between two tries
 _CONNECT_WITHIN: Final = 5.0
+_REDIRECTED: Final = 300
 _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
@@ -70,12 +72,8 @@ class Transport:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
         self.tally = Tally()
-        self._http = httpx.Client(
-            headers=_headers(settings),
-            timeout=_timeout(settings),
-            limits=_LIMITS,
-            transport=transport,
-        )
+        self._given = transport
+        self._http, self._process = self._connections(), os.getpid()
         self._again = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_Trouble),
             wait=_wait,
@@ -90,6 +88,9 @@ class Transport:
         *again* False leaves it to the caller to repeat what did not work; *timeout* (seconds)
         takes the place of the one in the settings.
         """
+        if os.getpid() != self._process:
+            # A fork has the connections of its parent, and would be given its answers.
+            self._http, self._process = self._connections(), os.getpid()
         request = _request(self._http, self._settings, self._codec, call, timeout)
         try:
             if not again:
@@ -99,10 +100,18 @@ class Transport:
         except _Trouble as trouble:
             raise trouble.error from trouble.__cause__
 
+    def _connections(self) -> httpx.Client:
+        return httpx.Client(
+            headers=_headers(self._settings),
+            timeout=_timeout(self._settings),
+            limits=_LIMITS,
+            transport=self._given,
+        )
+
     def _once(self, call: Call[T], request: httpx.Request) -> T:
         try:
             response = self._http.send(request)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _lost(call, error) from error
         self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
@@ -160,7 +169,7 @@ class AsyncTransport:
     async def _once(self, call: Call[T], request: httpx.Request) -> T:
         try:
             response = await self._http.send(request)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _lost(call, error) from error
         self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
@@ -200,19 +209,22 @@ def _request(
     )
 
 
-def _lost(call: Call[T], error: httpx.TransportError) -> Exception:
+def _lost(call: Call[T], error: httpx.RequestError) -> Exception:
     unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_said(error)}")
     if call.repeatable or isinstance(error, _NEVER_SENT):
         return _Trouble(unavailable)
     return unavailable
 
 
-def _said(error: httpx.TransportError) -> str:
+def _said(error: httpx.RequestError) -> str:
     return str(error) or type(error).__name__
 
 
 def _read(call: Call[T], response: httpx.Response, codec: Codec) -> T:
     status = response.status_code
+    if _REDIRECTED <= status < _REFUSED:
+        to = response.headers.get("Location", "nowhere")
+        raise HeadraceError(f"{call.method} {call.path} is redirected to {to}: that is another url")
     if status < _REFUSED:
         try:
             return call.read(Answer(status, response.content, codec))

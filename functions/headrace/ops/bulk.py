@@ -4,9 +4,10 @@ One task at a time, atomically, each only if nobody touched it since it was look
 collected before it is acted on, so that what changes its place is not met twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from headrace.domain.change import Change, Mark
@@ -14,6 +15,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import STATES, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
+from headrace.domain.sighting import Sighting
 from headrace.domain.task import Task
 from headrace.ops.audit import Audit
 from headrace.ops.cursor import Cursors
@@ -52,6 +54,7 @@ class BulkResult:
 
 
 _CONFLICT: Final = "dedupe_conflict"
+_Meant = Callable[[Task, datetime], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,31 @@ class Bulk:
             outcome.matched, outcome.changed = answer.matched, answer.changed
         return answer
 
+    def as_seen(
+        self,
+        queue: str,
+        action: BulkAction,
+        seen: Sequence[Sighting],
+        where: TaskFilter,
+        *,
+        to_queue: str | None = None,
+    ) -> Iterator[BulkResult]:
+        """Do *action* to what was seen, each only if it is so still and *where* means it.
+
+        Yields what became of each, one after the other; whoever asks notes it in the audit.
+        Raises as by_ids().
+        """
+        job = self._job(queue, action, to_queue, dry_run=False)
+        found = self.store.read(each.id for each in seen)
+
+        def act(sighting: Sighting) -> BulkResult:
+            def meant(task: Task, now: datetime) -> bool:
+                return sighting.shows(task) and _meant_by(where, task, now)
+
+            return self._one(job, sighting.id, found.get(sighting.id), meant)
+
+        return map(act, seen)
+
     def _job(self, queue: str, action: BulkAction, to_queue: str | None, *, dry_run: bool) -> _Job:
         source = self.queues.cached(queue)
         if to_queue is None:
@@ -157,7 +185,9 @@ class Bulk:
             wanted = _PAGE if limit is None else min(_PAGE, limit - matched)
             tasks, walk, more = self._page(job.queue, taken, walk, wanted)
             for task in tasks:
-                result = self._one(job, task.id, task, taken)
+                if _came_later(task, walk.as_of):
+                    continue  # or a restart would meet again what it has restarted itself
+                result = self._one(job, task.id, task, partial(_meant_by, taken))
                 matched += result.matched
                 changed += result.changed and not job.dry_run
             if not more:
@@ -189,14 +219,14 @@ class Bulk:
         return tasks, walk, False
 
     def _one(
-        self, job: _Job, task_id: str, task: Task | None, where: TaskFilter | None = None
+        self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None
     ) -> BulkResult:
         """Act on one task as it was read, and look again if it changed meanwhile."""
         dead_holder: str | None = None
         for _ in range(_LOOKS):
             if task is None or task.queue != job.queue.name or task.hidden(self.now()):
                 return BulkResult(task_id, "NOT_FOUND")
-            change = self._planned(job, task, where)
+            change = self._planned(job, task, meant)
             if isinstance(change, Unfit):
                 return BulkResult(task_id, "SKIPPED", change.detail)
             if job.dry_run:
@@ -215,9 +245,9 @@ class Bulk:
                 task = outcome.task
         return BulkResult(task_id, "SKIPPED", "the task keeps changing; try again")
 
-    def _planned(self, job: _Job, task: Task, where: TaskFilter | None) -> Change | Unfit:
+    def _planned(self, job: _Job, task: Task, meant: _Meant | None) -> Change | Unfit:
         now = self.now()
-        if where is not None and not _meant(task, where, now):
+        if meant is not None and not meant(task, now):
             return Unfit("the task has changed meanwhile")
         return operate(job.action, task, job.queue, target=job.target, now=now)
 
@@ -237,7 +267,7 @@ class Bulk:
         return holder, held is not None and held.holds(queue.name, mark.name, self.now())
 
 
-def _meant(task: Task, where: TaskFilter, now: datetime) -> bool:
+def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
     return where.means(task) and any(span.holds(task) for span in where.spans(now))
 
 
@@ -252,3 +282,8 @@ def _taking_over(change: Change, dead_holder: str) -> Change:
 def _answer(results: Sequence[BulkResult], *, dry_run: bool) -> BulkAnswer:
     changed = 0 if dry_run else sum(result.changed for result in results)
     return BulkAnswer(sum(result.matched for result in results), changed, tuple(results))
+
+
+def _came_later(task: Task, as_of: datetime) -> bool:
+    """Tell whether *task* has only come to where it is since an action on the whole set began."""
+    return max(task.enqueued_at, task.finished_at or task.enqueued_at) > as_of

@@ -1,7 +1,11 @@
 """Single enqueues of many threads, gathered into batches."""
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -92,3 +96,90 @@ def test_threads_that_are_faster_than_the_service_wait_for_it() -> None:
         outcomes = {future.result().result().outcome for future in futures}
     assert outcomes == {"CREATED"}
     assert sum(len(wire.body(place)["tasks"]) for place in range(len(wire.requests))) == 11_000
+
+
+def test_a_wrong_entry_does_not_keep_the_others_back() -> None:
+    wrong = problem(
+        400, "invalid_request", errors=[{"field": "tasks[1].dedupe_key", "message": "is empty"}]
+    )
+    wire = Wire([wrong, enqueued])
+    client = Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep)
+    with client.batcher(linger_seconds=60) as batcher:
+        futures = [batcher.enqueue("mail", n, dedupe_key="x" if n != 1 else "") for n in range(4)]
+    with pytest.raises(InvalidRequest):
+        futures[1].result()
+    assert [futures[n].result().outcome for n in (0, 2, 3)] == ["CREATED"] * 3
+
+
+def test_a_refusal_that_names_no_entry_is_everybodys() -> None:
+    client, wire = client_on(problem(400, "invalid_request"))
+    with client.batcher(linger_seconds=60) as batcher:
+        futures = [batcher.enqueue("mail", n) for n in range(3)]
+    assert all(isinstance(future.exception(), InvalidRequest) for future in futures)
+    assert len(wire.requests) == 1
+
+
+def test_a_future_that_was_cancelled_is_not_sent_and_harms_nobody() -> None:
+    client, wire = client_on(enqueued)
+    with client.batcher(linger_seconds=60) as batcher:
+        first, second = (batcher.enqueue("mail", n) for n in range(2))
+        assert first.cancel()
+    assert second.result().outcome == "CREATED"
+    assert len(wire.body()["tasks"]) == 1
+
+
+def test_whatever_goes_wrong_is_heard_of_and_the_next_goes_on() -> None:
+    def broken(_request: httpx.Request) -> httpx.Response:
+        raise ZeroDivisionError
+
+    wire = Wire([broken, enqueued])
+    client = Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep)
+    with client.batcher(linger_seconds=60) as batcher:
+        lost = batcher.enqueue("mail", 1)
+        batcher.flush()
+        kept = batcher.enqueue("mail", 2)
+    assert isinstance(lost.exception(), ZeroDivisionError)
+    assert kept.result().outcome == "CREATED"
+
+
+PROGRAM = """
+import os, sys
+import httpx2 as httpx
+from headrace import Client
+
+def noted(request):
+    with open(sys.argv[1], "ab") as file:
+        file.write(b"%d " % os.getpid() + request.read() + b"\\n")
+    return httpx.Response(200, content=b'{"results": []}')
+
+client = Client("http://queue.test", "hr_key", transport=httpx.MockTransport(noted))
+batcher = client.batcher(linger_seconds=60)
+"""
+
+
+def run(program: str, path: Path) -> list[str]:
+    functions = Path(__file__).parents[3] / "functions"
+    env = {**os.environ, "PYTHONPATH": str(functions)}
+    subprocess.run([sys.executable, "-c", PROGRAM + program, str(path)], env=env, check=True)
+    return path.read_text().splitlines()
+
+
+def test_what_waits_when_the_program_ends_is_sent(tmp_path: Path) -> None:
+    (line,) = run("batcher.enqueue('mail', 'last words')", tmp_path / "sent")
+    assert "last words" in line
+
+
+def test_a_fork_sends_its_own_and_leaves_its_parents_to_the_parent(tmp_path: Path) -> None:
+    lines = run(
+        """
+batcher.enqueue('mail', 'of the parent')
+if not os.fork():
+    batcher.enqueue('mail', 'of the child')
+    batcher.close()
+    os._exit(0)
+os.wait()
+""",
+        tmp_path / "sent",
+    )
+    assert ["of the child" in line for line in lines] == [True, False]
+    assert ["of the parent" in line for line in lines] == [False, True]

@@ -2,6 +2,14 @@
 
 import asyncio
 import inspect
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -204,3 +212,126 @@ def test_async_calls_at_the_same_time_do_not_mix_their_tries() -> None:
 
     asyncio.run(all_at_once())
     assert len(wire.requests) == 50
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.delete_key("K"),
+        lambda client: client.delete_task("T"),
+        lambda client: client.delete_queue("Q"),
+        lambda client: client.health(),
+    ],
+)
+def test_a_redirect_is_no_success_and_takes_the_key_nowhere(call: object) -> None:
+    assert callable(call)
+    client, wire = client_on(reply(301, headers={"Location": "https://other.test/"}))
+    with pytest.raises(HeadraceError, match=r"is redirected to https://other\.test/"):
+        call(client)
+    assert [request.url.host for request in wire.requests] == ["queue.test"]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_make_another_path_is_refused(name: str) -> None:
+    client, wire = client_on(reply(204))
+    with pytest.raises(InvalidRequest, match="a name cannot be"):
+        client.delete_schedule("mail", name)
+    assert not wire.requests
+
+
+def test_an_answer_that_cannot_be_unpacked_is_trouble_like_any_other() -> None:
+    garbled = httpx.DecodingError("broken gzip")
+    client, wire = client_on(garbled, reply(200, HEALTHY))
+    assert client.health().status == "ok"
+    assert len(wire.waits) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://ada:secret@queue.test", "url must hold no user and password"),
+        ("http://[::1", "url cannot be"),
+        ("http://queue.test:99999", "url cannot be"),
+        ("http://:80", "url must name a host"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_once(url: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as refused:
+        ClientSettings.of(url, "k", env={})
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://queue.example.com", True),
+        ("http://8.8.8.8", True),
+        ("https://queue.example.com", False),
+        ("http://localhost:8080", False),
+        ("http://127.0.0.1:8080", False),
+        ("http://10.0.0.7", False),
+        ("http://headrace:8080", False),
+    ],
+)
+def test_a_key_in_clear_on_the_open_net_is_warned_of(
+    url: str,
+    warned: bool,  # noqa: FBT001 (a parameter of the test)
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ClientSettings.of(url, "k", env={})
+    assert ("in clear" in caplog.text) is warned
+
+
+def test_a_call_of_ones_own_needs_its_slash() -> None:
+    client, wire = client_on(reply(200, {}))
+    with pytest.raises(InvalidRequest, match="path must begin with a slash"):
+        client.call("GET", ".evil.test/")
+    assert not wire.requests
+
+
+FORKING = """
+import os, sys
+from headrace import Client
+client = Client(sys.argv[1], "hr_key")
+print(client.call("GET", "/parent"), flush=True)
+for child in range(2):
+    if not os.fork():
+        answers = {client.call("GET", f"/child{child}")["path"] for _ in range(200)}
+        print(answers == {f"/child{child}"}, flush=True)
+        os._exit(0)
+for _ in range(2):
+    os.wait()
+print(client.call("GET", "/parent"))
+"""
+
+
+def test_a_fork_does_not_hear_what_is_meant_for_its_parent() -> None:
+    class Echo(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = json.dumps({"path": self.path}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    functions = Path(__file__).parents[3] / "functions"
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, url],
+        env={**os.environ, "PYTHONPATH": str(functions)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    server.shutdown()
+    server.server_close()
+    parent = "{'path': '/parent'}"
+    assert done.stdout.splitlines() == [parent, "True", "True", parent]

@@ -10,6 +10,7 @@ from headrace.client.call import Answer, Call, Page, Pages, nothing, params_of, 
 from headrace.client.models import AuditEntry, Health, Key, Model, NewKey
 from headrace.client.sending import json_body
 from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest
 
 
 class _Keys(Model, frozen=True, kw_only=True):
@@ -89,7 +90,11 @@ def call(
     """Send any request, and return what its answer's JSON holds; None for an empty one.
 
     It is sent again only where it surely did not arrive, or with a method that may be repeated.
+    Raises InvalidRequest for a *path* without its slash.
     """
+    if not path.startswith("/"):
+        message = f"must begin with a slash, and {path!r} does not"
+        raise InvalidRequest(f"path {message}", errors=[FieldError("path", message)])
 
     def read(answer: Answer) -> Any:  # noqa: ANN401 (any JSON value)
         return msgspec.json.decode(answer.body) if answer.body else None

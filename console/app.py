@@ -10,10 +10,48 @@ from chalice.app import Response as ChaliceResponse
 from console.chalicelib.answer import SECURITY
 from console.chalicelib.dispatch import answer
 from console.chalicelib.routes import Route
-from console.chalicelib.views import pattern, queue, queues, search, selected, signin, static, task
+from console.chalicelib.views import (
+    audit,
+    copying,
+    dead,
+    keys,
+    matching,
+    pattern,
+    pipelines,
+    queue,
+    queues,
+    removing,
+    schedule_form,
+    schedules,
+    search,
+    selected,
+    settings,
+    signin,
+    static,
+    task,
+)
 
 FORM: Final = "application/x-www-form-urlencoded"
-VIEWS: Final = (signin, queues, queue, selected, task, search, pattern, static)
+VIEWS: Final = (
+    signin,
+    queues,
+    queue,
+    settings,
+    removing,
+    selected,
+    matching,
+    dead,
+    task,
+    copying,
+    schedules,
+    schedule_form,
+    pipelines,
+    keys,
+    audit,
+    search,
+    pattern,
+    static,
+)
 
 # Chalice keeps the request at hand on the app, where threads of the local service would share it.
 _EVENT: Final[ContextVar[dict[str, Any]]] = ContextVar("headrace_console_event")

@@ -3,14 +3,30 @@
 A box has its origin in the top left corner.  Values begin at 0, the highest touches the top.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from console.chalicelib import words
-from console.chalicelib.pages.parts import Spark
+from console.chalicelib.pages.parts import Chart, ChartRow, Series, Spark
 
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 20
+CHART_WIDTH: Final = 320
+CHART_HEIGHT: Final = 88
+NOTHING: Final = "\u2013"  # a dash, where there is no number
+STYLES: Final = ("solid", "dashed", "dotted", "thick")
+
+Value = float | None
+"""A number, or None where there is nothing to tell: the line has a gap there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a chart before it is drawn."""
+
+    name: str
+    values: Sequence[Value]
 
 
 def line(values: Sequence[float], width: float, height: float, *, top: float) -> str:
@@ -58,7 +74,7 @@ def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
     top = highest or 1
     said = f"{words.number(total)} {of} in the last hour"
     if total:
-        said += f", at most {words.number(highest)} a {per}"
+        said += f", at most {words.number(highest)} in {per}"
     inner = SPARK_HEIGHT - 2  # room for half of the line above and below
     return Spark(
         line(values, SPARK_WIDTH, inner, top=top) if total else "",
@@ -67,6 +83,71 @@ def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
         SPARK_WIDTH,
         SPARK_HEIGHT,
     )
+
+
+def chart(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    times: Sequence[str],
+    said: Callable[[float], str],
+    unit: str = "",
+    filled: bool = False,
+) -> Chart:
+    """Return a chart of *lines* at *times*; *said* puts a number into words, *unit* follows it."""
+    known = [value for line in lines for value in line.values if value is not None]
+    top = round_top(max(known, default=0))
+    inner = CHART_HEIGHT - 2  # room for half of a line above and below
+    drawn = tuple(
+        Series(
+            line.name,
+            style,
+            broken_line(line.values, CHART_WIDTH, inner, top=top),
+            area([value or 0 for value in line.values], CHART_WIDTH, inner, top=top)
+            if filled
+            else "",
+        )
+        for line, style in zip(lines, STYLES, strict=False)
+    )
+    highest = (_highest(line, said, unit) for line in lines)
+    return Chart(
+        title,
+        f"{title}, from {times[0] if times else 'now'} UTC on. {'; '.join(highest)}.",
+        drawn,
+        f"M0 0H{CHART_WIDTH}M0 {inner / 2:g}H{CHART_WIDTH}M0 {inner}H{CHART_WIDTH}",
+        f"{said(top)}{unit}",
+        times[0] if times else "",
+        tuple(
+            ChartRow(time, tuple(NOTHING if value is None else said(value) for value in values))
+            for time, values in zip(times, _by_time(lines), strict=True)
+        ),
+        CHART_WIDTH,
+        CHART_HEIGHT,
+    )
+
+
+def broken_line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
+    """Return the path of a line with a gap wherever a value is None."""
+    step = width / max(1, len(values) - 1)
+    path = []
+    before: Value = None
+    for place, value in enumerate(values):
+        if value is not None:
+            letter = "M" if before is None else "L"
+            path.append(f"{letter}{place * step:.1f} {height * (1 - value / top):.1f}")
+            alone = before is None and (place + 1 == len(values) or values[place + 1] is None)
+            path.append("h.1" if alone else "")  # a dot
+        before = value
+    return "".join(path)
+
+
+def _highest(line: Line, said: Callable[[float], str], unit: str) -> str:
+    known = [value for value in line.values if value is not None]
+    return f"{line.name} at most {said(max(known))}{unit}" if known else f"no {line.name}"
+
+
+def _by_time(lines: Sequence[Line]) -> Sequence[tuple[Value, ...]]:
+    return list(zip(*(line.values for line in lines), strict=True))
 
 
 def _points(

@@ -19,8 +19,8 @@ _ARROWS: Final = (
     (Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT, "M296 72H324", (310, 50)),
     (Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED, "M456 66L532 36", (482, 40)),
     (Action.FAIL, State.INFLIGHT, State.DEAD, "M456 78L532 106", (482, 108)),
-    (Action.FAIL, State.INFLIGHT, State.ENQUEUED, "M392 88V116H88V92", (240, 112)),
-    (Action.RESTART, State.DEAD, State.ENQUEUED, "M600 124V140H56V92", (240, 136)),
+    (Action.FAIL, State.INFLIGHT, State.ENQUEUED, "M392 56V24H72V52", (232, 18)),
+    (Action.RESTART, State.DEAD, State.ENQUEUED, "M600 124V140H232V92", (412, 134)),
 )
 _WORDS: Final = {Action.FAIL: "fail", Action.SUCCEED: "succeed", Action.DEQUEUE: "dequeue"}
 

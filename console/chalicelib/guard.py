@@ -12,11 +12,16 @@ _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person
 
 def check_form(request: Request, signing: Signing, nonce: str) -> None:
     """Raise Forbidden unless a form was sent by a page of ours, to the browser that sends it."""
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site not in _OURS:
+    if elsewhere(request):
         raise Forbidden("this form was sent by another site")
     if not signing.is_form_token(request.given(TOKEN), nonce):
         raise Forbidden("this form is too old, or was not made for you: open its page again")
+
+
+def elsewhere(request: Request) -> bool:
+    """Tell whether the browser says that another site made this request."""
+    site = request.headers.get("sec-fetch-site")
+    return site is not None and site not in _OURS
 
 
 def from_elsewhere(request: Request) -> bool:

@@ -7,7 +7,14 @@ from console.chalicelib.pages.parts import Link
 from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 
-ENTRIES: Final = (("Queues", urls.QUEUES, Permission.READ),)
+ENTRIES: Final = (
+    ("Queues", urls.QUEUES, Permission.READ),
+    ("Dead letters", urls.DEAD, Permission.LIST),
+    ("Schedules", urls.SCHEDULES, Permission.READ),
+    ("Pipelines", urls.PIPELINES, Permission.READ),
+    ("Keys", urls.KEYS, Permission.ADMINISTER),
+    ("Audit", urls.AUDIT, Permission.OPERATE),
+)
 """Text, route, and what a key needs to be shown it."""
 
 

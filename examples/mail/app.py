@@ -1,4 +1,4 @@
-"""A mail sender: `headrace work examples.mail.app:app`.
+"""A mail sender: `headrace work examples.mail.app:app`, from the checkout's folder.
 
 ``MAIL_HOST`` and ``MAIL_PORT`` say where the mail server is (localhost, 25), ``MAIL_FROM`` who
 sends.
@@ -10,8 +10,8 @@ from email.message import EmailMessage
 
 from headrace import App, Context, Reject
 
-app = App(queue="mail")
-app.queue("mail", retry_strategy={"max_retries": 8, "base_seconds": 30})
+app = App(queue="letters")
+app.queue("letters", retry_strategy={"max_retries": 8, "base_seconds": 30})
 
 SOME = 20  # tasks that one attempt makes; at most 24
 _BUSY = 500  # answers below say "try again later"

@@ -16,6 +16,14 @@ from infra.local.settings import settings_from
 
 CANNOT_START: Final = 2
 ENGINE_LOST: Final = 3
+SAY_OPTIONS: Final = "--say-options"
+"""Given by `headrace run`: its options are named in place of the variables."""
+
+_OPTIONS: Final = {
+    "HEADRACE_PORT": "--port",
+    "HEADRACE_DATA_DIR": "--data-dir",
+    "HEADRACE_ADMIN_KEY": "--admin-key",
+}
 _WATCH_SECONDS: Final = 1.0
 # A request that takes no notice of the stop does not keep the service alive for longer.
 _STOP_WITHIN_SECONDS: Final = 6.0
@@ -44,7 +52,7 @@ def main() -> int:
         )
         service.start()
     except LocalServiceError as error:
-        print(error, file=sys.stderr)
+        print(refusal(error, say_options=SAY_OPTIONS in sys.argv), file=sys.stderr)
         return CANNOT_START
     print(greeting(service), flush=True)
     exit_code = 0
@@ -69,6 +77,14 @@ def _stop_signals() -> list[signal.Signals]:
     return numbers
 
 
+def refusal(error: LocalServiceError, *, say_options: bool) -> str:
+    """Return the line that says why the service cannot start, and what to set."""
+    text = str(error)
+    for variable, option in _OPTIONS.items() if say_options else ():
+        text = text.replace(f"set {variable} to", f"say {option} with").replace(variable, option)
+    return f"error: {text}"
+
+
 def greeting(service: Service) -> str:
     """Tell where everything is; the only place that ever shows the admin key."""
     data = "in memory" if service.settings.data_dir == IN_MEMORY else str(service.folder)
@@ -77,6 +93,7 @@ def greeting(service: Service) -> str:
         [
             "Headrace is ready.",
             f"  URL        {service.url}",
+            f"  Console    {service.url}/console/",
             f"  Docs       {service.url}/v1/docs",
             f"  Admin key  {service.admin_key}",
             f"  Data       {data}",

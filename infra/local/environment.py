@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import boto3
@@ -31,9 +32,11 @@ _DEFAULTS: Final = {
 
 
 def function_environment(
-    *, url: str, embedded: bool, names: TableNames, admin_key: str
+    *, url: str, embedded: bool, names: TableNames, admin_key: str, lake: Path | None = None
 ) -> dict[str, str | None]:
     """Tell which variables the functions need; None is one that must not be set.
+
+    `lake` is where raw changes go, unless the environment names another place.
 
     A DynamoDB that is not the embedded engine is called with the credentials that there are.
     """
@@ -49,7 +52,13 @@ def function_environment(
         "HEADRACE_CONTROL_TABLE": names.control,
         "HEADRACE_ADMIN_KEY": admin_key,
         "HEADRACE_SESSION_SECRET": _session_secret(admin_key),
+        "HEADRACE_LAKE": os.environ.get("HEADRACE_LAKE") or (str(lake) if lake else None),
     }
+
+
+def payloads_kept() -> bool:
+    """Tell whether the lake may ask for whole images, because it keeps payloads of some queues."""
+    return bool(os.environ.get("HEADRACE_LAKE_PAYLOADS"))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The folder a service keeps its data in: made, locked, and given back; or one in memory.
 
-Kept in it: the database, `engine.log`, `engine.pid`, `admin.key` (mode 600) and `lock`.
+Kept in it: the database, `engine.log`, `engine.pid`, `admin.key` (mode 600), `lock`, and the raw
+changes of all tasks in `lake/`.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from infra.local.engine import DATABASE_NAME
 from infra.local.errors import DataFolderInUse, DataFolderUnusable
 
 IN_MEMORY: Final = ":memory:"
+LAKE_NAME: Final = "lake"
 
 _PREFIX: Final = "headrace-"
 _ENGINE_NOTE: Final = "engine.pid"

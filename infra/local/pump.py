@@ -61,11 +61,14 @@ class Pump:
         *,
         stopping: Stopping = lambda: False,
         busy_seconds: float = _BUSY_SECONDS,
+        whole_images: bool = False,
     ) -> None:
         """Prepare; nothing is read before `start`.
 
-        `busy_seconds` is the pause after a batch of some size, and after one that failed.
+        `busy_seconds` is the pause after a batch of some size, and after one that failed;
+        with `whole_images` large payloads come along, for a lake that keeps them.
         """
+        self._whole_images = whole_images
         self._database = database
         self._table = table
         self.function = function
@@ -97,7 +100,7 @@ class Pump:
     def _run(self, handler: Handler, position: Position) -> None:
         while not self._ended.is_set():
             try:
-                with Reader(self._database, self._table) as reader:
+                with Reader(self._database, self._table, whole=self._whole_images) as reader:
                     self._pump(reader, handler, position)
             except Exception:  # noqa: BLE001 (the process edge: logged, and the pump goes on)
                 _log.exception("The stream cannot be read; it is tried again")

@@ -13,9 +13,14 @@ from urllib.parse import urlsplit
 
 from infra.local import stream
 from infra.local.engine import HOST, Engine, running_engine
-from infra.local.environment import applied, dynamodb_client, function_environment
+from infra.local.environment import (
+    applied,
+    dynamodb_client,
+    function_environment,
+    payloads_kept,
+)
 from infra.local.errors import ServiceUnhealthy
-from infra.local.folder import data_folder, engine_noted, kept_admin_key
+from infra.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
 from infra.local.gateway import Gateway
 from infra.local.lambdas import Handler, LambdaContext, load_handler, scheduled_event
 from infra.local.pump import Pump, counted, stream_function
@@ -107,6 +112,7 @@ class Service:
             embedded=self.settings.dynamodb_url is None,
             names=names,
             admin_key=self.admin_key,
+            lake=None if self.settings.data_dir == IN_MEMORY else self.folder / LAKE_NAME,
         )
         undo.enter_context(applied(variables))
         create_tables(dynamodb_client(self.dynamodb_url), template, names)
@@ -154,7 +160,13 @@ class Service:
         self._pump = None
         if self.engine is not None and function is not None:
             stopping = self._stopping.is_set
-            self._pump = Pump(self.engine.database, names.tasks, function, stopping=stopping)
+            self._pump = Pump(
+                self.engine.database,
+                names.tasks,
+                function,
+                stopping=stopping,
+                whole_images=payloads_kept(),
+            )
             undo.callback(self._pump.stop)
 
     def _prepare_timers(

@@ -26,7 +26,7 @@ from rich.progress import (
 
 from infra.local.engine import PROJECT_ROOT
 from infra.local.errors import LocalServiceError
-from tests.bench import calls, changes, cost, life, machine
+from tests.bench import calls, changes, console, cost, life, machine
 from tests.bench.results import Bar, Outcome, bars_table, finite
 from tests.bench.sizes import FULL, QUICK, Sizes
 
@@ -46,10 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
         "calls": calls.run,
         "life": partial(life.run, parent=options.data_dir),
         "changes": changes.run,
+        "console": console.run,
     }
     wanted = {name: part for name, part in parts.items() if options.only in (None, name)}
     try:
-        report, bars = _measure(wanted, sizes, _console())
+        report, bars = _measure(wanted, sizes, _terminal())
     except LocalServiceError as error:
         print(error, file=sys.stderr)
         return 2
@@ -69,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument(
-        "--only", choices=("cost", "calls", "life", "changes"), help="measure one part only"
+        "--only",
+        choices=("cost", "calls", "life", "changes", "console"),
+        help="measure one part only",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bar is missed")
     parser.add_argument(
@@ -86,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(
-    parts: dict[str, Part], sizes: Sizes, console: Console
+    parts: dict[str, Part], sizes: Sizes, terminal: Console
 ) -> tuple[dict[str, Any], list[Bar]]:
     """Run the *parts*, print what they say; return the report and its bars."""
     report: dict[str, Any] = {
@@ -96,19 +99,19 @@ def _measure(
         "load_before": machine.load(),
         "parts": {},
     }
-    console.print(_conditions(report["machine"], report["load_before"]))
+    terminal.print(_conditions(report["machine"], report["load_before"]))
     bars: list[Bar] = []
     started = time.monotonic()
     for name, part in parts.items():
         with _progress() as progress:
             outcome = part(sizes, progress)
         for shown in outcome.tables:
-            console.print(shown)
+            terminal.print(shown)
         for note in outcome.notes:
-            console.print(note, highlight=False)
+            terminal.print(note, highlight=False)
         report["parts"][name] = outcome.figures | {"notes": outcome.notes}
         bars += outcome.bars
-    console.print(bars_table(bars))
+    terminal.print(bars_table(bars))
     return report | {
         "bars": [bar.as_json() for bar in bars],
         "load_after": machine.load(),
@@ -123,10 +126,10 @@ def _conditions(facts: dict[str, Any], load: float) -> str:
     )
 
 
-def _console() -> Console:
+def _terminal() -> Console:
     """Print to a terminal as wide as it is; to anything else as wide as the tables need."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    terminal = Console(highlight=False)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=_WIDTH)
 
 
 def _progress() -> Progress:

@@ -118,7 +118,7 @@ def test_a_line_touches_the_top_where_it_is_highest() -> None:
 
 
 def test_a_tiny_chart_says_what_it_shows() -> None:
-    assert charts.spark([1, 0, 3], of="started", per="minute").words == (
-        "4 started in the last hour, at most 3 a minute"
+    assert charts.spark([1, 0, 3], of="started", per="5 min").words == (
+        "4 started in the last hour, at most 3 in 5 min"
     )
-    assert charts.spark([0, 0], of="started", per="minute").line == ""
+    assert charts.spark([0, 0], of="started", per="5 min").line == ""

@@ -163,7 +163,7 @@ def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 
 def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Path) -> None:
-    with running(tmp_path, "--port", "0", "--data-dir", "data") as (process, greeting):
+    with running(tmp_path, "--port", "0") as (process, greeting):
         pasted = dict(re.findall(r"^  export (HEADRACE_\w+)=(\S+)$", greeting, re.MULTILINE))
         done = subprocess.run(
             [*HEADRACE, "queue", "create", "mail"],
@@ -179,7 +179,63 @@ def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Pa
         assert done.returncode == 0
         assert pasted["HEADRACE_KEY"] not in shown
         assert process.wait(20) == 0
-    assert (tmp_path / "data").is_dir()
+        assert re.fullmatch(told_by_readme(), greeting)
+    assert (tmp_path / ".headrace").is_dir()
+
+
+def told_by_readme() -> str:
+    """Return what the README says `headrace run` prints, as a pattern: … is any text."""
+    readme = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"^\$ headrace run\n(.*?)```", readme, re.MULTILINE | re.DOTALL)
+    return re.escape(str(block)).replace("…", r"\S+").replace("8080", r"\d+")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [(("--port", "{port}"), "--port"), (("--port", "0", "--data-dir", "{folder}"), "--data-dir")],
+)
+def test_what_is_taken_is_refused_naming_the_option(
+    tmp_path: Path, words: tuple[str, ...], named: str
+) -> None:
+    with running(tmp_path, "--port", "0", "--data-dir", "data") as (_, greeting):
+        (port,) = re.findall(r"URL .*:(\d+)$", greeting, re.MULTILINE)
+        said = [word.format(port=port, folder=tmp_path / "data") for word in words]
+
+        done = subprocess.run(
+            [*HEADRACE, "run", *said],
+            env=environment(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert f"say {named} with another" in done.stderr
+    assert "HEADRACE_" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_burst_whose_service_is_away_ends_with_6(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from headrace import App\napp = App()\n@app.task\ndef f() -> None: ...\n"
+    )
+
+    done = subprocess.run(
+        [*HEADRACE, "work", "shop:app", "--burst"],
+        env=environment(HEADRACE_URL="http://127.0.0.1:9", HEADRACE_KEY="a-key"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 6, done.stderr
+    assert "error: http://127.0.0.1:9 gave no answer" in done.stderr
 
 
 def test_run_is_not_led_astray_by_what_is_in_the_folder(tmp_path: Path) -> None:

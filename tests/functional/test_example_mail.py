@@ -1,10 +1,13 @@
 """The mail sender, against a real mail server."""
 
+import json
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
+from pathlib import Path
 
 import pytest
 from aiosmtpd.controller import Controller
@@ -114,5 +117,14 @@ def test_subscribers_hear_of_the_week_on_monday(
     monkeypatch.setenv("MAIL_SUBSCRIBERS", "ada@example.com bob@example.com")
     service.run(app, seconds=8 * 86_400)
     assert sorted(mail["To"] for mail in postbox.mails) == ["ada@example.com", "bob@example.com"]
-    (schedule,) = service.client.get_queue("mail").schedules or []
+    (schedule,) = service.client.get_queue("letters").schedules or []
     assert schedule.name == weekly.name
+
+
+def test_the_guides_command_enqueues_a_mail(service: MemoryService, postbox: Postbox) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "examples.md").read_text()
+    (queue, name, args) = re.findall(r"headrace enqueue (\S+) --task (\S+) '(.*)'", guide)[0]
+    service.run(app)  # a worker makes the queue
+    service.client.enqueue(queue, {"task": name, "args": json.loads(args)})
+    service.run(app)
+    assert [mail["To"] for mail in postbox.mails] == ["ada@example.com"]

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.worker.worker import Worker
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import HeadraceError, InvalidRequest
 from tests.functional.workers import isolated
 from tests.unit.sdk.worker_ground import SOON, FakeService
 
@@ -192,14 +192,47 @@ def test_signals_sent_to_all_of_a_container_leave_children_to_their_worker(
     assert ground.service.done[second].result == pid
 
 
-def test_a_child_that_cannot_be_started_is_a_failed_attempt(ground: Ground) -> None:
+def test_a_child_dead_of_a_signal_without_a_name_is_a_failed_attempt(ground: Ground) -> None:
+    killed, last = ground.service.put(["raise_signal", 40], ["pid"])
+
+    ground.burst()
+
+    assert ground.outcome(killed)[2].endswith("killed by signal 40")
+    assert ground.outcome(last)[0] == "SUCCEEDED"
+
+
+def test_a_child_that_leaves_a_fork_behind_is_noticed_and_the_fork_killed(
+    ground: Ground, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    killed, last = ground.service.put(["fork", str(note)], ["pid"])
+
+    ground.burst()
+
+    assert ground.outcome(killed)[2].startswith("the process that ran it was killed by SIGKILL")
+    assert ground.outcome(last)[0] == "SUCCEEDED"
+    wait_until(lambda: is_gone(int(note.read_text())))
+
+
+def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
+    ground: Ground,
+) -> None:
     (task,) = ground.service.put(["pid"])
+    path = "tests.functional.workers.isolated:no_such_app"
+    worker = Worker(
+        isolated.app,
+        isolate=True,
+        service=ground.service,
+        queues=["mail"],
+        concurrency=1,
+        app_path=path,
+    )
 
-    ground.burst(app_path="tests.functional.workers.isolated:no_such_app")
+    with pytest.raises(HeadraceError, match="exited with code 1: AttributeError"):
+        worker.run()
 
-    status, kind, message = ground.outcome(task)
-    assert (status, kind) == ("FAILED", "ProcessDied")
-    assert "exited with code 1" in message
+    assert ground.service.done[task].status == "RELEASED"
+    assert worker.desk.pace.prefetch == 0  # what never ran says nothing of how long tasks run
 
 
 def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:

@@ -177,6 +177,8 @@ def test_ticks_are_those_of_a_cron_that_looks_at_each_minute(place: str, day: st
     [
         ("Europe/Madird", "did you mean Europe/Madrid?"),
         ("europe/madrid", "did you mean Europe/Madrid?"),
+        ("Madrid", "did you mean Europe/Madrid?"),
+        ("new york", "did you mean America/New_York?"),
         ("Europe", "such as Europe/Madrid"),
         ("", "such as Europe/Madrid"),
         ("../../etc/passwd", "such as"),
@@ -194,3 +196,11 @@ def test_what_is_no_time_zone_is_refused_with_a_hint(name: str, hint: str) -> No
     (error,) = refused.value.errors
     assert error.field == "timezone"
     assert hint in error.message
+
+
+@pytest.mark.parametrize("name", ["CEST", "PST", "GMT+2", "Mars/Olympus"])
+def test_a_name_that_is_near_to_no_place_is_given_no_wrong_one(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        zone(name)
+
+    assert "did you mean" not in refused.value.detail

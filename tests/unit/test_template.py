@@ -145,10 +145,9 @@ def test_only_doors_know_the_admin_key(template: Template) -> None:
     assert template["Parameters"]["AdminKey"]["NoEcho"] is True
 
 
-def test_the_console_may_do_less_than_the_api_and_make_no_tasks(template: Template) -> None:
+def test_the_console_may_do_no_more_than_the_api(template: Template) -> None:
     for sid in TABLE_ARNS:
         assert actions(template, "ConsoleFunction", sid) <= actions(template, "ApiFunction", sid)
-    assert not actions(template, "ConsoleFunction", "Tasks") & CREATES_TASKS
     assert template["Parameters"]["SessionSecret"]["NoEcho"] is True
     assert template["Parameters"]["SessionSecret"]["MinLength"] >= 32
 

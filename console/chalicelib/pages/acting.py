@@ -1,4 +1,4 @@
-"""The page between wanting something done and having it done."""
+"""The pages between wanting something done and having it done."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,3 +27,12 @@ class ConfirmPage(Page):
     more: str
     form: Confirm | None
     back: Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormPage(Page):
+    """A form and nothing else."""
+
+    template: ClassVar[str] = "form.html"
+    form: Confirm
+    tells: str = ""

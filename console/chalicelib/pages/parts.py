@@ -137,3 +137,39 @@ class Spark:
     words: str
     width: int
     height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a chart: an SVG path, and the one below it where it is filled.
+
+    ``style`` is how it is told from the others without colour: solid, dashed, dotted or thick.
+    """
+
+    name: str
+    style: str
+    path: str
+    area: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """The numbers of one step, in the order of the lines, as text."""
+
+    time: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines over time in a box of ``width`` by ``height``, in words, and as a table."""
+
+    title: str
+    words: str
+    lines: tuple[Series, ...]
+    grid: str
+    top: str
+    first: str
+    rows: tuple[ChartRow, ...]
+    width: int
+    height: int

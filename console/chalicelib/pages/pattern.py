@@ -8,6 +8,7 @@ from console.chalicelib.pages.frame import Flash, Page
 from console.chalicelib.pages.parts import (
     Age,
     Button,
+    Chart,
     Confirm,
     Empty,
     Fact,
@@ -16,7 +17,10 @@ from console.chalicelib.pages.parts import (
     Spark,
     Tab,
 )
+from console.chalicelib.pages.pipelines import Flowchart
 from console.chalicelib.pages.queue import FilterForm, TaskList
+from console.chalicelib.pages.queues import QueueRow
+from console.chalicelib.pages.schedules import Outcome, Runs
 from console.chalicelib.pages.task import Diagram, Text
 from headrace.domain.task import Status
 
@@ -44,5 +48,10 @@ class PatternPage(Page):
     sparks: tuple[Spark, ...]
     diagrams: tuple[Diagram, ...]
     texts: tuple[Text, ...]
+    queues: tuple[QueueRow, ...]
     tasks: TaskList
+    charts: tuple[Chart, ...]
+    flows: Flowchart
+    runs: Runs
+    outcomes: tuple[Outcome | None, ...]
     long_id: str

@@ -7,6 +7,8 @@ from typing import ClassVar
 from console.chalicelib.pages.frame import Page
 from console.chalicelib.pages.parts import (
     Age,
+    Button,
+    Chart,
     Choice,
     Confirm,
     Empty,
@@ -15,7 +17,6 @@ from console.chalicelib.pages.parts import (
     Hidden,
     Link,
     Pager,
-    Spark,
     Tab,
 )
 from headrace.domain.task import Status
@@ -43,6 +44,7 @@ class ScheduleRow:
     """One schedule in short."""
 
     name: str
+    url: str
     when: str
     next_run_at: datetime | None
     paused: bool
@@ -50,7 +52,10 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """The tasks that a filter means; ``actions`` are for those that are ticked."""
+    """The tasks that a filter means; ``actions`` are for those that are ticked.
+
+    ``matching`` is where an action on all that match begins, which ``matching_actions`` offer.
+    """
 
     rows: tuple[TaskRow, ...]
     time_heading: str
@@ -58,6 +63,8 @@ class TaskList:
     actions: tuple[Choice, ...]
     pager: Pager
     empty: Empty
+    matching: str | None = None
+    matching_actions: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +95,12 @@ class QueuePage(Page):
     oldest: Age | None
     oldest_inflight: Age | None
     rates: tuple[Fact, ...]
-    spark: Spark
+    spans: tuple[Tab, ...]
+    charts: tuple[Chart, ...]
     filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]
+    setting_actions: tuple[Button, ...]
     schedules: tuple[ScheduleRow, ...]
+    create_schedule: str | None
     no_schedules: Empty

@@ -1,11 +1,11 @@
-"""All queues, and a new one."""
+"""All queues."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
 from console.chalicelib.pages.frame import Page
-from console.chalicelib.pages.parts import Age, Confirm, Empty, Field, Pager, Spark
+from console.chalicelib.pages.parts import Age, Empty, Field, Pager, Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,7 @@ class QueuesPage(Page):
     here: str
     prefix: Field
     rows: tuple[QueueRow, ...]
-    as_of: datetime
+    as_of: datetime | None
     create: str | None
     pager: Pager
     empty: Empty
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateQueuePage(Page):
-    """The form that makes a queue."""
-
-    template: ClassVar[str] = "create_queue.html"
-    form: Confirm

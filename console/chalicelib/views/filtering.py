@@ -10,10 +10,11 @@ from console.chalicelib.pages.queue import FilterForm
 from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.fingerprint import FINGERPRINT_RE, LENGTH
 
 STATE: Final = "state"
 ORDER: Final = "order"
-NAMES: Final = ("tag", "worker", "error", "after", "before", "attempts")
+NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts")
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 
 
@@ -38,8 +39,16 @@ class Asked:
             scheduled_before=errors.instant("before", self.given["before"]),
             min_attempts=errors.whole("attempts", self.given["attempts"], limits.COUNT),
             error=errors.text("error", self.given["error"], limits.ERROR_BYTES),
+            fingerprint=self._fingerprint(),
         )
         self.limit = errors.whole("limit", self.given["limit"], (1, limits.LIST_PAGE)) or 50
+
+    def _fingerprint(self) -> str | None:
+        given = self.given["fingerprint"]
+        if given and not FINGERPRINT_RE.fullmatch(given):
+            self.errors.add("fingerprint", f"must be {LENGTH} digits from 0 to f, or nothing")
+            return None
+        return given or None
 
     @property
     def descending(self) -> bool:
@@ -61,9 +70,9 @@ def form(visit: Visit, asked: Asked) -> FilterForm:
     """Return the form, as filled in."""
     given, error_of = asked.given, asked.errors.of
     order = "desc" if asked.descending else "asc"
-    fields = (
+    fields: tuple[Field, ...] = (
         Field("error", "Error has", given["error"], error=error_of("error"),
-              hint="part of its type, message or detail"),
+              hint="in type, message or detail"),
         Field("tag", "Tags", given["tag"], error=error_of("tag"), hint="key=value, key=value"),
         Field("worker", "Worker", given["worker"], error=error_of("worker"), hint="exactly"),
         Field("attempts", "Attempts, at least", given["attempts"], "number", width="s",
@@ -80,6 +89,10 @@ def form(visit: Visit, asked: Asked) -> FilterForm:
                   Option(str(size), str(size), size == asked.limit)
                   for size in sorted({25, 50, 100, 250, asked.limit}))),
     )  # fmt: skip
+    if given["fingerprint"]:
+        alike = Field("fingerprint", "Errors like", given["fingerprint"],
+                      hint="of the dead letters", error=error_of("fingerprint"))  # fmt: skip
+        fields = (alike, *fields)
     here = visit.url(urls.QUEUE, queue=visit.queue)
     clear = visit.url(urls.QUEUE, {STATE: asked.state}, queue=visit.queue)
     return FilterForm(

@@ -1,11 +1,13 @@
 """One queue: how it is doing, its tasks, its settings; pause and resume."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from console.chalicelib import charts, urls, words
+from console.chalicelib import urls, words
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import (
+    Button,
     Choice,
     Confirm,
     Empty,
@@ -18,7 +20,7 @@ from console.chalicelib.pages.parts import (
 )
 from console.chalicelib.pages.queue import QueuePage, ScheduleRow, TaskList, TaskRow
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views import filtering
+from console.chalicelib.views import charting, filtering, schedules
 from console.chalicelib.views.acting import ACTIONS
 from console.chalicelib.views.filtering import Asked
 from console.chalicelib.views.queues import crumb, limits_of, waiting
@@ -28,12 +30,11 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.schedule import Schedule
 from headrace.domain.task import State, Task
-from headrace.domain.transitions import Event
 from headrace.ops.stats import QueueStats
 
 routes: Final = Routes()
+_LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
 _PAUSES: Final = (
     ("", "until someone resumes it"),
     ("900", "for 15 minutes"),
@@ -63,7 +64,7 @@ def show(visit: Visit) -> Reply:
     use = visit.use
     queue = use.queues.get(visit.queue)
     stats = use.stats.of(queue.name)
-    points = use.stats.metrics(queue.name).points
+    metrics = charting.metrics_asked(visit, queue.name)
     lists = visit.allows(Permission.LIST, queue.name)
     asked = Asked(visit)
     tasks = _tasks(visit, queue, asked) if lists else None
@@ -85,21 +86,25 @@ def show(visit: Visit) -> Reply:
         oldest=waiting(stats.age_of_oldest_ready),
         oldest_inflight=waiting(stats.age_of_oldest_inflight),
         rates=_rates(stats),
-        spark=charts.spark(
-            [point.activity.number(Event.STARTED) for point in points], of="started", per="minute"
-        ),
+        spans=charting.spans(visit, asked.query()),
+        charts=charting.charts_of(metrics, stats),
         filter=filtering.form(visit, asked) if lists else None,
         tasks=tasks,
         settings=_settings(queue),
+        setting_actions=_setting_actions(visit, queue.name),
         schedules=tuple(
             ScheduleRow(
                 seen.schedule.name,
-                _when(seen.schedule),
+                visit.url(urls.SCHEDULE, queue=queue.name, name=seen.schedule.name),
+                schedules.when(seen.schedule.settings),
                 seen.next_run_at,
                 seen.schedule.settings.paused,
             )
             for seen in use.schedules.of_queue(queue)
         ),
+        create_schedule=visit.url(urls.CREATE_SCHEDULE, {"queue": queue.name})
+        if operates
+        else None,
         no_schedules=Empty(
             "Schedules would be here.",
             f"headrace schedule put {queue.name} nightly --cron '0 3 * * *'",
@@ -163,6 +168,7 @@ def _tabs(visit: Visit, stats: QueueStats, asked: Asked) -> tuple[Tab, ...]:
 def _tasks(visit: Visit, queue: Queue, asked: Asked) -> TaskList:
     rows: tuple[TaskRow, ...] = ()
     cursor = None
+    looked = _looked_before(visit)
     if not asked.errors:
         page = visit.use.inspect.list(
             queue.name,
@@ -170,29 +176,59 @@ def _tasks(visit: Visit, queue: Queue, asked: Asked) -> TaskList:
             descending=asked.descending,
             limit=asked.limit,
             cursor=visit.request.asked("cursor") or None,
+            look_at=_LOOK_AT,
         )
-        rows = tuple(_row(visit, task) for task in page.tasks)
+        means = {} if asked.state in _TIMES and asked.state else _MEANS
+        rows = tuple(_row(visit, task, means) for task in page.tasks)
         cursor = page.cursor
+        looked += page.looked_at
     operates = visit.allows(Permission.OPERATE, queue.name)
     fits = [each for each in ACTIONS.values() if each.takes(asked.state)]
-    more = visit.url(urls.QUEUE, asked.query(cursor=cursor), queue=queue.name)
+    more = visit.url(urls.QUEUE, asked.query(cursor=cursor, looked=looked), queue=queue.name)
+    so_far = f" found, {words.count_of(looked, 'task')} looked at" if asked.narrowed else ""
     return TaskList(
         rows=rows,
         time_heading=_TIMES.get(asked.state, "When"),
         select=visit.url(urls.SELECTED, queue=queue.name) if operates else None,
         actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
         pager=Pager(
-            shown=words.count_of(len(rows), "task") if rows else "",
+            shown=f"{words.count_of(len(rows), 'task')}{so_far}" if rows else "",
             first=visit.url(urls.QUEUE, asked.query(), queue=queue.name)
             if visit.request.asked("cursor")
             else None,
             next=more if cursor else None,
         ),
-        empty=_empty(queue.name, asked, more=cursor is not None),
+        empty=_empty(queue.name, asked, looked if cursor is not None else None),
+        matching=visit.url(urls.MATCHING, asked.query(), queue=queue.name)
+        if operates and (rows or cursor)
+        else None,
+        matching_actions=tuple(
+            Choice(each.name, f"{each.verb} all that match…", each.danger) for each in fits
+        ),
     )
 
 
-def _row(visit: Visit, task: Task) -> TaskRow:
+def _looked_before(visit: Visit) -> int:
+    """Return how many tasks the pages before this one looked at, as its address says."""
+    given = visit.request.asked("looked")
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= 9 else 0  # noqa: PLR2004  digits enough
+
+
+def _setting_actions(visit: Visit, queue: str) -> tuple[Button, ...]:
+    offered = (
+        (Permission.ADMINISTER, "Edit settings", urls.SETTINGS, False),
+        (Permission.OPERATE, "Purge…", urls.PURGE, True),
+        (Permission.ADMINISTER, "Delete queue…", urls.DELETE_QUEUE, True),
+    )
+    return tuple(
+        Button(text, visit.url(url, queue=queue), danger)
+        for needs, text, url, danger in offered
+        if visit.allows(needs, queue)
+    )
+
+
+def _row(visit: Visit, task: Task, means: Mapping[State, str]) -> TaskRow:
+    """Return a row; *means* says what its time is, where the heading does not."""
     last = task.errors[-1] if task.errors else None
     said = ": ".join(filter(None, (last.type, last.message))) if last else ""
     return TaskRow(
@@ -201,12 +237,12 @@ def _row(visit: Visit, task: Task) -> TaskRow:
         status=task.status(visit.now),
         dead_reason=task.dead_reason or "",
         at=task.scheduled_at,
-        at_means=_MEANS[task.state],
+        at_means=means.get(task.state, ""),
         attempts=task.attempts,
         worker=task.worker or "",
         tags=tuple(
             Link(f"{key}={value}", _tagged(visit, task, key, value))
-            for key, value in task.tags.items()
+            for key, value in sorted(task.tags.items())
         ),
         error=said[:300],
         age=task.created_at,
@@ -218,11 +254,11 @@ def _tagged(visit: Visit, task: Task, key: str, value: str) -> str:
     return visit.url(urls.QUEUE, query, queue=task.queue)
 
 
-def _empty(queue: str, asked: Asked, *, more: bool) -> Empty:
-    if more:
-        return Empty(
-            "Nothing that fits among the tasks looked at so far. There are more to look at."
-        )
+def _empty(queue: str, asked: Asked, looked: int | None) -> Empty:
+    """Return what to say of no tasks; *looked* at so many and there are more, None for no more."""
+    if looked is not None:
+        so_far = words.count_of(looked, "task")
+        return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
     if asked.errors:
         return Empty("Nothing was looked for: something above is not right.")
     if asked.narrowed:
@@ -278,11 +314,3 @@ def retries_in_words(retry: RetryStrategy) -> str:
     shown = ", ".join(words.duration(wait) for wait in waits[:3])
     more = ", …" if retry.max_retries > len(waits[:3]) else ""
     return f"{retry.max_retries}, after {shown}{more}"
-
-
-def _when(schedule: Schedule) -> str:
-    settings = schedule.settings
-    if settings.cron is None:
-        return f"every {words.duration(settings.every_seconds or 0)}"
-    zone = "" if settings.timezone == "UTC" else f" in {settings.timezone}"
-    return f"{settings.cron}{zone}"

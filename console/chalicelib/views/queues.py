@@ -5,9 +5,10 @@ from typing import Final
 
 from console.chalicelib import charts, urls, words
 from console.chalicelib.forms import Errors
+from console.chalicelib.pages.acting import FormPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Age, Confirm, Empty, Field, Link, Pager
-from console.chalicelib.pages.queues import CreateQueuePage, QueueRow, QueuesPage
+from console.chalicelib.pages.queues import QueueRow, QueuesPage
 from console.chalicelib.parallel import each
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.visit import Visit
@@ -17,11 +18,11 @@ from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Status
-from headrace.domain.transitions import Event
 from headrace.ops import permitted
+from headrace.ops.stats import Glance
 
 routes: Final = Routes()
-_PAGE: Final = 12  # each takes some twenty looks at the table
+_PAGE: Final = 50
 _LONGEST: Final = 128  # letters of a name
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
 _RED: Final = 600.0
@@ -54,7 +55,8 @@ def show(visit: Visit) -> Reply:
         limit=_PAGE,
         cursor=visit.request.asked("cursor") or None,
     )
-    rows = each(lambda queue: _row(visit, queue), page.queues)
+    seen = visit.use.stats.overview(page.queues, each)
+    rows = tuple(_row(visit, queue, seen.queues[queue.name]) for queue in page.queues)
     here = visit.url(urls.QUEUES, {"name": prefix})
     create = visit.url(urls.CREATE_QUEUE) if visit.allows(Permission.ADMINISTER) else None
     return QueuesPage(
@@ -62,7 +64,7 @@ def show(visit: Visit) -> Reply:
         here=visit.url(urls.QUEUES),
         prefix=Field("name", "Name begins with", prefix),
         rows=rows,
-        as_of=visit.now,
+        as_of=seen.as_of,
         create=create,
         pager=Pager(
             shown=words.count_of(len(rows), "queue"),
@@ -105,9 +107,7 @@ def create(visit: Visit) -> Reply:
     return replace(_create_page(visit, errors), http_status=400)
 
 
-def _row(visit: Visit, queue: Queue) -> QueueRow:
-    stats = visit.use.stats.of(queue.name)
-    points = visit.use.stats.metrics(queue.name).points
+def _row(visit: Visit, queue: Queue, stats: Glance) -> QueueRow:
     counts = stats.counts
     return QueueRow(
         name=queue.name,
@@ -124,9 +124,7 @@ def _row(visit: Visit, queue: Queue) -> QueueRow:
         enqueued_rate=stats.rates.enqueued,
         succeeded_rate=stats.rates.succeeded,
         failed_rate=stats.rates.failed,
-        spark=charts.spark(
-            [point.activity.number(Event.STARTED) for point in points], of="started", per="minute"
-        ),
+        spark=charts.spark(stats.started, of="started", per="5 min"),
         paused=queue.settings.dequeuing_settings.dequeuing_paused,
         resume_at=queue.resume_at,
         limited=limits_of(queue),
@@ -155,7 +153,7 @@ def _empty(prefix: str) -> Empty:
     )
 
 
-def _create_page(visit: Visit, errors: Errors) -> CreateQueuePage:
+def _create_page(visit: Visit, errors: Errors) -> FormPage:
     given = visit.request.given
     retry = _DEFAULTS.retry_strategy
     fields = (
@@ -177,7 +175,7 @@ def _create_page(visit: Visit, errors: Errors) -> CreateQueuePage:
                 _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
         _number(errors, visit, "max_inflight", "Most in flight", 0, "0 is no limit."),
     )  # fmt: skip
-    return CreateQueuePage(
+    return FormPage(
         title="Create a queue",
         crumbs=(crumb(visit),),
         form=Confirm(

@@ -59,7 +59,7 @@ def show(visit: Visit) -> Reply:
                 f"{key}={value}",
                 visit.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=task.queue),
             )
-            for key, value in task.tags.items()
+            for key, value in sorted(task.tags.items())
         ),
         attempts=_attempts(task),
         earlier_errors=max(0, task.attempts - len(task.errors) - 1),
@@ -105,9 +105,13 @@ def _crumbs(visit: Visit, task: Task) -> tuple[Link, ...]:
 
 
 def _actions(visit: Visit, task: Task, status: Status) -> tuple[Button, ...]:
+    may = (Permission.ENQUEUE, Permission.DETAILS)
+    copies = all(visit.allows(each, task.queue) for each in may)
+    again = Button("Edit and enqueue as new", visit.url(urls.ENQUEUE_AS_NEW, id=task.id))
+    copying = (again,) if copies else ()
     if not visit.allows(Permission.OPERATE, task.queue):
-        return ()
-    return tuple(
+        return copying
+    buttons = tuple(
         Button(
             f"{each.verb}…",
             visit.url(urls.TASK_ACTION, id=task.id, action=each.name),
@@ -116,6 +120,8 @@ def _actions(visit: Visit, task: Task, status: Status) -> tuple[Button, ...]:
         for each in ACTIONS.values()
         if each.fits(task, status)
     )
+    safe = tuple(button for button in buttons if not button.danger)
+    return (*safe, *copying, *(button for button in buttons if button.danger))
 
 
 def _confirm_page(visit: Visit, action: TaskAction, task: Task, *, error: str = "") -> ConfirmPage:

@@ -14,7 +14,9 @@ _SHORT_KEEPALIVE: Final = 3.0
 _SKEW: Final = 2.0
 _OLD_READY: Final = 60.0
 _BUSY: Final = 0.7  # of what a shard carries
-_SILENT: Final = 90.0  # three signs of life
+SILENT_SECONDS: Final = 75.0
+"""Without a sign of life for longer a worker counts as silent: they come every 30 seconds."""
+
 _UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
 
 
@@ -192,7 +194,7 @@ def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) 
     alive = [
         one
         for one in workers
-        if queue.name in one.queues and (now - one.seen_at).total_seconds() < _SILENT
+        if queue.name in one.queues and (now - one.seen_at).total_seconds() <= SILENT_SECONDS
     ]
     if not alive:
         yield f"{seen}, and no worker is alive", "start one: `headrace work module:app`"

@@ -68,7 +68,7 @@ def run(session: Session, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noq
 @_target
 @click.pass_obj
 def restart(session: Session, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
-    """Restart tasks that are dead or have succeeded."""
+    """Restart dead tasks; with --state SUCCEEDED those that have succeeded, which run once more."""
     return _act(session, "restart", ids, given)
 
 
@@ -106,6 +106,8 @@ def _act(
         raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
     if not where and not given["every"]:
         raise click.UsageError(f"say which tasks of {queue}: filters, or --all for every one")
+    if action == "restart":
+        where = {"state": "DEAD", **where}  # what has succeeded runs again only if that was said
     total = None
     if action == "delete" and not yes and not given["dry_run"]:
         counted = session.client.count_tasks(queue, **where)

@@ -21,7 +21,7 @@ from headrace.cli.output import cell, document, grid, write
 from headrace.cli.session import Session
 from headrace.client.client import Client
 from headrace.client.models import WorkerSeen
-from headrace.domain.errors import Forbidden, HeadraceError, Unauthenticated
+from headrace.domain.errors import Forbidden, HeadraceError, NotFound, Unauthenticated
 
 _MARKS: Final = {"ok": ("ok", "green"), "advice": ("!", "yellow"), "failed": ("x", "red")}
 _ROLE: Final = re.compile(r"an? (\w+) key may not")
@@ -33,8 +33,8 @@ _ROLE: Final = re.compile(r"an? (\w+) key may not")
 def doctor_command(session: Session, queues: tuple[str, ...]) -> Exit:
     """Check key, clock, service and queues, with advice.
 
-    Ends with 0 when all is well, 1 when there is advice, 4 when the key is refused, and 6 when the
-    service cannot be reached.
+    Ends with 0 when all is well, 1 when there is advice, 3 when a QUEUE is missing, 4 when the key
+    is refused, and 6 when the service cannot be reached.
     """
     session.retries = 0
     findings: list[Finding] = []
@@ -49,10 +49,11 @@ def doctor_command(session: Session, queues: tuple[str, ...]) -> Exit:
         code = Exit.NOT_ALLOWED
     except HeadraceError as error:
         code = exit_of(error)
-        advice = "see HEADRACE_URL: is it running?" if code is Exit.UNAVAILABLE else "-"
-        findings.append(Finding("service", error.detail, advice, "failed"))
-    if code is Exit.DONE and any(one.level != "ok" for one in findings):
-        code = Exit.FAILED
+        advice = f"is it running? {session.named_by()}" if code is Exit.UNAVAILABLE else "-"
+        findings.append(Finding("service", session.said(error), advice, "failed"))
+    levels = {one.level for one in findings}
+    if code is Exit.DONE and levels != {"ok"}:
+        code = Exit.NOT_FOUND if "failed" in levels else Exit.FAILED
     _tell(session, findings)
     return code
 
@@ -73,7 +74,11 @@ def _checks(
     if not names:
         yield well("queues", "none that this key may see: `headrace queue create NAME`")
     for name in names:
-        yield from queue_advice(client.get_queue(name), workers, health.now)
+        try:
+            yield from queue_advice(client.get_queue(name), workers, health.now)
+        except NotFound as error:
+            make = f"`headrace queue create {name}`"
+            yield Finding(f"queue {name}", error.detail, make, "failed")
 
 
 def _role(client: Client) -> str:

@@ -15,14 +15,17 @@ from headrace.cli.lines import (
     BadLine,
     Counted,
     Defaults,
+    call_of,
     enqueue_lines,
     numbered,
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
 from headrace.cli.session import Session
+from headrace.client.clock import utc_now
 from headrace.client.models import Enqueued
 from headrace.domain.errors import HeadraceError
+from headrace.domain.ids import new_task_id
 
 _STDIN: Final = "-"
 _TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
@@ -52,15 +55,28 @@ _task_options = options(
     "enqueue",
     cls=Command,
     example='headrace enqueue mail \'{"to": "ada@example.com"}\' --delay 10m --tag team=sales\n'
+    'headrace enqueue mail --task mail.send \'{"to": "ada@example.com"}\'\n'
     "jq -c '.[]' all.json | headrace enqueue mail --file -",
 )
 @queue_argument
 @click.argument("payload", required=False)
+@click.option(
+    "--task",
+    "function",
+    metavar="NAME",
+    help='A call of this function, as mail.send; PAYLOAD is its arguments, {"to": …}, or none.',
+)
 @click.option("--file", metavar="FILE", help="NDJSON: a payload on each line; - is stdin.")
 @click.option("--tasks", is_flag=True, help='Lines are whole tasks: {"payload": …, "id": …}.')
 @click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be a task.")
 @click.option(
     "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Begin there."
+)
+@click.option(
+    "--run",
+    metavar="NAME",
+    help="What the ids of a file's tasks begin with; the same file under the same name again puts "
+    "no line in twice.",
 )
 @click.option("--dry-run", is_flag=True, help="Read and check every line; send nothing.")
 @_task_options
@@ -69,25 +85,54 @@ def enqueue_command(session: Session, /, queue: str, payload: str | None, **give
     """Put tasks into a queue.
 
     PAYLOAD is any JSON; - reads one from stdin, and --file as many as there are lines, in constant
-    memory.  With --file the other options hold for every line that does not say otherwise.
+    memory.  With --task it is the arguments of an app's function.  With --file the other options
+    hold for every line that does not say otherwise.
     """
-    if given["delay"] is not None and given["at"] is not None:
-        raise click.UsageError("give --delay or --at, not both")
-    if given["overwrite"] and given["dedupe_key"] is None and not given["tasks"]:
-        raise click.UsageError("--overwrite needs a --dedupe-key")
+    _check(queue, payload, given)
     defaults = _defaults(given)
     if given["file"] is not None:
-        if payload is not None:
-            raise click.UsageError("give PAYLOAD or --file, not both")
-        if given["id"] is not None:
-            raise click.UsageError("--id is of one task; with --file use --tasks and an id a line")
         return _file(session, queue, defaults, given)
-    only = [name for name in ("tasks", "skip_bad", "dry_run") if given[name]]
-    if only:
-        raise click.UsageError(f"--{only[0].replace('_', '-')} goes with --file")
-    value = None if payload is None else params.json_of("PAYLOAD", payload)
+    value = _value(payload, given["function"])
     fields = {**defaults, "id": given["id"]}
     return _one(session, session.client.enqueue(queue, value, **fields))
+
+
+def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
+    """Refuse what does not go together."""
+    has_file = given["file"] is not None
+    only = [
+        name for name in ("tasks", "skip_bad", "run", "dry_run") if given[name] and not has_file
+    ]
+    wrong = {
+        "give --delay or --at, not both": given["delay"] is not None and given["at"] is not None,
+        "--overwrite needs a --dedupe-key": given["overwrite"]
+        and given["dedupe_key"] is None
+        and not given["tasks"],
+        "give --task or --tasks: whole tasks have their payload in the line": given["function"]
+        and given["tasks"],
+        "say the QUEUE before the PAYLOAD": queue.startswith(("{", "[")),
+        "give PAYLOAD or --file, not both": has_file and payload is not None,
+        "--id is of one task; with --file use --tasks and an id a line": has_file
+        and given["id"] is not None,
+        f"--{''.join(only[:1]).replace('_', '-')} goes with --file": only,
+        "say a PAYLOAD, - for stdin, or --file": payload is None
+        and not has_file
+        and given["function"] is None,
+    }
+    for text, holds in wrong.items():
+        if holds:
+            raise click.UsageError(text)
+
+
+def _value(payload: str | None, function: str | None) -> Any:  # noqa: ANN401 (any JSON value)
+    """Return the payload of one task; a call of *function*, if that was said."""
+    value = {} if payload is None else params.json_of("PAYLOAD", payload)
+    if function is None:
+        return value
+    try:
+        return call_of(function, value)
+    except BadLine as bad:
+        raise click.BadParameter(str(bad), param_hint="PAYLOAD") from None
 
 
 def _defaults(given: dict[str, Any]) -> Defaults:
@@ -121,6 +166,7 @@ def _one(session: Session, made: Enqueued) -> Exit:
 
 def _file(session: Session, queue: str, defaults: Defaults, given: dict[str, Any]) -> Exit:
     counted = Counted()
+    run = given["run"] or new_task_id(utc_now())
     client = None if given["dry_run"] else session.client
     try:
         with _opened(given["file"]) as stream, progress(session) as bar:
@@ -133,15 +179,20 @@ def _file(session: Session, queue: str, defaults: Defaults, given: dict[str, Any
                 defaults,
                 whole=given["tasks"],
                 skip_bad=given["skip_bad"],
+                function=given["function"],
+                run=run,
             ):
                 counted.add(number, result)
                 _line(session, number, result)
     except (HeadraceError, KeyboardInterrupt):
-        session.note(f"Up to line {counted.last}: {counted.said()}; --from-line goes on.")
+        session.note(f"Up to line {counted.last}: {counted.said()}, and perhaps a few more.")
+        session.note(f"The same with --run {run} goes on, and puts nothing in twice.")
         raise
     session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.said()}.")
     if counted.outcomes["BAD"] and not given["skip_bad"]:
-        session.note(f"Stopped at line {counted.last}: --skip-bad or --from-line goes on.")
+        session.note(
+            f"Stopped at line {counted.last}: --skip-bad or --from-line, with --run {run}, goes on."
+        )
     return Exit.FAILED if counted.bad else Exit.DONE
 
 

@@ -20,9 +20,9 @@ class Exit(IntEnum):
 
     DONE = 0  #: all is done, and nothing is wrong
     FAILED = 1  #: it failed, or was done in part only, or `doctor` has advice
-    USAGE = 2  #: the command line or a value in it makes no sense, here or to the service
+    USAGE = 2  #: the command line or a value makes no sense, or names no service or no key
     NOT_FOUND = 3  #: there is no such queue, task, schedule, key or worker
-    NOT_ALLOWED = 4  #: no key, an unknown one, or one that may not do this
+    NOT_ALLOWED = 4  #: the key is unknown, or may not do this
     CONFLICT = 5  #: it exists already, was changed meanwhile, or is in flight
     UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now
     INTERRUPTED = 130  #: Ctrl-C

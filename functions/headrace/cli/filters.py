@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from headrace.cli import params
 from headrace.cli.commands import options, split
@@ -11,12 +12,28 @@ from headrace.domain.filters import STATE_WORDS
 
 _INSTANT: Final[dict[str, Any]] = {"type": params.instant, "metavar": "INSTANT"}
 
+
+def _complete_states(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the last of the states that stand there with commas between."""
+    del ctx, param
+    before, comma, begun = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{word}")
+        for word in STATE_WORDS
+        if word.lower().startswith(begun.lower())
+    ]
+
+
 filter_options: Final = options(
     click.option(
         "--state",
         multiple=True,
         metavar="STATE,…",
-        help=f"One or more of {', '.join(STATE_WORDS)}.",
+        shell_complete=_complete_states,
+        help=f"One or more of {', '.join(STATE_WORDS)}: SCHEDULED and READY are ENQUEUED, not yet "
+        "due and due; pending is ENQUEUED or INFLIGHT, running INFLIGHT, failed DEAD.",
     ),
     click.option(
         "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="All of these."

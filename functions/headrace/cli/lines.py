@@ -6,8 +6,8 @@ Memory stays constant: no more than one batch of lines is held.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
@@ -73,7 +73,7 @@ class Line:
     number: int
     text: bytes
 
-    def task(self, defaults: Defaults, *, whole: bool) -> NewTask:
+    def task(self, defaults: Defaults, *, whole: bool, function: str | None = None) -> NewTask:
         """Return the task of this line.  Raises BadLine."""
         if len(self.text) >= LINE_BYTES:
             raise BadLine(f"is longer than {LINE_BYTES:,} bytes, the most a call takes")
@@ -81,9 +81,18 @@ class Line:
             value = json.loads(self.text)
         except (ValueError, RecursionError) as error:
             raise BadLine(f"not JSON: {error}") from error
+        if function is not None:
+            value = call_of(function, value)
         if not whole:
             return NewTask(payload=value, **defaults)
         return _whole(value, defaults)
+
+
+def call_of(function: str, args: object) -> dict[str, Any]:
+    """Return the payload that calls *function*, as an app enqueues it.  Raises BadLine."""
+    if not isinstance(args, dict):
+        raise BadLine('with --task it is the arguments by name, such as {"to": "ada@example.com"}')
+    return {"task": function, "args": args}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +161,32 @@ def enqueue_lines(
     *,
     whole: bool,
     skip_bad: bool,
+    function: str | None = None,
+    run: str | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """Send the tasks of *lines*; without a client only check them, which gives None for each.
+
+    With *run* a task without an id has that and the number of its line as one, so that the same
+    lines may be sent again.  With *function* each line is its arguments.
 
     Yields each line's number and what became of it.  Unless *skip_bad*, a BadLine is the last one:
     all before it has been sent, nothing after it.
     """
-    for number, result in _results(client, queue, lines, defaults, whole=whole):
+
+    def read(one: Line) -> NewTask:
+        task = one.task(defaults, whole=whole, function=function)
+        if run is None or task.id is not None:
+            return task
+        return replace(task, id=f"{run}-{one.number}")
+
+    for number, result in _results(client, queue, lines, read):
         yield number, result
         if isinstance(result, BadLine) and not skip_bad:
             return
 
 
 def _results(
-    client: "Client | None", queue: str, lines: Iterable[Line], defaults: Defaults, *, whole: bool
+    client: "Client | None", queue: str, lines: Iterable[Line], read: Callable[[Line], NewTask]
 ) -> Iterator[tuple[int, Result]]:
     batch: list[tuple[int, NewTask]] = []
     size = 0
@@ -175,7 +196,7 @@ def _results(
             yield from _sent(client, queue, batch)
             batch, size = [], 0
         try:
-            batch.append((one.number, one.task(defaults, whole=whole)))
+            batch.append((one.number, read(one)))
             size += len(one.text)
         except BadLine as bad:
             yield from _sent(client, queue, batch)

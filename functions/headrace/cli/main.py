@@ -27,6 +27,7 @@ COMMANDS: Final = {
         "worker": "See who works, and quiet or stop a worker.",
         "key": "Create, list and revoke keys.",
         "audit": "Read what was changed by hand.",
+        "lake": "Keep, prove and replay the history of all tasks.",
         "completion": "Print the completion script of a shell.",
     }.items()
 }
@@ -70,7 +71,7 @@ def _tell(session: Session, error: Exception) -> Exit:
     if isinstance(error, click.Abort):
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
-    code, text = _meaning(error)
+    code, text = _meaning(session, error)
     # What writes JSON and tables is loaded only now that it is needed.
     from headrace.cli.output import problem  # noqa: PLC0415
 
@@ -80,13 +81,13 @@ def _tell(session: Session, error: Exception) -> Exit:
     return code
 
 
-def _meaning(error: Exception) -> tuple[Exit, str]:
+def _meaning(session: Session, error: Exception) -> tuple[Exit, str]:
     match error:
         case click.ClickException():
             code = Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
             return code, error.format_message()
         case HeadraceError():
-            return exit_of(error), _refused(error)
+            return exit_of(error), _refused(session, error)
         case Failed():
             return error.code, str(error)
         case OSError():
@@ -97,8 +98,11 @@ def _meaning(error: Exception) -> tuple[Exit, str]:
             return Exit.FAILED, f"unexpected {said}; --debug shows where"
 
 
-def _refused(error: HeadraceError) -> str:
+def _refused(session: Session, error: HeadraceError) -> str:
     """Return the detail of *error*, every field it names, and the request to ask for."""
+    detail = session.said(error)
+    if detail != error.detail:
+        return f"{detail}: is it running? {session.named_by()}"
     more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]
     request_id = getattr(error, "request_id", None)
     if request_id and error.status >= HeadraceError.status:

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.session import Session
-from headrace.client.models import Enqueued
+from headrace.client.models import Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
@@ -179,6 +179,12 @@ def write(made: Table) -> None:
         out.print(made)
     for row in drawn.get().splitlines():
         click.echo(row.rstrip())
+
+
+def error_line(error: TaskError) -> str:
+    """Return what went wrong in one attempt, in a line."""
+    said = ": ".join(part for part in (error.type, error.message) if part)
+    return said or error.kind.replace("_", " ")
 
 
 def many(count: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import Command
-from headrace.cli.output import answer, console, grid, write
+from headrace.cli.output import answer, console, grid, many, write
 from headrace.cli.session import Session
 from headrace.domain import cost, limits
 
@@ -32,7 +32,11 @@ def _price(text: str) -> tuple[str, float]:
     example="headrace plan --rate 50/s --payload 2KB --history 7d --retries 0.1",
 )
 @click.option(
-    "--rate", type=params.per_second, required=True, metavar="N/TIME", help="Tasks: 50/s."
+    "--rate",
+    type=params.per_second,
+    required=True,
+    metavar="N/TIME",
+    help="Tasks: 50/s, 3000/m, 1e6/d; a bare number is per second.",
 )
 @click.option(
     "--payload",
@@ -124,8 +128,8 @@ def _show(bill: cost.Bill, prices: cost.Prices) -> None:
         f"{load.rate:g} tasks/s x {cost.MONTH_SECONDS:,} s = {bill.tasks:,.0f} tasks in 30 days"
     )
     out.print(
-        f"Shards      {bill.shards}: {load.rate:g} tasks/s x {1 + load.retries:g} deliveries, "
-        f"{cost.SHARD_DELIVERIES} deliveries/s each"
+        f"Shards      {bill.shards}: {load.rate:g} tasks/s x {1 + load.retries:g} "
+        f"{'deliveries' if load.retries else 'delivery'}, {cost.SHARD_DELIVERIES} deliveries/s each"
     )
     if bill.shards > limits.SHARDS[1]:
         out.print(
@@ -138,15 +142,17 @@ def _show(bill: cost.Bill, prices: cost.Prices) -> None:
     )
     out.print(f"Task        {bill.units.write:g} write units: {_life(load)}")
     out.print(f"            {bill.units.read:.3g} read units: half of one for each dequeue call")
-    out.print(f"Calls       {bill.calls:.3g} a task: {_calls(load)}")
+    out.print(f"Calls       {_calls(load)}")
+    out.print(
+        f"            {many(load.batch, 'task')} in each: {bill.calls:.3g} calls for one task"
+    )
     out.print()
     made = grid("In a month", "Amount", "Price", "USD", right=("Amount", "Price", "USD"))
     for line in bill.lines:
-        per = "a million" if line.per > 1 else "each"
-        unit = "a GB" if line.name == "DynamoDB storage" else per
-        made.add_row(
-            line.name, f"{_amount(line.amount)}", f"{line.price:.10g} {unit}", f"{line.usd:,.2f}"
-        )
+        stored = line.name == "DynamoDB storage"
+        per = "a million" if line.per > 1 else "a GB" if stored else "each"
+        amount = f"{_amount(line.amount)} GB" if stored else _amount(line.amount)
+        made.add_row(line.name, amount, f"{_plain(line.price)} {per}", f"{line.usd:,.2f}")
     made.add_row("Together", "", "", f"{bill.usd:,.2f}")
     write(made)
     out.print()
@@ -173,12 +179,17 @@ def _life(load: cost.Load) -> str:
 
 
 def _calls(load: cost.Load) -> str:
-    parts = ["3"]
+    parts = ["enqueue 1 + dequeue 1 + report 1"]
     if load.retries:
-        parts.append(f"2 x {load.retries:g}")
+        parts.append(f"retries {load.retries:g} x 2")
     if load.heartbeats:
-        parts.append(f"{load.heartbeats:g}")
-    return f"({' + '.join(parts)}) / {load.batch} in a call"
+        parts.append(f"heartbeats {load.heartbeats:g}")
+    return " + ".join(parts)
+
+
+def _plain(price: float) -> str:
+    """Write a price without an exponent."""
+    return f"{price:.10f}".rstrip("0").rstrip(".")
 
 
 def _amount(number: float) -> str:

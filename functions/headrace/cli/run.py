@@ -20,6 +20,9 @@ from headrace.cli.session import Failed, Session
 
 IN_MEMORY: Final = ":memory:"
 DEFAULT_DATA_DIR: Final = ".headrace"
+SAY_OPTIONS: Final = "--say-options"
+"""Tells the service to name this command's options, not variables, in what it refuses."""
+
 _NEEDED: Final = ("aws_lambda_powertools", "boto3", "cheroot", "cronsim", "pydantic", "yaml")
 _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 
@@ -67,7 +70,8 @@ def run_command(
         ensure_engine(session, root)
     env = environment(session.env, root, port=port, data_dir=data_dir, admin_key=admin_key)
     # -P: an `infra` of one's own in this folder is another one.
-    os.execve(sys.executable, [sys.executable, "-P", "-m", "infra.local"], env)  # noqa: S606
+    command = [sys.executable, "-P", "-m", "infra.local", SAY_OPTIONS]
+    os.execve(sys.executable, command, env)  # noqa: S606
 
 
 def checkout(package: Path = Path(__file__).parents[1]) -> Path | None:

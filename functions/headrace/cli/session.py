@@ -1,6 +1,7 @@
 """What one run of `headrace` knows: where the service is, and how to answer."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ from headrace.client.clock import utc_now
 if TYPE_CHECKING:
     from headrace.client.client import Client
     from headrace.client.codec import Codec
+    from headrace.domain.errors import HeadraceError
 
 RETRIES: Final = 2
 """Tries after the first: a person waits, so trouble is told soon."""
 
 _STDIN: Final = "-"
+_NO_ANSWER: Final = re.compile(r"[A-Z]+ \S+ got no answer: (?:\[Errno -?\d+\] )?(.*)", re.DOTALL)
 
 
 def _at_terminal() -> bool:
@@ -62,6 +65,18 @@ class Session:
     def address(self) -> str | None:
         """Return where the service is: --url, else the environment."""
         return self.url or self.env.get("HEADRACE_URL")
+
+    def named_by(self) -> str:
+        """Return where people see, and mend, which service is meant."""
+        return "see --url" if self.url else "see HEADRACE_URL"
+
+    def said(self, error: "HeadraceError") -> str:
+        """Return the detail of *error*; where nothing answered, which address that was."""
+        lost = _NO_ANSWER.fullmatch(error.detail)
+        where = self.address()
+        if lost is None or not where:
+            return error.detail
+        return f"{where} gave no answer ({lost[1][:1].lower()}{lost[1][1:]})"
 
     def connect(self, *, codec: "Codec | None" = None, retries: int | None = None) -> "Client":
         """Return a new client.  Raises Failed when it is not known where the service is."""

@@ -66,7 +66,7 @@ def stats_command(
             else:
                 write(_table(found))
         return
-    _live(client, queues, interval, looks, exact=exact)
+    _live(session, queues, interval, looks, exact=exact)
 
 
 def _ask(client: Client, queues: Sequence[str], *, exact: bool) -> list[tuple[str, Stats]]:
@@ -109,7 +109,7 @@ def _table(found: Sequence[tuple[str, Stats]]) -> Table:
 
 
 def _live(
-    client: Client,
+    session: Session,
     queues: Sequence[str],
     interval: float,
     looks: int | None,
@@ -117,6 +117,7 @@ def _live(
     exact: bool,
 ) -> None:
     """Keep one table up to date in place; a service that is away for a while ends nothing."""
+    client = session.client
     table = _table(_ask(client, queues, exact=exact))
     with _keys(), Live(table, console=console(), auto_refresh=False, screen=True) as live:
         left = looks
@@ -129,7 +130,7 @@ def _live(
             try:
                 table, said = _table(_ask(client, queues, exact=exact)), ""
             except (Unavailable, RateLimited) as error:
-                said = f"The service does not answer: {error.detail}"
+                said = f"The service does not answer: {session.said(error)}"
             except HeadraceError:
                 live.stop()
                 raise

@@ -5,13 +5,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 import click
 
 from headrace.cli import params
 from headrace.cli.commands import Command, queue_argument
-from headrace.cli.output import cell, clean, console, line, when
+from headrace.cli.functions import function_of, function_option, list_calls
+from headrace.cli.output import cell, clean, console, error_line, line, when
 from headrace.cli.session import Session
 from headrace.client.client import Client
 from headrace.client.models import Task
@@ -26,7 +28,7 @@ _STYLES: Final = {"SUCCEEDED": "green", "DEAD": "red", "INFLIGHT": "cyan"}
 
 
 class Seen:
-    """How tasks stood when they were last shown; of the latest *most* only."""
+    """How tasks stood when they were last looked at; of the latest *most* only."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         self._most = most
@@ -36,16 +38,16 @@ class Seen:
         return len(self._marks)
 
     def is_news(self, task: Task, since: datetime) -> bool:
-        """Tell whether *task* is new, or stands otherwise than when it was shown; remember it."""
+        """Tell whether *task* is new, or stands otherwise than it did; remember how."""
         mark = (task.state, task.attempts, task.scheduled_at, task.started_at)
         known = self._marks.get(task.id)
-        if known == mark or (known is None and changed_at(task) <= since):
+        if known == mark:
             return False
         self._marks[task.id] = mark
         self._marks.move_to_end(task.id)
         if len(self._marks) > self._most:
             self._marks.popitem(last=False)
-        return True
+        return known is not None or changed_at(task) > since
 
 
 def changed_at(task: Task) -> datetime:
@@ -56,16 +58,41 @@ def changed_at(task: Task) -> datetime:
     return max(at for at in times if at is not None)
 
 
-def look(client: Client, queue: str, since: datetime, seen: Seen) -> Iterator[Task]:
-    """Return the tasks of *queue* that are new or have changed after *since*, by that time.
+def told_at(task: Task, now: datetime) -> datetime:
+    """Return when *task* came to stand as it does, as near as that can be told *now*.
 
-    *seen* is what was returned before, and is kept up to date.
+    A task that was given back has no time of that: it is due from then on, or some time later.
     """
-    news: list[Task] = []
+    at = changed_at(task)
+    waits = task.state == "ENQUEUED" and task.started_at is not None
+    given_back = waits and at == task.started_at
+    return max(at, min(task.scheduled_at, now)) if given_back else at
+
+
+def look(
+    client: Client,
+    queue: str,
+    since: datetime,
+    seen: Seen,
+    *,
+    now: datetime,
+    function: str | None = None,
+) -> Iterator[tuple[datetime, Task]]:
+    """Return the tasks of *queue* that are new or have changed after *since*, with that time.
+
+    *seen* is how they stood before, and is kept up to date; *function* leaves out all other calls.
+    """
+    news: list[tuple[datetime, Task]] = []
     for state in _KINDS:
-        found = client.list_tasks(queue, state=state, scheduled_after=since, limit=250)
-        news += [task for task in islice(found, EACH_TIME) if seen.is_news(task, since)]
-    yield from sorted(news, key=changed_at)
+        found = list_calls(
+            client, queue, state=state, scheduled_after=since, limit=250, function=function
+        )
+        news += [
+            (told_at(task, now), task)
+            for task in islice(found, EACH_TIME)
+            if seen.is_news(task, since)
+        ]
+    yield from sorted(news, key=itemgetter(0))
 
 
 @click.command(
@@ -75,6 +102,7 @@ def look(client: Client, queue: str, since: datetime, seen: Seen) -> Iterator[Ta
     short_help="Follow a queue.",
 )
 @queue_argument
+@function_option
 @click.option("--since", type=params.instant, metavar="INSTANT", help="Begin then: -10m; else now.")
 @click.option(
     "--interval", type=params.seconds, default="2s", metavar="TIME", help="Between looks: 2s."
@@ -82,12 +110,19 @@ def look(client: Client, queue: str, since: datetime, seen: Seen) -> Iterator[Ta
 @click.option("--looks", type=click.IntRange(min=1), metavar="N", help="End after so many looks.")
 @click.pass_obj
 def tail(
-    session: Session, queue: str, since: datetime | None, interval: float, looks: int | None
+    session: Session,
+    queue: str,
+    *,
+    function: str | None,
+    since: datetime | None,
+    interval: float,
+    looks: int | None,
 ) -> None:
     """Follow the tasks of a queue as they come and change, until Ctrl-C.
 
     It asks the lists every --interval, four calls each time.  What happens between two looks is
-    shown once, as it stands; of each state the first 500 are looked at.
+    shown once, as it stands, with the time of the latest change that the task tells of; of each
+    state the first 500 are looked at.
     """
     client = session.client
     seen = Seen()
@@ -98,11 +133,12 @@ def tail(
         if number:
             time.sleep(interval)
         at = client.health().now
-        for task in look(client, queue, max(began, now - _OVERLAP), seen):
+        after = max(began, now - _OVERLAP)
+        for told, task in look(client, queue, after, seen, now=at, function=function):
             if session.json:
                 line(task, without=("payload",))
             else:
-                out.print(cell(_said(task), _STYLES.get(str(task.state), "")), soft_wrap=True)
+                out.print(cell(_said(task, told), _STYLES.get(str(task.state), "")), soft_wrap=True)
         now = at
 
 
@@ -113,14 +149,15 @@ def _forever() -> Iterator[int]:
         number += 1
 
 
-def _said(task: Task) -> str:
-    parts = [when(changed_at(task)), f"{task.status:<9}", task.id]
+def _said(task: Task, told: datetime) -> str:
+    parts = [when(told), f"{task.status:<9}", task.id]
+    if name := function_of(task):
+        parts.append(name)
     if task.attempts:
         parts.append(f"attempt {task.attempts}")
     if task.worker and task.state == "INFLIGHT":
         parts.append(f"by {task.worker}")
     if task.errors and task.state != "SUCCEEDED":
-        error = task.errors[-1]
-        parts.append(f"{error.type} {error.message}".strip() or error.kind)
+        parts.append(error_line(task.errors[-1]))
     parts += [f"{name}={value}" for name, value in task.tags.items()]
     return clean(" ".join(parts)).replace("\n", " ")

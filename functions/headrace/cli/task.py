@@ -1,6 +1,7 @@
 """`headrace task`: looking at tasks.  What changes them is in `headrace.cli.bulk`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Literal
 
@@ -9,7 +10,20 @@ import click
 from headrace.cli.bulk import delete, move, restart, run
 from headrace.cli.commands import Group, queue_argument
 from headrace.cli.filters import filter_options, take_filters
-from headrace.cli.output import answer, clean, document, facts, line, pretty, rows, span, when
+from headrace.cli.functions import function_of, function_option, list_calls
+from headrace.cli.output import (
+    answer,
+    clean,
+    document,
+    error_line,
+    facts,
+    line,
+    many,
+    pretty,
+    rows,
+    span,
+    when,
+)
 from headrace.cli.session import Session
 from headrace.cli.tail import tail
 from headrace.client.models import Task
@@ -60,7 +74,7 @@ def _show(task: Task) -> None:
         pairs.append(
             (
                 f"attempt {error.attempt}",
-                f"{error.kind} at {when(error.at)}{by}: {error.type} {error.message}".rstrip(": "),
+                f"{error.kind} at {when(error.at)}{by}: {error_line(error)}",
             )
         )
     for name in ("progress", "result", "payload"):
@@ -77,6 +91,8 @@ def _show(task: Task) -> None:
 @queue_argument
 @filter_options
 @click.option("--order", type=click.Choice(["asc", "desc"]), help="By time within a state: asc.")
+@function_option
+@click.option("--all-ticks", is_flag=True, help="Every future tick of a schedule has its line.")
 @click.option("--payload", is_flag=True, help="With payloads.")
 @click.option(
     "--limit",
@@ -91,51 +107,96 @@ def list_(
     queue: str,
     *,
     order: Literal["asc", "desc"] | None,
+    function: str | None,
+    all_ticks: bool,
     payload: bool,
     limit: int | None,
     **given: Any,  # noqa: ANN401
 ) -> None:
-    """List the tasks of a queue; with --json one a line, any number in constant memory."""
-    where = take_filters(given)
-    most = limit or (None if session.json else SHOWN)
-    page = min(limits.LIST_PAGE, most + 1) if most else limits.LIST_PAGE
-    tasks = session.client.list_tasks(queue, **where, order=order, payload=payload, limit=page)
+    """List the tasks of a queue; with --json one a line, any number in constant memory.
+
+    In a table, the ticks of a schedule that lie ahead are one line and their number.
+    """
+    where = {**take_filters(given), "order": order}
+    client = session.client
     if session.json:
-        for task in islice(tasks, most):
+        page = min(limits.LIST_PAGE, limit or limits.LIST_PAGE)
+        tasks: Iterator[Task] = (
+            client.list_tasks(queue, **where, payload=payload, limit=page)
+            if function is None
+            else list_calls(client, queue, **where, function=function)
+        )
+        for task in islice(tasks, limit):
             line(task, without=() if payload else ("payload",))
         return
-    shown = list(islice(tasks, most))
-    _table(shown, payload=payload)
-    if next(tasks, None) is not None:
+    most = limit or SHOWN
+    page = limits.LIST_PAGE if function else min(limits.LIST_PAGE, most + 1)
+    listed = list_calls(client, queue, **where, function=function, payload=payload, limit=page)
+    folded = Folded(fold=not all_ticks)
+    shown = list(islice(folded.without_later_ticks(listed), most + 1))
+    _table(shown[:most], payload=payload)
+    for text in folded.said():
+        click.echo(clean(text))
+    if len(shown) > most:
         session.note(f"There are more: --limit shows more than {most}, --json all.")
 
 
-def _table(tasks: Iterable[Task], *, payload: bool) -> None:
-    columns = ["Task", "Status", "Due", "Attempts", "Worker", "Tags", "Latest error"]
-    rows(
-        [*columns, "Payload"] if payload else columns,
-        (
-            (
-                task.id,
-                task.status,
-                task.scheduled_at,
-                task.attempts,
-                task.worker,
-                task.tags,
-                _latest(task),
-                *([bytes(task.payload_json).decode()] if payload else []),
-            )
-            for task in tasks
-        ),
-        right=("Attempts",),
-    )
+class Folded:
+    """The future ticks of schedules, each schedule's but the first counted instead of shown."""
+
+    def __init__(self, *, fold: bool = True) -> None:
+        self._fold = fold
+        self._later: dict[str, list[datetime]] = {}
+
+    def without_later_ticks(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Go through *tasks*, and count those that are passed over."""
+        for task in tasks:
+            is_tick = task.schedule and task.status == "SCHEDULED" and not task.attempts
+            if self._fold and is_tick and task.schedule in self._later:
+                self._later[task.schedule].append(task.scheduled_at)
+                continue
+            if is_tick and task.schedule:
+                self._later[task.schedule] = []
+            yield task
+
+    def said(self) -> Iterator[str]:
+        """Return a line for each schedule with ticks that were passed over."""
+        for schedule, ticks in self._later.items():
+            if ticks:
+                more = f"{many(len(ticks), 'more tick')} of {schedule}"
+                yield f"… and {more} until {when(max(ticks))}; --all-ticks shows them"
+
+
+_ONLY_IF_ANY: Final = ("Task", "Worker", "Tags", "Latest error")
+
+
+def _table(tasks: Sequence[Task], *, payload: bool) -> None:
+    """Show *tasks*; a column that none of them has anything for is left out."""
+    columns: dict[str, list[object]] = {
+        "ID": [task.id for task in tasks],
+        "Task": [function_of(task) for task in tasks],
+        "Status": [task.status for task in tasks],
+        "Due": [task.scheduled_at for task in tasks],
+        "Attempts": [task.attempts for task in tasks],
+        "Worker": [task.worker for task in tasks],
+        "Tags": [task.tags for task in tasks],
+        "Latest error": [_latest(task) for task in tasks],
+    }
+    if payload:
+        columns["Payload"] = [bytes(task.payload_json).decode() for task in tasks]
+    shown = {
+        name: cells for name, cells in columns.items() if any(cells) or name not in _ONLY_IF_ANY
+    }
+    rows(list(shown), zip(*shown.values(), strict=True), right=("Attempts",))
 
 
 def _latest(task: Task) -> str | None:
+    """Say the latest error; of a task that succeeded, that it was one of an earlier attempt."""
     if not task.errors:
         return None
     error = task.errors[-1]
-    return f"{error.type} {error.message}".strip() or error.kind
+    past = f"attempt {error.attempt}: " if task.state == "SUCCEEDED" else ""
+    return past + error_line(error)
 
 
 @task_command.command("count", example="headrace task count mail --state pending --tag team=sales")

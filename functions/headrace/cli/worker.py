@@ -1,10 +1,14 @@
 """`headrace worker`: who is alive, and asking them to stop."""
 
+from datetime import datetime
+
 import click
 
+from headrace.cli.advice import SILENT_SECONDS
 from headrace.cli.commands import Group
-from headrace.cli.output import answer, document, rows
+from headrace.cli.output import answer, document, rows, span, when
 from headrace.cli.session import Session
+from headrace.client.models import WorkerSeen
 
 
 @click.group("worker", cls=Group, example="headrace worker list")
@@ -15,8 +19,12 @@ def worker_command() -> None:
 @worker_command.command("list", example="headrace worker list --json")
 @click.pass_obj
 def list_(session: Session) -> None:
-    """List the workers that gave a sign of life in the last five minutes."""
+    """List the workers that gave a sign of life in the last five minutes.
+
+    Signs come every 30 seconds: one that has given none for 75 is marked as silent.
+    """
     workers = list(session.client.list_workers())
+    now = session.client.health().now
     answer(
         session,
         workers,
@@ -30,7 +38,7 @@ def list_(session: Session) -> None:
                     one.concurrency,
                     one.version,
                     one.started_at,
-                    one.seen_at,
+                    _seen(one, now),
                     one.command,
                 )
                 for one in workers
@@ -38,6 +46,12 @@ def list_(session: Session) -> None:
             right=("Running", "Concurrency"),
         ),
     )
+
+
+def _seen(one: WorkerSeen, now: datetime) -> str:
+    """Say when *one* was heard of; by the service's clock, for ours may be off."""
+    silent = (now - one.seen_at).total_seconds()
+    return f"silent for {span(silent)}" if silent > SILENT_SECONDS else when(one.seen_at)
 
 
 @worker_command.command("quiet", example="headrace worker quiet web-1:4711")

@@ -98,7 +98,7 @@ class Transport:
             answered: T = self._again(self._once, call, request)
             return answered
         except _Trouble as trouble:
-            raise trouble.error from trouble.__cause__
+            raise trouble.error from None
 
     def _connections(self) -> httpx.Client:
         return httpx.Client(
@@ -112,7 +112,7 @@ class Transport:
         try:
             response = self._http.send(request)
         except httpx.RequestError as error:
-            raise _lost(call, error) from error
+            raise _lost(call, error) from None  # it says all that is known
         self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
@@ -164,13 +164,13 @@ class AsyncTransport:
                 return await self._once(call, request)
             return await self._again.copy()(self._once, call, request)  # it keeps state of one call
         except _Trouble as trouble:
-            raise trouble.error from trouble.__cause__
+            raise trouble.error from None
 
     async def _once(self, call: Call[T], request: httpx.Request) -> T:
         try:
             response = await self._http.send(request)
         except httpx.RequestError as error:
-            raise _lost(call, error) from error
+            raise _lost(call, error) from None  # it says all that is known
         self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 

@@ -95,6 +95,7 @@ def line(
             **_side("from", change.left, old),
             **_side("to", change.entered, new),
             "settled": _settled(old, new),
+            "lease_group": _group(new) or _group(old),
             **_delivery(old, new, change),
             "finished_at": _number(image, FINISHED_AT),
             "expires_at": _number(image, EXPIRES_AT),
@@ -144,6 +145,12 @@ def _settled(old: Image | None, new: Image | None) -> str | None:
     if held and group and settled_under(group, settled):
         return digest(held)
     return digest(settled)
+
+
+def _group(image: Image | None) -> str | None:
+    """Return the group that a lease is under, as a digest."""
+    group = group_of(_text(image, LEASE_ID)) if image else None
+    return group and digest(group)
 
 
 def _delivery(old: Image | None, new: Image | None, change: Transition) -> Line:

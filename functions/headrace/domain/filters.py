@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.fingerprint import fingerprint_of
 from headrace.domain.task import State, Task
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -68,7 +69,8 @@ class TaskFilter:
 
     ``scheduled_after`` and ``scheduled_before`` are about a state's own time: due, end of the
     lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
-    error's type, message or detail, upper or lower case.
+    error's type, message or detail, upper or lower case.  ``fingerprint`` is that of what a
+    task last failed of.
     """
 
     states: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class TaskFilter:
     scheduled_before: datetime | None = None
     min_attempts: int | None = None
     error: str | None = None
+    fingerprint: str | None = None
 
     def spans(self, now: datetime) -> tuple[Span, ...]:
         """Return where the index has the tasks that may be meant, in the order of lists.
@@ -110,13 +113,32 @@ class TaskFilter:
             **{name: at.isoformat() if at else None for name, at in times.items()},
             "min_attempts": self.min_attempts,
             "error": self.error,
+            "fingerprint": self.fingerprint,
         }
         return {name: value for name, value in named.items() if value is not None}
+
+    @classmethod
+    def of_fields(cls, named: Mapping[str, Any]) -> Self:
+        """Return the filter that fields() was asked of."""
+
+        def instant(name: str) -> datetime | None:
+            return datetime.fromisoformat(named[name]) if name in named else None
+
+        return cls(
+            states=tuple(named["state"].split(",")) if "state" in named else (),
+            tags=named.get("tags", {}),
+            worker=named.get("worker"),
+            scheduled_after=instant("scheduled_after"),
+            scheduled_before=instant("scheduled_before"),
+            min_attempts=named.get("min_attempts"),
+            error=named.get("error"),
+            fingerprint=named.get("fingerprint"),
+        )
 
     @property
     def by_index(self) -> bool:
         """Tell whether the index alone can answer: states and times, nothing of the task."""
-        named = (self.worker, self.min_attempts, self.error)
+        named = (self.worker, self.min_attempts, self.error, self.fingerprint)
         return not self.tags and all(value is None for value in named)
 
     def means(self, task: Task) -> bool:
@@ -127,7 +149,9 @@ class TaskFilter:
             return False
         if any(task.tags.get(key) != value for key, value in self.tags.items()):
             return False
-        return self.error is None or _mentions(task, self.error)
+        if self.error is not None and not _mentions(task, self.error):
+            return False
+        return self.fingerprint is None or self.fingerprint == fingerprint_of(task)
 
 
 EVERY_TASK: Final = TaskFilter()

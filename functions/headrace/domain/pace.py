@@ -40,13 +40,18 @@ class Pace:
         """Return what is still of use at *now*, in microseconds since 1970; None for nothing."""
         minute = now // MINUTE
         oldest = minute // SLOT_MINUTES - SLOTS
-        started = {slot: number for slot, number in self.started.items() if slot > oldest}
+        started = {slot: number for slot, number in self.started.items() if slot >= oldest}
         recent = {at: numbers for at, numbers in self.recent.items() if at > minute - _RECENT}
         return Pace(started, recent) if started or recent else None
 
     def hour(self, now: int) -> Sequence[int]:
-        """Return how many began in each five minutes of the last hour, up to *now*."""
-        last = now // MINUTE // SLOT_MINUTES
+        """Return how many began in each five minutes of the last hour.
+
+        The five minutes that *now* is in are left out: they are not over, and would look like a
+        fall.  Where nothing began before them they are shown as they are.
+        """
+        slot_now = now // MINUTE // SLOT_MINUTES
+        last = slot_now - 1 if any(slot < slot_now for slot in self.started) else slot_now
         return [self.started.get(slot, 0) for slot in range(last - SLOTS + 1, last + 1)]
 
     def rates(self, now: int) -> Iterator[float]:

@@ -59,10 +59,21 @@ def zone(name: str) -> ZoneInfo:
             return ZoneInfo(name)
     except (LookupError, ValueError, OSError):  # OSError for what is a folder, or no name of a file
         pass
-    near = get_close_matches(name, available_timezones(), n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    near = _near(name)
+    hint = f"; did you mean {near}?" if near else ""
     message = f"must be an IANA time zone, such as Europe/Madrid or UTC{hint}"
     raise InvalidRequest(f"timezone {message}", errors=[FieldError("timezone", message)])
+
+
+def _near(name: str) -> str | None:
+    """Return the zone of that place, or one that is written much the same; no CEST is an EST."""
+    place = name.strip().replace(" ", "_").lower()
+    known = sorted(zone for zone in available_timezones() if "/" in zone)
+    # Etc/GMT+2 is two hours behind Greenwich: nobody who writes GMT+2 means that.
+    zones = {zone.lower(): zone for zone in known if not zone.startswith("Etc/")}
+    of_place = [zone for key, zone in zones.items() if key.endswith(f"/{place}")]
+    near = of_place or [zones[key] for key in get_close_matches(place, zones, n=1, cutoff=0.75)]
+    return near[0] if near else None
 
 
 def interval_ticks(anchor: datetime, seconds: Seconds, after: datetime) -> Iterator[datetime]:

@@ -23,10 +23,11 @@ _LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Tasks in order, and the cursor of the next page."""
+    """Tasks in order, the cursor of the next page, and how many were looked at to find them."""
 
     tasks: tuple[Task, ...]
     cursor: str | None
+    looked_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,12 @@ class Inspect:
         limit: int = 50,
         cursor: str | None = None,
         payload: bool = False,
+        look_at: int = _LOOKED_AT,
     ) -> TaskPage:
         """Return a page of tasks: state after state, by time within each, shards merged.
 
-        A page may be short or empty and still have a cursor.
+        A page may be short or empty and still have a cursor: it ends when *look_at* tasks have
+        been looked at.
         Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
         source = self.queues.cached(queue)
@@ -83,12 +86,12 @@ class Inspect:
                     break  # the walk has not gone past it yet
                 tasks.append(task)
             walk = after
-            if len(tasks) == limit or walk.looked_at >= _LOOKED_AT:
+            if len(tasks) == limit or walk.looked_at >= look_at:
                 break
         else:
-            return TaskPage(with_present_ends(self.store, tasks), None)
+            return TaskPage(with_present_ends(self.store, tasks), None, walk.looked_at)
         cursor = self.cursors.write(scope, walk.state())
-        return TaskPage(with_present_ends(self.store, tasks), cursor)
+        return TaskPage(with_present_ends(self.store, tasks), cursor, walk.looked_at)
 
     def count(self, queue: str, where: TaskFilter = EVERY_TASK) -> Counted:
         """Count tasks, without those past their retention: by the index, if that can tell.
@@ -177,7 +180,8 @@ class Inspect:
             key=lambda found: (found[0].scheduled_at, found[0].task_id),
             reverse=descending,
         )
-        return [found for found, _ in zip(merged, range(limit), strict=False)]
+        # The range first: at its end nothing more is asked of the index.
+        return [found for _, found in zip(range(limit), merged, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)

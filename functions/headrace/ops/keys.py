@@ -184,17 +184,22 @@ class Keys:
         rest = len(found) > limit
         return KeyPage(page, self.cursors.write(scope, page[-1].id) if rest else None)
 
+    def get(self, by: Principal, key_id: str) -> Key:
+        """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
+        by.require(Permission.ADMINISTER)
+        stored = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
+        if stored is None or not by.covers_all(stored.key.queues):
+            raise _missing(by, key_id)
+        return stored.key
+
     def revoke(self, by: Principal, key_id: str) -> None:
         """Remove a key; here it stops working at once, elsewhere within 10 seconds.
 
         Raises NotFound, and Forbidden for one wider than *by*'s own; a *by* that is not for all
         queues is not told which.
         """
-        by.require(Permission.ADMINISTER)
-        stored = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
-        if stored is None or not by.covers_all(stored.key.queues):
-            raise _missing(by, key_id)
-        with self.audit.action("revoke_key", where={"name": stored.key.name}, ids=[key_id]) as done:
+        key = self.get(by, key_id)
+        with self.audit.action("revoke_key", where={"name": key.name}, ids=[key_id]) as done:
             done.changed = int(self.store.drop_record(key_body.KIND, key_id))
         self._forget(key_id)
         if not done.changed:

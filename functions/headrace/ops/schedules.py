@@ -112,7 +112,7 @@ class Schedules:
         after = cursors.read(scope, cursor) if cursor else ""
         found: list[Schedule] = []
         for _ in range(_STRIDES):
-            records, more = self.store.records(schedule_body.KIND, after=after, limit=limit)
+            records, more = self.store.records(schedule_body.KIND, after=after, limit=limit + 1)
             for record in records:
                 schedule = schedule_body.from_record(record)
                 if by.covers(schedule.queue):

@@ -69,7 +69,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A queue among many; ``started`` is by five minutes, of the last hour."""
+    """A queue among many; ``started`` is by five minutes, of an hour."""
 
     counts: Mapping[Status, int]
     age_of_oldest_ready: float | None

@@ -30,6 +30,7 @@ from headrace.ops.keys import Keys
 from headrace.ops.leases import Leases
 from headrace.ops.ledger import Ledger
 from headrace.ops.limiting import Limiting
+from headrace.ops.matched import MatchedSets
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
 from headrace.ops.recording import Recording
@@ -131,6 +132,7 @@ class UseCases:
     explain: Explain
     flows: Flows
     bulk: Bulk
+    matched: MatchedSets
     audit: Audit
     keys: Keys
     attempts: Attempts
@@ -165,6 +167,7 @@ def build(
     leases = Leases(store, queues, now)
     reaping = Reaping(store, queues, chores, now, leases)
     inspect = Inspect(store, queues, now, cursors)
+    bulk = Bulk(store, queues, inspect, audit, now, cursors)
     ledger = Ledger(store, now)
     keys = Keys(store, now, cursors, audit, settings.admin_key, settings.settings_ttl_seconds)
     ticking = Ticking(store, queues, TickTasks(store, now, read_cron), now, read_cron)
@@ -180,7 +183,8 @@ def build(
         inspect=inspect,
         flows=Flows(ledger, now),
         explain=Explain(store, queues, limiting, now),
-        bulk=Bulk(store, queues, inspect, audit, now, cursors),
+        bulk=bulk,
+        matched=MatchedSets(store, queues, inspect, bulk, audit, now),
         audit=audit,
         keys=keys,
         attempts=Attempts(store, now, keys),

@@ -5,6 +5,7 @@ Nothing is imitated: what is enqueued goes to a service in memory, and is worked
 follow (without waiting), what is spawned or moved runs too, and keys are kept.
 """
 
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any, Final
 import httpx2 as httpx
 
 from headrace.client.app.app import App
+from headrace.client.app.failures import type_of
 from headrace.domain.task import State
 from headrace.testing.service import MemoryService
 from headrace.testing.work import Attempt, Ran, Work
@@ -69,7 +71,8 @@ class Inline:
             try:
                 self._asked = False
                 client = self.service.connect(codec=self._app.codec)
-                ran += Work(self.service, self._app, client).run(until_settled=True)
+                with _briefly_logged(self._raises):
+                    ran += Work(self.service, self._app, client).run(until_settled=True)
             finally:
                 self._busy.release()
         self.ran += ran
@@ -85,6 +88,26 @@ class Inline:
                 raise TaskDied(attempt, str(task.dead_reason))
             if task is None and attempt.report is not None and attempt.report.status == "FAILED":
                 raise TaskDied(attempt, "and not kept")
+
+
+@contextmanager
+def _briefly_logged(wanted: bool) -> Iterator[None]:  # noqa: FBT001 (as it is asked for)
+    """Let failures be logged without their tracebacks, which TaskDied tells."""
+    log = logging.getLogger("headrace.task")
+    if wanted:
+        log.addFilter(_brief)
+    try:
+        yield
+    finally:
+        log.removeFilter(_brief)
+
+
+def _brief(record: logging.LogRecord) -> bool:
+    if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        record.msg, record.args = f"{record.getMessage()}: {type_of(error)}: {error}", ()
+        record.exc_info = None
+    return True
 
 
 @contextmanager

@@ -5,6 +5,7 @@
 ``docs/guide/testing.md``.
 """
 
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,13 +58,26 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print the seed again below a failure of a test that used it."""
+    """Print the seed again below a failure of a test that used it; shorten what TaskDied prints."""
+    inlining = sys.modules.get("headrace.testing.inlining")  # pytest starts without
+    if inlining is not None and call.excinfo and isinstance(call.excinfo.value, inlining.TaskDied):
+        _cut(call.excinfo.value)
     report = yield
     if report.failed and _USE_IT & set(getattr(item, "fixturenames", ())):
         report.sections.append(("headrace", _repeats(item.config)))
     return report
+
+
+def _cut(error: BaseException) -> None:
+    """Leave out the way from the test into the service: what went wrong is in the message."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        name: str = place.tb_next.tb_frame.f_globals.get("__name__", "")
+        if name.startswith("headrace."):
+            place.tb_next = None
+        place = place.tb_next
 
 
 def _repeats(config: pytest.Config) -> str:

@@ -1,9 +1,10 @@
 """From the client's request to the Lambda handler and back, in this process, without a socket."""
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import httpx2 as httpx
 
@@ -13,6 +14,15 @@ from headrace.runtime.wiring import UseCases, using
 
 Respond: TypeAlias = Callable[[httpx.Request], httpx.Response]
 """What `httpx2.MockTransport` wants, for sync and async clients alike."""
+
+
+_SERVICE_LOG: Final = "headrace"
+_OF_WORKERS: Final = (f"{_SERVICE_LOG}.task", f"{_SERVICE_LOG}.worker")
+
+
+def _of_the_service(record: logging.LogRecord) -> bool:
+    """Keep lines of handlers and workers, which have loggers below it, out of the service's log."""
+    return not record.name.startswith(_OF_WORKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,8 @@ class Context:
 
 def responder(use: UseCases) -> Respond:
     """Return what answers requests as API Gateway and the Lambda function over *use* would."""
+    for handler in logging.getLogger(_SERVICE_LOG).handlers:
+        handler.addFilter(_of_the_service)
 
     def respond(request: httpx.Request) -> httpx.Response:
         context = Context()

@@ -79,6 +79,16 @@ def _local(_ctx: Context) -> object:
     return Local(1)
 
 
+def _fork(_ctx: Context, note: str) -> None:
+    """Leave a process behind that holds all this one had open, and die."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(LONG)
+        os._exit(0)
+    Path(note).write_text(str(pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _progress(ctx: Context) -> bool:
     ctx.progress({"half": "done"})
     return ctx.lost
@@ -88,6 +98,8 @@ _DEEDS: Final[dict[str, Callable[..., Any]]] = {
     "pid": lambda _ctx: os.getpid(),
     "exit": lambda _ctx, code: os._exit(code),
     "signal": lambda _ctx, name: os.kill(os.getpid(), getattr(signal, name)),
+    "raise_signal": lambda _ctx, number: os.kill(os.getpid(), number),
+    "fork": _fork,
     "raise": lambda _ctx: 1 // 0,
     "local": _local,
     "sleep": _sleep,

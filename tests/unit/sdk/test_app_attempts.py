@@ -1,5 +1,6 @@
 """How an attempt ends, and what is reported of it."""
 
+import asyncio
 import json
 import logging
 import threading
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from headrace import Context, Reject, Report, Retry
+from headrace.client.app import attempts
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.codec import PLAIN, Unreadable
 from headrace.client.models import remember_codec
-from headrace.client.sending import reports_body
+from headrace.client.sending import Failure, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, LeaseLost
 from tests.unit.sdk.app_doubles import Held, Service, call, leased, run
@@ -87,6 +89,14 @@ def test_work_whose_result_cannot_be_kept_is_done_all_the_same(
 
 
 # ------------------------------------------------------------------------------------- failures
+
+
+def test_a_result_is_kept_as_it_was_whatever_the_handler_does_to_it_later() -> None:
+    seen = [1]
+    report = ending(lambda: seen)
+    seen.append(2)
+    assert report is not None
+    assert report.result == [1]
 
 
 def test_an_exception_is_a_failure_to_be_retried_with_its_traceback() -> None:
@@ -163,7 +173,37 @@ def test_an_unknown_name_is_a_failure_to_be_retried() -> None:
         "no task here is named 'not.deployed'",
     )
     report = run(Service().app(), {"x": 1})
-    assert "queue mail has no handler here" in (report.error.message if report.error else "")
+    assert report.error == Failure(
+        "UnknownTask",
+        'the payload is not a call: it needs {"task": "module.function", "args": {…}}, '
+        'or declare @app.handler(queue="mail")',
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (Boom("no luck"), "letters failed"),
+        (Reject("no such customer"), "letters is rejected: no such customer"),
+        (Retry("later"), "letters asks for a retry: later"),
+    ],
+)
+def test_a_line_names_the_function_and_carries_the_id_beside_it(
+    error: Exception, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="headrace.task")
+    app = Service().app()
+
+    @app.handler(queue="mail", name="letters")
+    def handle() -> None:
+        raise error
+
+    run(app)
+
+    (record,) = caplog.records
+    assert record.getMessage() == line
+    assert vars(record)["task_id"] == "tsk_1"
+    assert "attempts.py" not in caplog.text.replace("test_app_attempts.py", "").partition("\n")[2]
 
 
 def test_an_unreadable_payload_ends_the_task() -> None:
@@ -247,6 +287,62 @@ def test_a_soft_limit_may_be_caught() -> None:
     assert report.result == "tidied"
     assert failed(SoftTimeLimit()).error is not None
     assert (failed(SoftTimeLimit()).error or report).type == "SoftTimeLimit"  # type: ignore[union-attr]
+
+
+def cancelled(handle: Callable[[], Any], *reasons: BaseException) -> Report | None:
+    """Run an async handler, cancel it for one reason after the other, and return its report."""
+    app = Service().app()
+
+    @app.handler(queue="mail", timeout=9, soft_timeout=8)
+    async def handler(_payload: Any) -> Any:
+        return await handle()
+
+    async def attempt() -> Report | None:
+        running = asyncio.ensure_future(app.execute_async(leased(5), Held()))
+        for reason in reasons:
+            await asyncio.sleep(0)
+            attempts.cancel(running, reason)
+        return await running
+
+    return asyncio.run(attempt())
+
+
+async def _forgetful() -> None:
+    """Raise a CancelledError without a reason, as some libraries do."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise asyncio.CancelledError from None
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind"), [(HardTimeLimit, "TimeLimit"), (SoftTimeLimit, "SoftTimeLimit")]
+)
+def test_a_time_limit_stays_one_though_the_handler_forgets_why_it_was_cancelled(
+    limit: type[BaseException], kind: str
+) -> None:
+    report = cancelled(_forgetful, limit())
+    assert report is not None
+    assert report.error is not None
+    assert (report.status, report.error.type) == ("FAILED", kind)
+
+
+def test_the_latest_reason_counts() -> None:
+    async def tidy_for_ever() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await _forgetful()
+
+    report = cancelled(tidy_for_ever, SoftTimeLimit(), HardTimeLimit())
+    assert report is not None
+    assert report.error is not None
+    assert "hard time limit of 9" in report.error.message
+
+
+def test_a_stop_that_the_handler_forgot_is_still_one() -> None:
+    report = cancelled(_forgetful, Stopped())
+    assert report is not None
+    assert report.status == "RELEASED"
 
 
 def test_a_stopped_attempt_is_released() -> None:

@@ -1,6 +1,8 @@
 """Enqueueing task functions: options, dedupe keys, missing queues."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -110,6 +112,30 @@ def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None
     assert first is again
     assert other is not first
     assert first.url == "http://test"
+
+
+def test_the_clients_of_closed_event_loops_are_let_go() -> None:
+    app = service().app()
+    post = Posting(
+        Queues(create=True),
+        client=app.client,
+        async_client=None,
+        url=None,
+        key=None,
+        codec=None,
+        now=lambda: NOW,
+    )
+
+    async def client() -> AsyncClient:
+        return post.async_client
+
+    loop = asyncio.new_event_loop()  # kept alive, as a client keeps it by its connections
+    first = weakref.ref(loop.run_until_complete(client()))
+    loop.close()
+    asyncio.run(client())
+    gc.collect()
+
+    assert first() is None
 
 
 def test_what_is_declared_travels_with_each_task_and_what_is_chosen_goes_first() -> None:

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from headrace import App
+from headrace.client.models import Task
 from headrace.domain.errors import Forbidden, InvalidRequest
+from headrace.testing import MemoryService
 from tests.unit.sdk.app_doubles import Service, call, queue_view
 
 
@@ -82,6 +85,10 @@ def test_a_key_that_may_not_put_schedules_hears_the_command() -> None:
     [
         ({}, "give exactly one of the two"),
         ({"cron": "* * * * *", "every": 5}, "give exactly one of the two"),
+        ({"cron": "0 8 * *"}, "cron must have 5 fields .*; it has 4"),
+        ({"cron": "0 8 * * * * * *"}, "cron must have 5 fields .*; it has 8"),
+        ({"cron": "0 8 * * $"}, "cron must be of letters, digits and"),
+        ({"cron": 5}, "cron must be a text, not int"),
         ({"every": 0}, "every must be 1 to 31536000 seconds, not 0"),
         ({"every": 5, "name": "a b"}, "name must match"),
         ({"every": 5, "args": {"kind": 5}}, "args.kind expected `str`, got `int`"),
@@ -133,3 +140,46 @@ def test_a_periodic_function_that_is_no_task_is_an_error() -> None:
     app.periodic(every=60)(report)
     with pytest.raises(TypeError, match=r"report is periodic but no task: add @app\.task"):
         app.sync_schedules()
+
+
+def test_what_only_the_service_finds_wrong_names_the_schedule() -> None:
+    app = App()
+    app.periodic(cron="61 8 * * *")(app.task(name="per.wake", queue="mail")(report))
+    with (
+        MemoryService() as service,
+        service.serving(app),
+        pytest.raises(InvalidRequest, match=r"^per\.wake: cron has 61 as its minute") as caught,
+    ):
+        app.sync_schedules()
+    assert [error.field for error in caught.value.errors] == ["cron"]
+
+
+def waiting_after_ten_minutes(**options: Any) -> list[Task]:
+    """Return what waits after ten minutes of a schedule without a worker."""
+    app = App()
+    app.periodic(every=5)(app.task(name="report", queue="mail", **options)(report))
+    with MemoryService() as service, service.serving(app):
+        app.ensure_queues()
+        app.sync_schedules()
+        service.forward(600)
+        return list(service.client.list_tasks("mail", state="pending"))
+
+
+def test_ticks_that_no_worker_takes_pile_up() -> None:
+    assert len(waiting_after_ten_minutes()) > 120
+
+
+def test_a_dedupe_key_keeps_one_tick_waiting() -> None:
+    assert len(waiting_after_ten_minutes(dedupe="report")) == 1
+
+
+def test_ticks_that_expire_leave_those_of_the_next_three_minutes_and_a_last_one() -> None:
+    waiting = waiting_after_ten_minutes(expires=5)
+    assert len(waiting) <= 180 / 5 + 1
+
+
+def test_a_dedupe_key_lets_the_next_tick_in_when_the_one_has_run() -> None:
+    app = App()
+    app.periodic(every=5)(app.task(name="report", queue="mail", dedupe="report")(report))
+    with MemoryService() as service:
+        assert 9 <= service.run(app, seconds=600).succeeded <= 22

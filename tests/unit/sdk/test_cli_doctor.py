@@ -63,7 +63,15 @@ def test_a_key_that_is_not_known_is_exit_4(cli: Cli) -> None:
 
 
 def test_a_queue_that_is_missing_is_exit_3(cli: Cli) -> None:
-    assert cli("doctor", "nope").code == 3
+    cli("queue", "create", "mail")
+
+    ran = cli("doctor", "nope", "mail", "--json")
+
+    assert ran.code == 3
+    missing, there = ran.json[-2:]
+    assert (missing["subject"], missing["level"]) == ("queue nope", "failed")
+    assert missing["advice"] == "`headrace queue create nope`"
+    assert (there["subject"], there["level"]) == ("queue mail", "ok")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,9 @@ def test_a_backlog_without_workers_is_told(mail: Queue) -> None:
 
     assert seen_in(mail, [], **old) == ["a task has been ready for 5 min, and no worker is alive"]
     assert seen_in(mail, [worker(queues=["news"])], **old) == seen_in(mail, [], **old)
-    gone = worker(seen_at=START - timedelta(minutes=3))
+    gone = worker(seen_at=START - timedelta(seconds=76))
+    quiet_for_a_while = worker(seen_at=START - timedelta(seconds=74))
+    assert seen_in(mail, [quiet_for_a_while, gone], **old)[0].endswith("with 1 worker alive")
     assert seen_in(mail, [gone], **old) == seen_in(mail, [], **old)
     assert seen_in(mail, [worker()], **old) == [
         "a task has been ready for 5 min, with 1 worker alive"

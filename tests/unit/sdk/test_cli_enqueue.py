@@ -1,6 +1,7 @@
 """`headrace enqueue`: one task, or a file of any number."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from headrace import App
 from headrace.cli.lines import BadLine, Line, enqueue_lines, numbered, read_lines
 from headrace.cli.session import Session
 from headrace.domain import limits
@@ -52,6 +54,29 @@ def test_every_field_of_a_task_has_an_option(cli: Cli) -> None:
     assert task["tags"] == {"team": "sales", "x": "a=b"}
 
 
+def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None:
+    cli("enqueue", "mail", "--task", "mail.send", '{"to": "ada"}', "--id", "a")
+    cli("enqueue", "mail", "--task", "mail.digest")
+    app = App(queue="mail")
+
+    @app.task(name="mail.send")
+    def send(to: str) -> str:
+        return f"sent to {to}"
+
+    assert payloads(cli) == [
+        {"task": "mail.send", "args": {"to": "ada"}},
+        {"task": "mail.digest", "args": {}},
+    ]
+    cli.service.run(app)
+    assert cli.service.client.get_task("a").result == "sent to ada"
+
+
+def test_the_queue_cannot_be_left_out(cli: Cli) -> None:
+    ran = cli("enqueue", "--task", "mail.send", '{"to": "ada"}')
+
+    assert (ran.code, ran.error) == (2, "error: say the QUEUE before the PAYLOAD")
+
+
 def test_the_same_id_again_says_so(cli: Cli) -> None:
     cli("enqueue", "mail", "1", "--id", "order-1")
 
@@ -87,6 +112,9 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ((), "say a PAYLOAD, - for stdin, or --file"),
+        (("--task", "mail.send", "[1]"), "it is the arguments by name"),
+        (("--task", "mail.send", "--tasks", "--file", "x"), "give --task or --tasks"),
         (("hello",), "text goes in quotes of its own"),
         (("{to: 1}",), "PAYLOAD: not JSON"),
         (("1", "--file", "x"), "give PAYLOAD or --file, not both"),
@@ -130,6 +158,16 @@ def test_a_file_has_a_payload_on_each_line(cli: Cli, tmp_path: Path) -> None:
     assert (ran.code, ran.out, ran.err) == (0, "", "61 CREATED.\n")
     assert payloads(cli) == [*({"n": n} for n in range(60)), 61]
     assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 61
+
+
+def test_lines_may_be_the_arguments_of_a_function(cli: Cli) -> None:
+    ran = from_stdin(cli, ndjson({"to": "ada"}, [1], {"to": "bob"}), "--task", "a.b", "--skip-bad")
+
+    assert ran.error.startswith("line 2: with --task it is the arguments by name")
+    assert payloads(cli) == [
+        {"task": "a.b", "args": {"to": "ada"}},
+        {"task": "a.b", "args": {"to": "bob"}},
+    ]
 
 
 def test_results_of_a_file_are_a_line_each(cli: Cli) -> None:
@@ -263,7 +301,12 @@ def test_trouble_in_the_middle_says_how_far_it_came(cli: Cli) -> None:
     ran = cut_off("enqueue", "mail", "--file", "-", input=ndjson(*range(60)))
 
     assert ran.code == 4
-    assert "Up to line 25: 25 CREATED; --from-line goes on." in ran.err
+    assert "Up to line 25: 25 CREATED, and perhaps a few more." in ran.err
+    found = re.search(r"--run (\S+) goes on", ran.err)
+    assert found is not None
+    ran = cli("enqueue", "mail", "--file", "-", "--run", found[1], input=ndjson(*range(60)))
+    assert "35 CREATED, 25 EXISTING" in ran.err
+    assert cli.service.client.count_tasks("mail").count == 60
 
 
 def test_a_file_that_is_not_there_is_named(cli: Cli) -> None:

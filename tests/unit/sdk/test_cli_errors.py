@@ -128,7 +128,31 @@ def test_nothing_listens_is_exit_6() -> None:
     ran = invoke("doctor", session=Session(env=env))
 
     assert ran.code == Exit.UNAVAILABLE
-    assert "HEADRACE_URL" in ran.out
+    assert "http://127.0.0.1:9 gave no answer (connection refused)" in ran.out
+    assert "is it running? see HEADRACE_URL" in ran.out
+
+
+def test_what_gave_no_answer_is_named_by_its_address() -> None:
+    env = {"HEADRACE_URL": "http://127.0.0.1:9", "HEADRACE_KEY": "a-key"}
+    why = "gave no answer (connection refused): is it running? see"
+
+    ran = invoke("stats", session=Session(env=env, retries=0))
+    other = invoke("stats", "--url", "http://127.0.0.1:7", session=Session(env=env, retries=0))
+
+    assert (ran.code, ran.err) == (6, f"error: http://127.0.0.1:9 {why} HEADRACE_URL\n")
+    assert other.err == f"error: http://127.0.0.1:7 {why} --url\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["taks", "list"], "task"), (["task", "lst"], "list"), (["enque", "mail"], "enqueue")],
+)
+def test_a_command_that_is_none_is_told_which_was_meant(words: list[str], meant: str) -> None:
+    ran = invoke(*words, session=Session(env={}))
+
+    assert ran.code == Exit.USAGE
+    assert ran.error.startswith("error: No such command ")
+    assert f"'{meant}'" in ran.error.partition("Did you mean")[2]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

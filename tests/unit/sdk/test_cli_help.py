@@ -19,6 +19,9 @@ from tests.unit.sdk.cli_runner import invoke
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "guide" / "cli.md").read_text()
+OTHERS = "".join(
+    (ROOT / "docs" / "guide" / name).read_text() for name in ("coming-from.md", "examples.md")
+)
 
 
 def walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -70,7 +73,10 @@ def examples() -> list[tuple[str, ...]]:
         ]
     found += [
         tuple(shlex.split(line.split("|")[0].split(" > ")[0], comments=True))
-        for line in re.findall(r"^\$ (headrace .*)$", GUIDE, re.MULTILINE)
+        for line in (
+            *re.findall(r"^\$ (?:\w+=\S+ )?(headrace .*)$", GUIDE + OTHERS, re.MULTILINE),
+            *re.findall(r"`(headrace work \w[\w.]*:app.*?)`", OTHERS),
+        )
     ]
     return found
 

@@ -154,7 +154,10 @@ def test_workers_are_seen_and_asked_to_end(cli: Cli) -> None:
         )
 
     assert sign() is None
-    assert "web-1:4711" in cli("worker", "list").out
+    cli.service.clock.forward(70)
+    assert re.search(r"web-1:4711 .*08:00:00Z", cli("worker", "list").out)
+    cli.service.clock.forward(10)
+    assert re.search(r"web-1:4711 .* silent for 1\.3 min", cli("worker", "list").out)
     assert cli("worker", "list", "--json").json[0]["concurrency"] == 8
     assert cli("worker", "quiet", "web-1:4711").err.startswith("Worker web-1:4711 is asked")
     assert sign() == "quiet"

@@ -1,5 +1,7 @@
 """`headrace plan`."""
 
+import re
+
 import pytest
 
 from headrace.cli.session import Session
@@ -21,6 +23,18 @@ def test_it_needs_no_service_and_shows_its_arithmetic() -> None:
     assert "21 write units" in ran.out
     assert "Together" in ran.out
     assert not any(line.endswith(" ") for line in ran.out.splitlines())
+
+
+def test_everything_is_written_out_with_its_unit() -> None:
+    shown = plan("--rate", "50", "--payload", "2KB").out
+
+    assert "1: 50 tasks/s x 1 delivery, 500 deliveries/s each" in shown
+    assert "Calls       enqueue 1 + dequeue 1 + report 1\n" in shown
+    assert "25 tasks in each: 0.12 calls for one task" in shown
+    assert re.search(r"DynamoDB storage +13 GB +0\.25 a GB", shown)
+    assert "0.0000133334 each" in shown
+    assert "e-05" not in shown
+    assert "a bare number is per second" in re.sub(r"\s+", " ", plan("--help").out)
 
 
 def test_it_says_what_the_formulas_say() -> None:

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
 
 from headrace.cli.tail import Seen, look
+from headrace.cli.task import list_
 from headrace.client.sending import Failure, Report
 from headrace.testing import MemoryService
 from headrace.testing.clock import START
@@ -43,7 +45,7 @@ def test_show_tells_a_tasks_whole_story(cli: Cli) -> None:
     assert "DEAD (rejected)" in shown
     assert "1 of 2" in shown
     assert "team=sales" in shown
-    assert "failed at 2026-11-21 08:00:00Z by w-1: TimeoutError no answer\\x1b[2J" in shown
+    assert "failed at 2026-11-21 08:00:00Z by w-1: TimeoutError: no answer\\x1b[2J" in shown
     assert '"to": "a"' in shown
     assert shown.endswith("last line\n")
     assert cli("task", "show", "a", "--json", "--no-payload").json["payload"] is None
@@ -79,6 +81,121 @@ def test_payloads_are_there_when_asked_for(cli: Cli) -> None:
     assert '{"to":"a"}' in cli("task", "list", "mail", "--payload").out
     assert cli("task", "list", "mail", "--payload", "--json").lines[0]["payload"] == {"to": "a"}
     assert "payload" not in cli("task", "list", "mail", "--json").lines[0]
+
+
+def calls(cli: Cli, *functions: str) -> None:
+    """Enqueue a call of each function, as an app does."""
+    for number, name in enumerate(functions):
+        payload = {"task": name, "args": {"to": "ada"}}
+        cli.service.client.enqueue("mail", payload, id=f"t-{number}")
+    cli.service.clock.forward(0.001)
+
+
+def test_a_list_names_the_function_of_each_call(cli: Cli) -> None:
+    calls(cli, "mail.send", "mail.digest")
+    put(cli, "raw")
+
+    heading, *lines = cli("task", "list", "mail").out.splitlines()
+
+    assert heading.split()[:3] == ["ID", "Task", "Status"]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["t-0", "mail.send"],
+        ["t-1", "mail.digest"],
+        ["raw", "-"],
+    ]
+
+
+def test_calls_of_one_function_can_be_picked(cli: Cli) -> None:
+    calls(cli, "mail.send", "mail.digest", "mail.send")
+    chosen = ("task", "list", "mail", "--task", "mail.send")
+
+    assert [task["id"] for task in cli(*chosen, "--json").lines] == ["t-0", "t-2"]
+    assert "payload" not in cli(*chosen, "--json").lines[0]
+    assert [task["id"] for task in cli(*chosen, "--json", "--limit", "1").lines] == ["t-0"]
+    assert "mail.digest" not in cli(*chosen).out
+    assert cli("task", "list", "mail", "--task", "nope").err == "Nothing there.\n"
+
+
+def test_a_key_that_may_not_see_payloads_sees_no_functions(cli: Cli) -> None:
+    calls(cli, "mail.send")
+    viewer = cli.as_role("viewer")
+
+    shown = viewer("task", "list", "mail")
+
+    assert shown.code == 0
+    assert "t-0" in shown.out
+    assert "mail.send" not in shown.out
+    assert viewer("task", "list", "mail", "--task", "mail.send").code == 4
+    assert viewer("task", "list", "mail", "--payload").code == 4
+
+
+def test_columns_that_nobody_fills_are_left_out(cli: Cli) -> None:
+    put(cli, "a")
+    assert cli("task", "list", "mail").out.split("\n")[0].split() == [
+        *("ID", "Status", "Due", "Attempts")
+    ]
+    put(cli, "b", tags={"team": "sales"})
+    end(cli, "FAILED", error=Failure(type="Busy", message="later"))
+
+    heading = cli("task", "list", "mail").out.splitlines()[0]
+
+    assert all(name in heading for name in ("Worker", "Tags", "Latest error"))
+
+
+def test_an_error_is_written_as_python_does_and_one_that_is_over_says_of_which_attempt(
+    cli: Cli,
+) -> None:
+    put(cli, "a")
+    end(cli, "FAILED", error=Failure(type="Busy", message="later"), delay_in_seconds=0)
+    assert "Busy: later" in cli("task", "list", "mail").out
+    cli.service.clock.forward(1)
+    end(cli, "SUCCEEDED")
+
+    assert "attempt 1: Busy: later" in cli("task", "list", "mail").out
+
+
+def test_future_ticks_of_a_schedule_are_one_line_and_their_number(cli: Cli) -> None:
+    cli("schedule", "put", "mail", "wake", "--every", "5s")
+    cli.service.forward(60)
+    every = [task["id"] for task in cli("task", "list", "mail", "--json").lines]
+    ahead = cli("task", "count", "mail", "--state", "scheduled", "--json").json["count"]
+    assert ahead > 3
+
+    folded = cli("task", "list", "mail", "--state", "scheduled")
+
+    assert folded.out.count("SCHEDULED") == 1
+    assert f"… and {ahead - 1} more ticks of wake until 2026-11-21 08:" in folded.out
+    assert "--all-ticks" in folded.out
+    assert folded.err == ""
+    unfolded = cli("task", "list", "mail", "--all-ticks", "--limit", "200").out
+    assert "more ticks" not in unfolded
+    assert all(id in unfolded for id in every)
+
+
+def test_a_folded_list_still_has_as_many_lines_as_were_asked_for(cli: Cli) -> None:
+    cli("schedule", "put", "mail", "wake", "--every", "5s")
+    cli.service.forward(60)
+    put(cli, *(f"t-{n}" for n in range(5)), delay_in_seconds=7200)
+
+    shown = cli("task", "list", "mail", "--state", "scheduled", "--limit", "4")
+
+    assert shown.out.count("SCHEDULED") == 4
+    assert "There are more" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("begun", "words"),
+    [
+        ("sch", ["SCHEDULED"]),
+        ("DEAD,s", ["DEAD,SUCCEEDED", "DEAD,SCHEDULED"]),
+        ("x", []),
+    ],
+)
+def test_states_are_completed(begun: str, words: list[str]) -> None:
+    option = next(one for one in list_.params if one.name == "state")
+
+    with click.Context(list_) as context:
+        assert [item.value for item in option.shell_complete(context, begun)] == words
 
 
 def test_filters_are_the_apis_own(cli: Cli) -> None:
@@ -190,6 +307,15 @@ def test_dead_tasks_are_restarted(cli: Cli) -> None:
     assert cli("task", "show", "a", "--json").json["status"] == "READY"
 
 
+def test_tasks_that_have_succeeded_run_again_only_if_that_was_said(cli: Cli) -> None:
+    put(cli, "a")
+    end(cli, "SUCCEEDED")
+
+    assert cli("task", "restart", "--queue", "mail", "--all").err == "0 tasks restarted.\n"
+    ran = cli("task", "restart", "--queue", "mail", "--state", "SUCCEEDED")
+    assert ran.err == "1 task restarted.\n"
+
+
 def test_waiting_tasks_are_due_now(cli: Cli) -> None:
     put(cli, "a", "b", delay_in_seconds=3600)
 
@@ -219,7 +345,8 @@ def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
 
     def news() -> list[tuple[str, str]]:
         clock.forward(0.5)
-        return [(task.id, task.status) for task in look(client, "mail", since, seen)]
+        news = look(client, "mail", since, seen, now=clock.now)
+        return [(task.id, task.status) for _, task in news]
 
     assert news() == []
     put(cli, "a", "b")
@@ -234,12 +361,53 @@ def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
     assert news() == [("b", "SUCCEEDED")]
 
 
+def test_tail_shows_a_task_given_back_when_that_was_and_not_when_it_began(cli: Cli) -> None:
+    client, clock = cli.service.client, cli.service.clock
+    put(cli, "a", "b")
+    held = {task.id: task for task in client.dequeue("mail", batch_size=2).tasks}
+    clock.forward(1)
+    since, seen = clock.now, Seen()
+
+    def news() -> list[tuple[str, str]]:
+        found = look(client, "mail", since, seen, now=clock.now)
+        return [(task.id, f"{told:%H:%M:%S}") for told, task in found]
+
+    assert news() == []
+    clock.forward(4)
+    back = [
+        Report(task_id=id, lease_id=held[id].lease.id, status="RELEASED", delay_in_seconds=delay)
+        for id, delay in (("a", 0), ("b", 60))
+    ]
+    client.report("mail", back)
+    clock.forward(2)
+    assert news() == [("a", "08:00:05"), ("b", "08:00:07")]
+    end(cli, "FAILED", error=Failure(type="Busy", message="later"))
+    clock.forward(2)
+    assert news() == [("a", "08:00:07")]
+
+
 def test_tail_remembers_a_bounded_number(cli: Cli) -> None:
     put(cli, "a", "b", "c")
     seen = Seen(2)
 
-    assert len(list(look(cli.service.client, "mail", START, seen))) == 3
+    assert len(list(look(cli.service.client, "mail", START, seen, now=START))) == 3
     assert len(seen) == 2
+
+
+def test_tail_names_the_function_and_can_leave_out_others(cli: Cli) -> None:
+    calls(cli, "mail.send", "mail.digest")
+    words = ("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
+
+    assert [line.split()[3:] for line in cli(*words).out.splitlines()] == [
+        ["t-0", "mail.send"],
+        ["t-1", "mail.digest"],
+    ]
+    assert "mail.send" not in cli(*words, "--task", "mail.digest").out
+    assert [task["id"] for task in cli(*words, "--task", "mail.send", "--json").lines] == ["t-0"]
+    assert [line.split()[3:] for line in cli.as_role("viewer")(*words).out.splitlines()] == [
+        ["t-0"],
+        ["t-1"],
+    ]
 
 
 def test_tail_writes_a_line_for_each(cli: Cli) -> None:

@@ -60,9 +60,12 @@ def test_what_may_pass_is_tried_again(trouble: Reply) -> None:
 
 def test_waits_are_random_and_may_grow_each_time() -> None:
     client, wire = client_on(REFUSED, retries=8)
-    with pytest.raises(Unavailable, match="GET /v1/health got no answer: connection refused"):
+    with pytest.raises(
+        Unavailable, match="GET /v1/health got no answer: connection refused"
+    ) as caught:
         client.health()
     assert len(wire.requests) == 9
+    assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
     assert len(set(wire.waits)) == 8
     assert all(0 <= wait <= min(10.0, 0.2 * 2**n) for n, wait in enumerate(wire.waits))
 

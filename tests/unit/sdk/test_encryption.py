@@ -1,6 +1,8 @@
 """The example codec: what leaves the producer is ciphertext, what a worker reads is not."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
@@ -56,3 +58,16 @@ def test_plain_text_is_told_apart(text: bytes) -> None:
     assert json.loads(text) is not None
     with pytest.raises(Unreadable):
         EncryptedCodec([KEY]).decode(text)
+
+
+def test_the_guides_lines_run_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "encryption.md").read_text()
+    monkeypatch.setenv("MAIL_SECRET", KEY.decode())
+    monkeypatch.setenv("HEADRACE_URL", "http://queue.test")
+    monkeypatch.setenv("HEADRACE_KEY", "hr_secret")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    made: dict[str, object] = {}
+
+    exec(code, made)  # noqa: S102 (our own guide)
+
+    assert isinstance(made["codec"], EncryptedCodec)

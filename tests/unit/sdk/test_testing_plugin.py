@@ -163,3 +163,26 @@ def test_a_missing_extra_is_named() -> None:
 
     assert "pip install 'headrace[server]'" in done.stdout
     assert "aws_lambda_powertools is missing" in done.stdout
+
+
+def test_a_task_that_died_prints_its_own_error_once_and_none_of_our_frames(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(APP.replace("return to.upper()", "raise ValueError('no such box')"))
+    pytester.makepyfile("""
+        from conftest import send
+
+        def test_it(headrace_inline):
+            send.options(retries=0).enqueue(to="ada")
+    """)
+
+    result = run(pytester)
+
+    result.assert_outcomes(failed=1)
+    printed = result.stdout.str()
+    assert printed.count("raise ValueError('no such box')") == 1
+    assert "httpx2" not in printed
+    assert "headrace/" not in printed
+    assert "> " in printed
+    assert 'send.options(retries=0).enqueue(to="ada")' in printed
+    assert printed.count("send failed: ValueError: no such box") == 1

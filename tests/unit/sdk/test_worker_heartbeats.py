@@ -201,13 +201,62 @@ def test_a_service_away_for_less_than_the_lease_harms_nothing(ground: Ground) ->
     assert ground.lost.all == []
 
 
-def test_the_soft_limit_comes_first_and_each_limit_once(ground: Ground) -> None:
+def test_a_queue_whose_heartbeats_are_not_taken_costs_no_other_its_leases(ground: Ground) -> None:
+    class Choosy(FakeService):
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            if queue == "mail":
+                raise Unavailable("away")
+            return super().report(queue, reports, within=within)
+
+    ground.service = Choosy(ground.monotonic)
+    ground.heartbeats = Heartbeats(
+        ground.service,
+        heard(ground.monotonic),
+        ground.holding,
+        keepalive=None,
+        lost=ground.lost,
+        chance=dice(),
+    )
+    ground.hold(1, queue="mail")
+    (fine,) = ground.hold(2, queue="sms")
+
+    ground.after(10.1)
+
+    assert fine.lease_ends == pytest.approx(1040.1)
+
+
+def test_progress_that_cannot_be_written_costs_no_lease_but_itself(ground: Ground) -> None:
+    class Faulty(FakeService):
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            if any(report.progress is not None for report in reports):
+                raise RuntimeError("the codec has lost its key")
+            return super().report(queue, reports, within=within)
+
+    ground.service = Faulty(ground.monotonic)
+    ground.heartbeats = Heartbeats(
+        ground.service,
+        heard(ground.monotonic),
+        ground.holding,
+        keepalive=None,
+        lost=ground.lost,
+        chance=dice(),
+    )
+    (task,) = ground.hold(1)
+    task.progress("half")
+    ground.after(10.1)
+
+    ground.after(1)
+
+    assert task.lease_ends == pytest.approx(1041.1)
+
+
+def test_the_soft_limit_comes_once_and_the_hard_one_each_second(ground: Ground) -> None:
     _, attempt = ground.run(1, soft_timeout=2.0, hard_timeout=5.0)
 
-    for _ in range(12):
+    for _ in range(14):
         ground.after(0.5)
 
-    assert attempt.interruptions == [Interruption.SOFT_LIMIT, Interruption.HARD_LIMIT]
+    assert attempt.interruptions == [Interruption.SOFT_LIMIT] + [Interruption.HARD_LIMIT] * 3
 
 
 def test_time_limits_count_from_the_start_and_not_while_a_task_waits(ground: Ground) -> None:

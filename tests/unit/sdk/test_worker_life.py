@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -212,6 +213,64 @@ def test_progress_that_cannot_be_sent_fails_where_it_is_made(ground: Ground) -> 
     error = ground.service.done[task].error
     assert error is not None
     assert "at most 4096" in error.message
+
+
+def test_progress_is_sent_as_it_was_whatever_the_handler_does_to_it_later(
+    ground: Ground,
+) -> None:
+    shown = [1]
+
+    def handler(ctx: Context) -> str:
+        ctx.progress(shown)
+        shown.append(2)
+        return ground.wait()
+
+    ground.handle(handler)
+    ground.service.put(1)
+    worker = ground.start()
+    ground.wait_begun()
+
+    (task,) = worker.desk.holding.all()
+    assert task.take_progress() == [1]
+
+
+def test_an_async_handler_that_would_end_the_program_ends_only_itself(ground: Ground) -> None:
+    async def leave() -> None:
+        sys.exit("this is no program")
+
+    async def handler(payload: Any) -> str:
+        if payload == "leave":
+            await asyncio.gather(leave())
+        await asyncio.sleep(0)
+        return "done"
+
+    ground.handle(handler)
+    leaving, staying = ground.service.put("leave", "stay")
+    ground.start()
+    ground.service.wait_for(leaving, staying)
+
+    (later,) = ground.service.put("later")
+    ground.service.wait_for(later)
+
+    assert ground.service.statuses() == {
+        leaving: "FAILED",
+        staying: "SUCCEEDED",
+        later: "SUCCEEDED",
+    }
+    assert ground.worker is not None
+    ground.worker.stop()
+    ground.ends()
+
+
+def test_an_app_that_cannot_be_prepared_ends_the_worker_at_once(ground: Ground) -> None:
+    def prepare(app: App) -> None:
+        raise TypeError("forgot is periodic but no task: add @app.task")
+
+    ground.service.prepare = prepare  # type: ignore[method-assign]
+    worker = Worker(ground.app, service=ground.service, queues=["mail"])
+
+    with pytest.raises(TypeError, match="forgot is periodic"):
+        worker.run()
 
 
 def test_two_workers_share_a_process(ground: Ground) -> None:
@@ -488,6 +547,68 @@ def test_a_service_that_is_away_at_the_start_is_waited_for(
     ground.service.wait_for(task)
 
     assert ground.raised == []
+
+
+def test_it_says_that_it_takes_tasks_when_the_service_has_answered(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ground.service.fault = Unavailable("away")
+    ground.start(name="ada")
+    wait_until(lambda: "service is away" in caplog.text)
+    assert "takes tasks" not in caplog.text
+
+    ground.service.fault = None
+
+    wait_until(lambda: "Worker ada takes tasks of mail, 10 at a time" in caplog.text)
+
+
+class Hurried:
+    """A clock that a test can turn forward while a worker runs by it."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def test_a_burst_gives_up_when_the_service_stays_away(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Hurried()
+    ground.service.fault = Unavailable("away")
+    ground.start(burst=True, monotonic=clock)
+    wait_until(lambda: "service is away" in caplog.text)
+    assert ground.raised == []
+
+    clock.ahead = 31
+    ground.ends()
+
+    (error,) = ground.raised
+    assert isinstance(error, Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("running", "words"),
+    [
+        (0, "Stopping"),
+        (1, "Stopping: 1 task has 0.1 s to end; Ctrl-C again gives it back now"),
+        (2, "Stopping: 2 tasks have 0.1 s to end; Ctrl-C again gives them back now"),
+    ],
+)
+def test_who_stops_it_is_told_what_is_waited_for(
+    ground: Ground, caplog: pytest.LogCaptureFixture, running: int, words: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    ground.handle_waiting()
+    ground.service.put(*range(running))
+    worker = ground.start(shutdown_timeout=0.1)
+    ground.wait_begun(running)
+
+    worker.stop()
+    ground.ends()
+
+    assert words in [record.getMessage() for record in caplog.records]
 
 
 def test_nothing_new_is_taken_before_what_is_done_is_through(ground: Ground) -> None:

@@ -3,11 +3,13 @@
 import io
 import json
 import logging
+import pickle
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from headrace.client.worker.logs import about, configure
+from headrace.client.worker.logs import JsonFormatter, about, configure, configured
 from tests.unit.sdk.worker_ground import leased
 
 LOG = logging.getLogger("headrace.worker")
@@ -63,3 +65,19 @@ def test_json_is_one_object_a_line_with_what_is_known_of_the_task() -> None:
 def test_another_format_is_refused() -> None:
     with pytest.raises(ValueError, match="text or json"):
         configure("xml")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("root")
+def test_another_process_can_be_told_to_log_the_same_way() -> None:
+    configure("json", level="WARNING", stream=sys.stdout)
+    told = configured()
+    configure("text")
+
+    assert told is not None
+    pickle.loads(pickle.dumps(told)).again()  # noqa: S301 (our own)
+
+    assert logging.getLogger().level == logging.WARNING
+    (handler,) = logging.getLogger().handlers
+    assert isinstance(handler.formatter, JsonFormatter)
+    assert isinstance(handler, logging.StreamHandler)
+    assert handler.stream is sys.stdout

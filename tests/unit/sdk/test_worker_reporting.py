@@ -1,22 +1,49 @@
 """Reports: batched, kept while the service is away, dropped only when their lease is over."""
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from headrace.client.sending import Report
+from headrace.client.models import Reported
+from headrace.client.sending import Report, SpawnedTask
 from headrace.client.worker.holding import Held
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.reporting import Reporter
-from headrace.domain.errors import Forbidden, NotFound, PayloadTooLarge, Unavailable
+from headrace.domain.errors import (
+    Forbidden,
+    NotFound,
+    PayloadTooLarge,
+    Unauthenticated,
+    Unavailable,
+)
 from tests.unit.sdk.worker_ground import FakeService, Losses, Monotonic, dice, heard, held
+
+
+class Choosy(FakeService):
+    """Refuses calls as a whole for one report in them, or for their queue."""
+
+    def __init__(self, monotonic: Monotonic) -> None:
+        super().__init__(monotonic)
+        self.forbidden: Callable[[Report], bool] = lambda _report: False
+        self.unwritable: Callable[[Report], bool] = lambda _report: False
+        self.away: set[str] = set()
+
+    def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
+        if any(map(self.unwritable, reports)):
+            raise RuntimeError("the codec has lost its key")
+        if any(map(self.forbidden, reports)):
+            raise Forbidden("your key may not reach that queue")
+        if queue in self.away:
+            raise Unavailable("away")
+        return super().report(queue, reports, within=within)
 
 
 class Ground:
     def __init__(self) -> None:
         self.monotonic = Monotonic()
-        self.service = FakeService(self.monotonic)
+        self.service = Choosy(self.monotonic)
         self.lost = Losses()
         self.idle = True
         self.settled: list[str] = []
@@ -24,7 +51,7 @@ class Ground:
             self.service,
             heard(self.monotonic),
             idle=lambda: self.idle,
-            settled=lambda task, report: self.settled.append(task.task.id),
+            settled=lambda task, *_: self.settled.append(task.task.id),
             dropped=self.lost,
             chance=dice(),
         )
@@ -190,7 +217,7 @@ def test_a_deleted_queue_costs_its_results_and_nothing_else(ground: Ground) -> N
 
 def test_a_key_that_was_taken_back_keeps_results_waiting(ground: Ground) -> None:
     ground.add(1)
-    ground.service.fault = Forbidden("not you")
+    ground.service.fault = Unauthenticated("not you")
     ground.monotonic.forward(ground.step())
 
     ground.service.fault = None
@@ -289,3 +316,135 @@ def test_a_task_that_is_gone_at_the_first_try_was_deleted(ground: Ground) -> Non
     ground.step()
 
     assert ground.lost.all == [("task-1", "the service says NOT_FOUND")]
+
+
+def test_trouble_is_over_when_there_is_nothing_left_to_report(ground: Ground) -> None:
+    ground.service.fault = Unavailable("away")
+    ground.add(1)
+    ground.step()
+    assert ground.reporter.in_trouble
+
+    ground.monotonic.forward(3600)
+    ground.step()
+
+    assert [task for task, _ in ground.lost.all] == ["task-1"]
+    assert not ground.reporter.in_trouble  # so that the worker asks for tasks again
+
+
+def test_a_queue_that_is_gone_after_an_outage_is_no_trouble_either(ground: Ground) -> None:
+    ground.add(1)
+    ground.service.fault = Unavailable("away")
+    ground.monotonic.forward(ground.step())
+    ground.service.fault = NotFound("no such queue")
+
+    ground.step()
+
+    assert not ground.reporter.in_trouble
+
+
+def test_a_move_that_the_key_may_not_make_costs_its_own_task_only(ground: Ground) -> None:
+    ground.service.forbidden = lambda report: report.status == "MOVED"
+    ground.add(1)
+    ground.add(2, status="MOVED", to_queue="billing")
+    ground.add(3)
+
+    ground.step()
+
+    assert ground.service.statuses() == {
+        "task-1": "SUCCEEDED",
+        "task-2": "FAILED",
+        "task-3": "SUCCEEDED",
+    }
+    refused = ground.service.done["task-2"]
+    assert refused.error is not None
+    assert "your key may not reach that queue" in refused.error.message
+    assert not ground.reporter.unsaid
+
+
+def test_of_two_that_spawn_only_the_one_that_may_not_fails(ground: Ground) -> None:
+    ground.service.forbidden = lambda report: any(each.queue == "secret" for each in report.spawn)
+    ground.add(1, spawn=[SpawnedTask(queue="secret")])
+    ground.add(2, spawn=[SpawnedTask(queue="mail")])
+
+    ground.step()
+
+    assert ground.service.statuses() == {"task-1": "FAILED", "task-2": "SUCCEEDED"}
+
+
+def test_results_that_the_key_may_not_report_are_dropped_and_hold_up_nothing(
+    ground: Ground,
+) -> None:
+    ground.service.fault = Forbidden("not yours")
+    ground.add(1, 2)
+
+    ground.step()
+
+    assert [why for _, why in ground.lost.all] == ["the key may not report it: not yours"] * 2
+    assert not ground.reporter.unsaid
+    assert not ground.reporter.in_trouble
+
+
+def test_a_queue_whose_reports_are_not_taken_holds_up_no_other(ground: Ground) -> None:
+    ground.service.away = {"mail"}
+    ground.add(1, queue="mail")
+    ground.add(2, queue="sms")
+
+    assert ground.step() == 0
+    ground.step()
+
+    assert ground.service.statuses() == {"task-2": "SUCCEEDED"}
+    assert len(ground.reporter) == 1
+
+
+def test_what_cannot_be_sent_from_here_loses_none_of_the_others(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground.service.unwritable = lambda report: report.task_id == "task-1"
+    ground.add(1, 2, 3)
+
+    for _ in range(5):
+        ground.monotonic.forward(ground.step())
+
+    assert ground.service.statuses() == {"task-2": "SUCCEEDED", "task-3": "SUCCEEDED"}
+    assert "the codec has lost its key" in caplog.text
+    assert len(ground.reporter) == 1
+    assert not ground.reporter.in_trouble
+
+
+def test_what_can_be_sent_again_later_is(ground: Ground) -> None:
+    ground.service.unwritable = lambda _report: True
+    ground.add(1)
+    ground.step()
+    ground.monotonic.forward(ground.step())
+
+    ground.service.unwritable = lambda _report: False
+    ground.step()
+
+    assert ground.service.statuses() == {"task-1": "SUCCEEDED"}
+    assert ground.lost.all == []
+
+
+def test_what_never_can_be_sent_is_dropped_when_its_lease_is_long_over(ground: Ground) -> None:
+    ground.service.unwritable = lambda _report: True
+    ground.add(1)
+    ground.step()
+    ground.monotonic.forward(91)
+
+    ground.step()
+
+    assert [task_id for task_id, _ in ground.lost.all] == ["task-1"]
+    assert not ground.reporter.unsaid
+
+
+def test_each_of_several_bad_results_fails_its_own_task(ground: Ground) -> None:
+    ground.add(1, 2, result="x" * 40_000)
+    ground.add(3)
+
+    ground.step()
+
+    assert ground.service.statuses() == {
+        "task-1": "FAILED",
+        "task-2": "FAILED",
+        "task-3": "SUCCEEDED",
+    }
+    assert ground.lost.all == []

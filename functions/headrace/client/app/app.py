@@ -14,6 +14,7 @@ from headrace.client.app.dedupe import Dedupe
 from headrace.client.app.execution import Control, Route
 from headrace.client.app.function import ARGS, TASK, TaskFunction
 from headrace.client.app.handler import RawHandler
+from headrace.client.app.hints import named
 from headrace.client.app.names import name_of
 from headrace.client.app.options import Options
 from headrace.client.app.periodic import Beat, Periodic
@@ -160,6 +161,7 @@ class App:
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
     ) -> Declaring: ...
+    @named
     def task(  # noqa: PLR0913 (each a keyword)
         self,
         function: Callable[..., Any] | None = None,
@@ -214,6 +216,7 @@ class App:
 
         return declare if function is None else declare(function)
 
+    @named
     def handler(
         self,
         *,
@@ -243,6 +246,7 @@ class App:
 
         return declare
 
+    @named
     def periodic(
         self,
         *,

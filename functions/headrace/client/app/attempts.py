@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Final, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
-from headrace.client.app.failures import failure_of, type_of
+from headrace.client.app.failures import failure_of, from_the_handler, type_of
 from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
@@ -29,6 +30,7 @@ Wrapped: TypeAlias = Callable[[Context], Iterator[None]]
 
 _log: Final = logging.getLogger("headrace.task")
 _REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
+_cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = WeakKeyDictionary()
 
 
 class Runnable(Protocol):
@@ -130,41 +132,50 @@ class Attempt:
         if result is None:
             return None
         try:
-            carried(result, self._codec, field="result", most=limits.RESULT_BYTES)
+            text = carried(result, self._codec, field="result", most=limits.RESULT_BYTES)
+            return self._codec.decode(bytes(text))  # as it is now, whatever becomes of it
         except InvalidRequest as error:
             why = error.errors[0].message
         except Exception as error:  # noqa: BLE001 (a codec of somebody else's)
             why = f"its codec failed with {type_of(error)}"
-        else:
-            return result
-        _log.error("the result of task %s is not kept: %s", self._ctx.id, why, extra=self._about())
+        _log.error("the result of %s is not kept: %s", self._called, why, extra=self._about())
         return {"headrace": f"result not kept: {why}"}
 
     def _failed(self, error: BaseException) -> Report | None:
         ctx = self._ctx
         if isinstance(error, LeaseLost) and ctx.lost:
-            _log.warning("the lease of task %s is lost; its attempt counts for nothing", ctx.id)
+            _log.warning(
+                "the lease of %s is lost; its attempt counts for nothing",
+                self._called,
+                extra=self._about(),
+            )
             return None
         if isinstance(error, Stopped):
-            _log.info("task %s is released: the worker stops", ctx.id, extra=self._about())
+            _log.info("%s is released: the worker stops", self._called, extra=self._about())
             return self._report("RELEASED")
         if isinstance(error, SoftTimeLimit | HardTimeLimit) and not error.args:
             error.args = (self._over_time(error),)
         failure = failure_of(error, private=self._codec.private)
         if isinstance(error, Reject) or (isinstance(error, Unreadable) and error is self._found):
-            _log.warning("task %s is rejected: %s", ctx.id, error, extra=self._about())
+            _log.warning("%s is rejected: %s", self._called, error, extra=self._about())
             return self._report("FAILED", error=failure, retryable=False)
         if isinstance(error, Retry):
-            _log.info("task %s asks for a retry: %s", ctx.id, error, extra=self._about())
+            _log.info("%s asks for a retry: %s", self._called, error, extra=self._about())
             return self._report("FAILED", error=failure, delay_in_seconds=error.delay_in_seconds)
         _log.warning(
-            "attempt %d of task %s failed",
-            ctx.attempt,
-            ctx.id,
-            exc_info=error,
+            "%s failed",
+            self._called,
+            exc_info=(type(error), error, from_the_handler(error)),
             extra=self._about(),
         )
         return self._report("FAILED", error=failure)
+
+    @property
+    def _called(self) -> str:
+        """What ran, for the log, which has the task's id beside it."""
+        if isinstance(self._found, Exception):
+            return f"a task of queue {self._ctx.queue}"
+        return self._found.name
 
     def _over_time(self, error: SoftTimeLimit | HardTimeLimit) -> str:
         known = Timeouts() if isinstance(self._found, Exception) else self._found.timeouts
@@ -181,20 +192,34 @@ class Attempt:
         return {"task_id": ctx.id, "queue": ctx.queue, "attempt": ctx.attempt}
 
 
+def cancel(task: "asyncio.Task[Any]", reason: BaseException) -> None:
+    """Cancel the asyncio task of an attempt, and remember why: the latest reason counts."""
+    _cancelled_for[task] = reason
+    task.cancel(reason)
+
+
 def unknown(task_name: object, queue: str) -> UnknownTask:
     """Return the error for a payload that nothing here is meant for."""
     if task_name is None:
-        return UnknownTask(f"queue {queue} has no handler here, and the payload names no task")
+        return UnknownTask(
+            'the payload is not a call: it needs {"task": "module.function", "args": {…}}, '
+            f'or declare @app.handler(queue="{queue}")'
+        )
     return UnknownTask(f"no task here is named {task_name!r:.200}")
 
 
 def _reason(error: asyncio.CancelledError) -> BaseException:
-    """Return why the worker cancelled the attempt; the handler's own cancelling is a failure."""
+    """Return why the worker cancelled the attempt; the handler's own cancelling is a failure.
+
+    What was remembered helps where a handler, or a library, has raised another CancelledError.
+    """
     if error.args and isinstance(error.args[0], _REASONS):
         why: BaseException = error.args[0]
         return why.with_traceback(error.__traceback__)
     task = asyncio.current_task()
-    return Stopped() if task is not None and task.cancelling() else error
+    if task is None or not task.cancelling():
+        return error
+    return _cancelled_for.get(task) or Stopped()
 
 
 def _plain(result: object) -> object:

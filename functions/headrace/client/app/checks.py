@@ -23,8 +23,11 @@ def wrong(field: str, message: str) -> InvalidRequest:
 
 
 def all_wrong(errors: Sequence[FieldError]) -> InvalidRequest:
-    """Return one error for everything in *errors*."""
-    detail = "; ".join(f"{each.field} {each.message}" for each in errors)
+    """Return one error for everything in *errors*; fields with the same message share it."""
+    fields: dict[str, list[str]] = {}
+    for each in errors:
+        fields.setdefault(each.message, []).append(each.field)
+    detail = "; ".join(f"{', '.join(names)} {message}" for message, names in fields.items())
     return InvalidRequest(detail, errors=errors)
 
 

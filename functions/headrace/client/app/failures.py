@@ -21,13 +21,17 @@ _WITHHELD: Final = "withheld: what tasks carry is private, so see the worker's l
 def failure_of(error: BaseException, *, private: bool) -> Failure:
     """Return type, message and traceback of *error*, the traceback's end where it is too long.
 
+    There is no traceback of what failed before the handler was reached.
+
     With *private* True only the type is told: messages and tracebacks quote what was worked on.
     """
     kind = _fitted(type_of(error), _TYPE_ROOM)
     if private:
         return Failure(kind, _WITHHELD)
-    told = traceback.TracebackException(type(error), error, _from_the_handler(error))
+    told = traceback.TracebackException(type(error), error, from_the_handler(error))
     message = _fitted(str(told), _MESSAGE_ROOM)
+    if not told.stack:  # it never came to the handler, so there is no more to tell
+        return Failure(kind, message)
     room = _ROOM - _size(kind) - _size(message)
     return Failure(kind, message, _fitted("".join(told.format()), room, end=True))
 
@@ -41,7 +45,7 @@ def type_of(error: BaseException) -> str:
     return kind.__qualname__ if known else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _from_the_handler(error: BaseException) -> TracebackType | None:
+def from_the_handler(error: BaseException) -> TracebackType | None:
     """Skip the frames that lead up to the handler: they are the same in every traceback."""
     place = error.__traceback__
     while place is not None and place.tb_frame.f_globals.get("__name__", "").startswith(_MACHINERY):

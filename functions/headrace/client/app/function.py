@@ -4,12 +4,13 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
 from headrace.client.app.dedupe import Dedupe, key_maker
+from headrace.client.app.hints import ELSEWHERE, named
 from headrace.client.app.options import Options
 from headrace.client.app.outcomes import Reject
 from headrace.client.app.posting import Posting
@@ -62,6 +63,15 @@ class TaskFunction(Generic[C, P, R]):
         """Return what may stand in a log."""
         return f"<task {self.name} of queue {self.queue}>"
 
+    if not TYPE_CHECKING:  # checkers know by themselves what is missing
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (there is none)
+            """Raise AttributeError, which knows what other task queues call it."""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in ELSEWHERE:
+                message += ": " + ELSEWHERE[name].format(self.__name__)
+            raise AttributeError(message)
+
     # ----------------------------------------------------------------------------------- to enqueue
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
@@ -84,6 +94,7 @@ class TaskFunction(Generic[C, P, R]):
         """Do the same in constant memory: batches go out as their results are asked for."""
         return self.options().enqueue_each(calls)
 
+    @named
     def options(
         self,
         *,

@@ -3,7 +3,10 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
+
+_PROGRAMS: Final = ("__main__", "__mp_main__")  # the second in a process spawned by the first
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -15,17 +18,16 @@ def name_of(function: Callable[..., Any]) -> str:
     if not hasattr(function, "__qualname__"):
         raise TypeError(f"{function!r} is no function, so it cannot be a task")
     module: str = function.__module__
-    if module == "__main__":
-        module = _importable_name() or module
+    if module in _PROGRAMS:
+        module = _importable_name(sys.modules.get(module)) or module
     inner: str = function.__qualname__.replace("<locals>.", "")
-    return f"{module}.{inner}"
+    return f"{module.removesuffix('.__main__')}.{inner}"
 
 
-def _importable_name() -> str | None:
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
+def _importable_name(program: ModuleType | None) -> str | None:
+    spec = getattr(program, "__spec__", None)
     if spec is not None:
         name: str = spec.name
-        return name.removesuffix(".__main__")
-    file = getattr(main, "__file__", None)
+        return name
+    file = getattr(program, "__file__", None)
     return Path(file).stem if file else None

@@ -1,5 +1,6 @@
 """Schedules declared beside the functions they call, and putting them into the service."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,10 +13,31 @@ from headrace.client.client import Client
 from headrace.client.codec import Unreadable
 from headrace.client.models import Schedule
 from headrace.domain import limits
-from headrace.domain.errors import Forbidden, NotFound
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 
 _UTC: Final = "UTC"  # what the service takes for a schedule without a time zone
 _EVERY_SECONDS: Final = (1, 31_536_000)
+
+
+_CRON_FIELDS: Final = range(5, 8)
+_CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
+
+
+def _check_cron(cron: object) -> None:
+    """Check what needs no calendar; the service checks the rest.  Raises InvalidRequest."""
+    if not isinstance(cron, str):
+        raise checks.wrong("cron", f"must be a text, not {type(cron).__name__}")
+    fields = len(cron.split())
+    if fields not in _CRON_FIELDS:
+        raise checks.wrong(
+            "cron",
+            "must have 5 fields (minute, hour, day of month, month, weekday), 6 with seconds "
+            f"before them, or 7 with the year behind them too; it has {fields}",
+        )
+    if not _CRON_CHARACTERS.fullmatch(cron):
+        raise checks.wrong(
+            "cron", f"must be of letters, digits and * , - / ? #, which {cron!r:.80} is not"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +62,8 @@ class Beat:
         """Check what was declared.  Raises InvalidRequest naming the field."""
         if (cron is None) == (every is None):
             raise checks.wrong("cron", "or every: give exactly one of the two")
+        if cron is not None:
+            _check_cron(cron)
         seconds = None if every is None else checks.seconds("every", every, _EVERY_SECONDS)
         if name is not None:
             checks.name("name", name)
@@ -100,6 +124,8 @@ class Periodic:
                 self.queue,
                 lambda: client.put_schedule(self.queue, self.name, paused=paused, **self.fields),
             )
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self.name}: {error.detail}", errors=error.errors) from None
         except Forbidden as error:
             raise Forbidden(
                 f"this key may not put schedule {self.name} of queue {self.queue}: run "

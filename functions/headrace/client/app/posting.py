@@ -62,8 +62,18 @@ class Posting:
         loop = asyncio.get_running_loop()
         found = self._async_clients.get(loop)
         if found is None:
+            self._forget_closed_loops()
             found = self._async_clients[loop] = self._new_async_client()
         return found
+
+    def _forget_closed_loops(self) -> None:
+        """Let go of the clients that nothing can use again; their connections go with them.
+
+        A client refers to its loop, so that neither would ever be collected.
+        """
+        with self._making:
+            for loop in [loop for loop in self._async_clients if loop.is_closed()]:
+                del self._async_clients[loop]
 
     @contextmanager
     def using(

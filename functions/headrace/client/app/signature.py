@@ -6,8 +6,9 @@ the parameter's type hint, strictly?  ``"5"`` is no ``int``.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
 
@@ -15,10 +16,13 @@ import msgspec
 
 from headrace.client.app.checks import all_wrong
 from headrace.client.app.context import Context
+from headrace.client.app.names import name_of
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import FieldError
 
 _PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
+_PARTS: Final = ("type", "types", "fields", "item_type", "item_types", "key_type", "value_type")
+_JSON: Final = (dict, list, str, int, float, bool, type(None), msgspec.UnsetType)
 _CANNOT_TRAVEL: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and arguments travel by name",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, and each needs a name",
@@ -48,6 +52,7 @@ class Signature:
             raise TypeError(f"{title} is no function, so it cannot be a task")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{title} has a yield in it; a task returns its result")
+        _no_method(function, title)
         known = _hints(function, title)
         hints: dict[str, Any] = {}
         positional: list[str] = []
@@ -60,7 +65,7 @@ class Signature:
             if hint is Context:
                 contexts.append(name)
                 continue
-            hints[name] = _checkable(hint, f"{title}: argument {name}")
+            hints[name] = _checkable(hint, name_of(function), name)
             if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
                 positional.append(name)
             if parameter.default is not inspect.Parameter.empty:
@@ -140,7 +145,7 @@ class Signature:
             if name not in self.hints
         ]
         missing = [
-            FieldError(f"args.{name}", f"is missing; {self} needs it")
+            FieldError(f"args.{name}", f"must be given: {self}")
             for name in self.hints
             if name not in names and name not in self.defaults
         ]
@@ -199,9 +204,48 @@ def _hints(function: Callable[..., Any], title: str) -> dict[str, Any]:
         ) from error
 
 
-def _checkable(hint: Any, where: str) -> Any:  # noqa: ANN401 (a type)
+def _no_method(function: Callable[..., Any], title: str) -> None:
+    """Raise TypeError for a method: the object it belongs to cannot travel."""
+    owner, _, _ = title.rpartition(".")
+    first = next(iter(inspect.signature(function).parameters), None)
+    if owner and not owner.endswith("<locals>") and first in ("self", "cls"):
+        raise TypeError(
+            f"{title} is a method, and its {first} cannot travel as JSON: declare a function"
+        )
+
+
+def _checkable(hint: Any, function: str, name: str) -> Any:  # noqa: ANN401 (a type)
     try:
         msgspec.json.Decoder(hint)
+        stuck = _cannot_travel(msgspec.inspect.type_info(hint), set())
     except TypeError as error:
-        raise TypeError(f"{where}: {error}") from error
+        raise TypeError(f"{function}: argument {name}: {error}") from error
+    if stuck is not None:
+        has = "is" if stuck is hint else "has"
+        instead = "; use str" if issubclass(stuck, PurePath) else ""
+        raise TypeError(
+            f"{function}: {name} {has} a {stuck.__qualname__}, which cannot travel as JSON{instead}"
+        )
     return hint
+
+
+def _cannot_travel(info: object, seen: set[int]) -> type | None:
+    """Return the first class in a type that no JSON value becomes; None: there is none."""
+    if isinstance(info, msgspec.inspect.CustomType):
+        return None if _is_json(info.cls) else info.cls
+    if isinstance(info, tuple):
+        parts: Iterable[object] = info
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) and id(info) not in seen:
+        seen.add(id(info))
+        parts = (getattr(info, field) for field in _PARTS if hasattr(info, field))
+    else:
+        return None
+    return next((found for part in parts if (found := _cannot_travel(part, seen))), None)
+
+
+def _is_json(kind: type) -> bool:
+    """Tell whether values as JSON makes them are of a class, as all are of ``object``."""
+    try:
+        return any(issubclass(each, kind) for each in _JSON)
+    except TypeError:  # a protocol that cannot be asked
+        return False

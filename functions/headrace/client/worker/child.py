@@ -2,9 +2,11 @@
 
 import asyncio
 import importlib
+import logging
 import os
 import queue
 import signal
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -14,11 +16,13 @@ from types import FrameType
 from typing import Final, Literal, TypeAlias
 
 from headrace.client.app.app import App
+from headrace.client.app.attempts import cancel
 from headrace.client.app.outcomes import SoftTimeLimit
 from headrace.client.codec import PLAIN
 from headrace.client.models import LeasedTask, remember_codec
 from headrace.client.sending import Report
 from headrace.client.worker.endings import failed, report_of
+from headrace.client.worker.logs import Configured
 
 ToChild: TypeAlias = (
     tuple[Literal["run"], LeasedTask, Literal["sync", "async"]]
@@ -28,6 +32,7 @@ ToChild: TypeAlias = (
 )
 FromChild: TypeAlias = (
     tuple[Literal["ready"]]
+    | tuple[Literal["unfit"], str]
     | tuple[Literal["progress"], object]
     | tuple[Literal["report"], Report | None]
 )
@@ -35,13 +40,29 @@ FromChild: TypeAlias = (
 _SOFT_SIGNAL: Final = signal.SIGUSR2
 
 
-def main(pipe: Connection, app_path: str) -> None:
-    """Run what comes through *pipe* with the app at *app_path*, ``module:name``."""
+_log: Final = logging.getLogger("headrace.worker")
+
+
+def main(pipe: Connection, app_path: str, logging_as: Configured | None = None) -> None:
+    """Run what comes through *pipe* with the app at *app_path*, ``module:name``.
+
+    *logging_as* is how the worker's own process logs; None leaves it to the app's module.
+    """
     with suppress(OSError):
         os.setsid()  # so that what the handlers start is killed with this process
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a container or terminal
         signal.signal(number, _ignore)
-    Child(pipe, load(app_path)).work()
+    if logging_as is not None:
+        logging_as.again()
+    try:
+        app = load(app_path)
+    except Exception as error:  # noqa: BLE001 (of somebody else's module; the end of this process)
+        _log.exception("The app %s cannot be loaded in a child process", app_path)
+        pipe.send(("unfit", f"{type(error).__name__}: {error}"))
+        sys.exit(1)
+    if logging_as is not None:
+        logging_as.again()  # as in the worker, over what the app's module has set up
+    Child(pipe, app).work()
 
 
 def load(app_path: str) -> App:
@@ -113,7 +134,7 @@ class Child:
     def _soft_limit(self, _number: int, _frame: FrameType | None) -> None:
         """Interrupt the handler; a signal reaches it even while it waits inside a call into C."""
         if self._cancel_async is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._cancel_async.cancel, SoftTimeLimit())
+            self._loop.call_soon_threadsafe(cancel, self._cancel_async, SoftTimeLimit())
         elif self._running is not None:
             raise SoftTimeLimit
 

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from datetime import datetime
 
+from headrace.client.app.attempts import cancel
 from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
 from headrace.client.worker.clocks import Monotonic
@@ -24,7 +25,7 @@ class CoroutineAttempt:
 
     def interrupt(self, why: Interruption) -> None:
         """Cancel it."""
-        self._loop.call_soon_threadsafe(self._task.cancel, THROWN[why]())
+        self._loop.call_soon_threadsafe(cancel, self._task, THROWN[why]())
 
     def prolonged(self, expires_at: datetime) -> None:
         """Do nothing: the handler sees what is held."""
@@ -49,6 +50,7 @@ class Coroutines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: deque[Held] = deque()
         self._running: set[asyncio.Task[None]] = set()
+        self._stopping = False
 
     def start(self, held: Held) -> None:
         """Run *held* as soon as there is room.  Called from one thread only."""
@@ -60,19 +62,28 @@ class Coroutines:
     def stop(self) -> None:
         """Let the loop end; handlers still at work are left where they are."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._let_go)
 
     def _work(self) -> None:
         loop = self._loop
         if loop is None:
             return
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while not self._stopping:
+            try:
+                loop.run_forever()
+            except BaseException:  # noqa: BLE001 (sys.exit() in a task that a handler has made)
+                _log.exception("Something in a handler would have ended the event loop of all")
         for task in self._running:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*self._running, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+    def _let_go(self) -> None:
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.stop()
 
     def _arrived(self, held: Held) -> None:
         self._waiting.append(held)

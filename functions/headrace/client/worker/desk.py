@@ -3,14 +3,14 @@
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.client.app.execution import Executor
-from headrace.client.models import LeasedTask
+from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Report, carried
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.endings import released
+from headrace.client.worker.endings import came_of, released
 from headrace.client.worker.holding import Held, Holding, Interruption
 from headrace.client.worker.logs import about
 from headrace.client.worker.observing import Observer, Observers
@@ -41,8 +41,10 @@ class Desk:
         *,
         app_path: str | None = None,
         observers: Sequence[Observer] = (),
+        fatal: Callable[[Exception], None],
         chance: random.Random,
     ) -> None:
+        """*fatal* is told why no task can be run at all."""
         self.holding = Holding()
         self.pace = Pace(settings.concurrency, settings.prefetch)
         self.reporter = Reporter(
@@ -54,7 +56,13 @@ class Desk:
             chance=chance,
         )
         self.handlers = Handlers(
-            app, settings, self._started, self._ended, clock.monotonic, app_path=app_path
+            app,
+            settings,
+            self._started,
+            self._ended,
+            clock.monotonic,
+            app_path=app_path,
+            fatal=fatal,
         )
         self._app, self._service, self._clock = app, service, clock
         self._observers = Observers(observers) if observers else None
@@ -64,7 +72,7 @@ class Desk:
         """Hold *task* and let it run; its lease ends at *lease_ends* (monotonic)."""
         now = self._clock.monotonic()
         held = Held(task, self._app.route(task), now=now, lease_ends=lease_ends)
-        held.check_progress_with(self._check_progress)
+        held.copy_progress_with(self._copy_progress)
         self.holding.add(held)
         if self.closed:
             self._give_back(held)
@@ -127,14 +135,15 @@ class Desk:
     def _ended(self, held: Held, report: Report | None) -> None:
         seconds = held.ran_until(self._clock.monotonic())
         self.holding.remove(held)
-        self.pace.ran(seconds)
+        if held.begun:
+            self.pace.ran(seconds)
         if report is not None:
             self.reporter.add(held, report)
-        if self._observers is not None:
+        if self._observers is not None and held.begun:
             outcome = "LOST" if report is None else report.status
             self._observers.ended(held.task, held.route, outcome, seconds)
 
-    def _settled(self, held: Held, report: Report) -> None:
+    def _settled(self, held: Held, report: Report, result: Reported) -> None:
         """Say how a task ended, once the service has taken it.
 
         One thread says it for all: handlers that fought for the log would pay more for a line
@@ -144,7 +153,10 @@ class Desk:
             return
         name, outcome, seconds = held.route.name, report.status, held.seconds
         extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
-        _log.info("%s %s in %.3f s", name, outcome.lower(), seconds, extra=extra)
+        said = came_of(report, result, held.task)
+        _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, said, extra=extra)
 
-    def _check_progress(self, value: object) -> None:
-        carried(value, self._service.codec, field="progress", most=PROGRESS_BYTES)
+    def _copy_progress(self, value: object) -> object:
+        """Return *value* as it is now.  Raises InvalidRequest for what cannot be sent."""
+        codec = self._service.codec
+        return codec.decode(bytes(carried(value, codec, field="progress", most=PROGRESS_BYTES)))

@@ -5,10 +5,13 @@ import logging
 from typing import Final
 
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
-from headrace.client.models import LeasedTask
+from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Failure, Report
 from headrace.client.worker.holding import Interruption
 from headrace.domain.errors import LeaseLost
+from headrace.domain.task import State
+
+_TENTHS_BELOW: Final = 10
 
 _log = logging.getLogger("headrace.worker")
 
@@ -28,9 +31,11 @@ THROWN: Final[dict[Interruption, type[BaseException]]] = {
 }
 
 
-def released(task: LeasedTask) -> Report:
-    """Give a task back; it costs it no attempt."""
-    return Report(task_id=task.id, lease_id=task.lease.id, status="RELEASED")
+def released(task: LeasedTask, *, delay: float | None = None) -> Report:
+    """Give a task back, for *delay* seconds from now; it costs it no attempt."""
+    return Report(
+        task_id=task.id, lease_id=task.lease.id, status="RELEASED", delay_in_seconds=delay
+    )
 
 
 def failed(task: LeasedTask, kind: str, message: str, *, retryable: bool = True) -> Report:
@@ -42,6 +47,20 @@ def failed(task: LeasedTask, kind: str, message: str, *, retryable: bool = True)
         error=Failure(kind, message),
         retryable=retryable,
     )
+
+
+def came_of(report: Report, result: Reported, task: LeasedTask) -> str:
+    """Say what the service made of a failed attempt, to stand behind that; "" for any other."""
+    if report.status != "FAILED":
+        return ""
+    if result.state is State.ENQUEUED and result.scheduled_at is not None and result.now:
+        wait = max(0.0, (result.scheduled_at - result.now).total_seconds())
+        return f"; again in {wait:.{0 if wait >= _TENTHS_BELOW else 1}f} s"
+    if not report.retryable:
+        return " and is dead: rejected"
+    if task.attempts > task.max_retries:
+        return " and is dead: no retries left"
+    return " and is dead: it expires before its next attempt" if result.state is State.DEAD else ""
 
 
 def report_of(error: BaseException, task: LeasedTask) -> Report | None:

@@ -48,7 +48,9 @@ class Heartbeats:
         """*lost* is told of leases that the service no longer knows."""
         self._service, self._clock, self._holding = service, clock, holding
         self._keepalive, self._lost = keepalive, lost
-        self._backoff = Backoff(_LONGEST_WAIT, chance)
+        self._chance = chance
+        self._backoffs: dict[str, Backoff] = {}  # by queue, as next_at
+        self._next_at: dict[str, float] = {}
         self.loop = Loop("heartbeats", self.step)
 
     def step(self) -> float:
@@ -59,21 +61,22 @@ class Heartbeats:
         for held in self._holding.all():
             if held.lost or held.over:
                 continue
+            queue_at = self._next_at.get(held.task.queue, now)
             early = (held.beat_at - held.beaten_at) * _SHARED
-            if held.beat_at - early <= now:
+            if max(held.beat_at - early, queue_at) <= now:
                 by_queue[held.task.queue].append(held)
-            next_at = min(next_at, held.beat_at)
+            next_at = min(next_at, max(held.beat_at, queue_at))
         if not any(held.beat_at <= now for due in by_queue.values() for held in due):
             return max(_SHORTEST_REST, next_at - now)
         for queue, due in by_queue.items():
             for start in range(0, len(due), BATCH):
-                wait = self._beat(queue, due[start : start + BATCH])
-                if wait is not None:
-                    return wait
+                if not self._beat(queue, due[start : start + BATCH]):
+                    break  # the other queues may fare better
         return _SHORTEST_REST
 
-    def _beat(self, queue: str, batch: list[Held]) -> float | None:
-        """Send the heartbeats of *batch*; return seconds to wait when that did not work."""
+    def _beat(self, queue: str, batch: list[Held]) -> bool:
+        """Send the heartbeats of *batch*; False: that did not work, and *queue* has to wait."""
+        backoff = self._backoffs.setdefault(queue, Backoff(_LONGEST_WAIT, self._chance))
         sent = [(held, held.take_progress()) for held in batch]
         reports = [self._report(held, progress) for held, progress in sent]
         asked_at = self._clock.monotonic()
@@ -88,20 +91,21 @@ class Heartbeats:
         except NotFound:
             for held in batch:
                 self._lost(held, "its queue is gone")
-            return None
-        except HeadraceError as error:
-            if not self._backoff.failures:
+            return True
+        except Exception as error:  # noqa: BLE001 (the leases of all depend on this thread)
+            if not backoff.failures:
                 _log.warning("Heartbeats of queue %s are not taken: %s", queue, error)
             for held, progress in sent:
-                if progress is not NOTHING:
-                    held.return_progress(progress)
-            return self._backoff.failed()
-        if self._backoff.worked():
-            _log.info("Heartbeats are taken again")
+                if progress is not NOTHING and isinstance(error, HeadraceError):
+                    held.return_progress(progress)  # of another error it may be the cause
+            self._next_at[queue] = self._clock.monotonic() + backoff.failed()
+            return False
+        if backoff.worked():
+            _log.info("Heartbeats of queue %s are taken again", queue)
         for held, result in zip(batch, results, strict=True):
             if result is not None:
                 self._answered(held, result, asked_at)
-        return None
+        return True
 
     def _report(self, held: Held, progress: object) -> Report:
         return Report(

@@ -61,7 +61,7 @@ class Held:
         self.lease_ends = lease_ends
         self.lease_expires_at: datetime = task.lease.expires_at
         self._progress: object = NOTHING
-        self._check_progress: Callable[[object], object] | None = None
+        self._copy_progress: Callable[[object], object] | None = None
         self._stage = _Stage.WAITING
         self._attempt: Attempt | None = None
         self._lock = threading.Lock()  # of stage and attempt; never held while waiting
@@ -72,6 +72,11 @@ class Held:
         return self._stage is _Stage.RUNNING
 
     @property
+    def begun(self) -> bool:
+        """Whether its handler is, or has been, at work."""
+        return self._attempt is not None
+
+    @property
     def over(self) -> bool:
         """Whether nothing of it is left to do but to report."""
         return self._stage is _Stage.OVER
@@ -80,13 +85,11 @@ class Held:
 
     def progress(self, value: object) -> None:
         """Send *value* with the next heartbeat; only the latest one counts."""
-        if self._check_progress is not None:
-            self._check_progress(value)
-        self._progress = value
+        self._progress = value if self._copy_progress is None else self._copy_progress(value)
 
-    def check_progress_with(self, check: Callable[[object], object]) -> None:
-        """Let *check* refuse progress that cannot be sent, where the handler sees it."""
-        self._check_progress = check
+    def copy_progress_with(self, copy: Callable[[object], object]) -> None:
+        """Let *copy* say what is sent, or refuse what cannot be, where the handler sees it."""
+        self._copy_progress = copy
 
     def take_progress(self) -> object:
         """Return progress that is not sent yet, or NOTHING."""

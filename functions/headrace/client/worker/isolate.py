@@ -7,22 +7,32 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from multiprocessing.connection import Connection
+from importlib.machinery import ModuleSpec
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
 from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
-from headrace.client.worker import child
+from headrace.client.worker import child, logs
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.endings import failed, released
 from headrace.client.worker.holding import Held, Interruption
 from headrace.client.worker.threads import Ended, Started
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 
 _END_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.5
+"""How often a silent child is looked at."""
+
+_LATER_SECONDS: Final = 5.0
+"""How long a task is left alone that no child could be started for."""
+
+_PAUSE_SECONDS: Final = 0.5
+_STILLBORN: Final = 3
+"""Children in a row that die before they take a task: then it is no accident."""
 
 _spawn: Final = multiprocessing.get_context("spawn")
 _log = logging.getLogger("headrace.worker")
@@ -34,19 +44,39 @@ class ChildProcess:
     def __init__(self, app_path: str) -> None:
         self.pipe, theirs = _spawn.Pipe()
         self.process: SpawnProcess = _spawn.Process(
-            target=child.main, args=(theirs, app_path), name="headrace-child"
+            target=child.main, args=(theirs, app_path, logs.configured()), name="headrace-child"
         )
         self._lock = threading.Lock()  # of the pipe's sending end
-        self.process.start()
-        theirs.close()
+        self.last_words = ""
+        try:
+            self.process.start()
+        except BaseException:
+            self.pipe.close()
+            raise
+        finally:
+            theirs.close()
 
     def is_ready(self) -> bool:
         """Wait until it can take tasks; False: it has died before."""
         try:
-            self.pipe.recv()
+            message = self.hear()
         except (EOFError, OSError):
             return False
-        return True
+        if message[0] == "unfit":
+            self.last_words = message[1]
+        return message[0] == "ready"
+
+    def hear(self) -> child.FromChild:
+        """Wait for its next message.
+
+        Raises EOFError or OSError when it is gone, even if something that it has forked holds
+        the other end of the pipe, and of what tells of its end.
+        """
+        while not self.pipe.poll(_LOOK_SECONDS):
+            if not self.process.is_alive() and not self.pipe.poll(0):
+                raise EOFError
+        message: child.FromChild = self.pipe.recv()
+        return message
 
     def say(self, message: child.ToChild) -> None:
         """Send *message*; a child that is gone is noticed where its answer is waited for."""
@@ -73,16 +103,18 @@ class ChildProcess:
         self.pipe.close()
 
     def buried(self) -> str:
-        """Wait for the end of a child that is going, and say how it was."""
+        """Wait for the end of a child that is going, kill what it leaves, and say how it was."""
         self.process.join(_END_SECONDS)
-        if self.process.is_alive():
-            self.kill()
-            self.process.join()
+        self.kill()
+        self.process.join()
         self.pipe.close()
         code = self.process.exitcode or 0
         if code >= 0:
             return f"exited with code {code}"
-        name = signal.Signals(-code).name
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # of those for real time most have no name
+            name = f"signal {-code}"
         return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
 
 
@@ -98,8 +130,9 @@ class ChildAttempt:
         if why is Interruption.SOFT_LIMIT:
             self._process.say(("soft",))
         else:
+            if self.killed is None:
+                self._process.kill()
             self.killed = why
-            self._process.kill()
 
     def prolonged(self, expires_at: datetime) -> None:
         """Tell it."""
@@ -120,8 +153,14 @@ class Children:
         started: Started,
         ended: Ended,
         monotonic: Monotonic,
+        *,
+        fatal: Callable[[Exception], None],
     ) -> None:
+        """*fatal* is told when children die before they take a task, again and again."""
         self._app_path = app_path or path_of(app)
+        self._fatal = fatal
+        self._stillborn = 0
+        self._stopping = threading.Event()
         self._most = most
         self._started, self._ended, self._monotonic = started, ended, monotonic
         self._waiting: queue.SimpleQueue[Held | None] = queue.SimpleQueue()
@@ -138,6 +177,7 @@ class Children:
 
     def stop(self) -> None:
         """End the children and wait for that."""
+        self._stopping.set()
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
@@ -148,25 +188,58 @@ class Children:
         process: ChildProcess | None = None
         while (held := self._waiting.get()) is not None:
             try:
+                if process is None and not held.over:
+                    process = self._new_child()
                 if process is None:
-                    process = ChildProcess(self._app_path)
-                    if not process.is_ready():
-                        self._not_begun(held, process.buried())
-                        process = None
-                        continue
-                if not self._run(held, process):
+                    self._give_back(held)
+                elif not self._run(held, process):
                     process = None
-            except Exception:  # noqa: BLE001 (the thread must outlive a fault beside the tasks)
+            except Exception as error:  # noqa: BLE001 (the thread must outlive a fault beside the tasks)
                 _log.exception("A fault of the worker itself")
+                self._give_up(held, error)
+                if process is not None:
+                    process.kill()
+                    process.buried()
+                    process = None
         if process is not None:
             process.end()
 
-    def _not_begun(self, held: Held, how_it_died: str) -> None:
-        """Fail a task whose child did not come to life: what it says is in the worker's stderr."""
-        _log.error("A child process was %s before it could take a task", how_it_died)
+    def _new_child(self) -> ChildProcess | None:
+        """Return a child that can take tasks; None: there cannot be one at present."""
+        while not self._stopping.is_set():
+            try:
+                process = ChildProcess(self._app_path)
+            except OSError as error:  # no memory, no processes, no open files left
+                _log.error("No child process can be started at present: %s", error)
+                self._stopping.wait(_PAUSE_SECONDS)
+                return None
+            if process.is_ready():
+                self._stillborn = 0
+                return process
+            how_it_died = process.buried()
+            if process.last_words:
+                how_it_died = f"{how_it_died}: {process.last_words}"
+            _log.error("A child process was %s before it could take a task", how_it_died)
+            self._stillborn += 1
+            if self._stillborn >= _STILLBORN:
+                message = f"{_STILLBORN} child processes in a row could not begin; the last one"
+                self._fatal(HeadraceError(f"{message}: {how_it_died}"))
+                return None
+            self._stopping.wait(_PAUSE_SECONDS)
+        return None
+
+    def _give_back(self, held: Held) -> None:
+        """Release a task that there is no child for; it has not begun."""
         if held.withdraw():
-            message = f"no process could be started to run it; it was {how_it_died}"
-            self._ended(held, failed(held.task, "ProcessDied", message))
+            self._ended(held, released(held.task, delay=_LATER_SECONDS))
+
+    def _give_up(self, held: Held, error: Exception) -> None:
+        """Let the task be over that a fault of the worker has met."""
+        self._give_back(held)
+        if not held.over:
+            held.end()
+            if not held.abandoned:
+                self._ended(held, failed(held.task, type(error).__name__, str(error)))
 
     def _run(self, held: Held, process: ChildProcess) -> bool:
         """Run one task; return whether the child is good for another."""
@@ -178,7 +251,7 @@ class Children:
         how_it_died: str | None = None
         report: Report | None = None
         try:
-            report = _answer(process.pipe, held)
+            report = _answer(process, held)
         except (EOFError, OSError):
             how_it_died = process.buried()
         except Exception as error:  # noqa: BLE001 (whatever cannot be read in this process)
@@ -207,14 +280,22 @@ def _killed(held: Held, why: Interruption) -> Report | None:
     return released(held.task) if why is Interruption.STOPPED else None
 
 
-def _answer(pipe: Connection, held: Held) -> Report | None:
+def _answer(process: ChildProcess, held: Held) -> Report | None:
     """Wait for the report, and pass progress on until then."""
     while True:
-        message: child.FromChild = pipe.recv()
+        message = process.hear()
         if message[0] == "report":
             return message[1]
         if message[0] == "progress":
             held.progress(message[1])
+
+
+def _importable(name: str, module: object) -> str:
+    """Return what a child imports: of programs it finds all as ``__main__`` but a package's."""
+    spec: ModuleSpec | None = getattr(module, "__spec__", None)
+    if name == "__main__" and spec is not None and spec.name.endswith(".__main__"):
+        return spec.name
+    return name
 
 
 def path_of(app: object) -> str:
@@ -225,6 +306,6 @@ def path_of(app: object) -> str:
     for module_name, module in list(sys.modules.items()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if value is app:
-                return f"{module_name}:{name}"
+                return f"{_importable(module_name, module)}:{name}"
     message = "must be a variable of a module, or app_path name it, to be found by child processes"
     raise InvalidRequest(f"app {message}", errors=[FieldError("app", message)])

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
@@ -12,6 +13,31 @@ LogFormat: TypeAlias = Literal["text", "json"]
 
 FIELDS: Final = ("task_id", "queue", "attempt", "task_name", "outcome", "seconds", "worker")
 """What records of this package may carry beside the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What `configure` was last told, for child processes to do the same."""
+
+    log_format: LogFormat
+    level: int | str
+    to_stdout: bool
+
+    def again(self) -> None:
+        """Configure this process so."""
+        configure(
+            self.log_format,
+            level=self.level,
+            stream=sys.stdout if self.to_stdout else sys.stderr,
+        )
+
+
+_configured: Configured | None = None
+
+
+def configured() -> Configured | None:
+    """Return how logging was set up here; None: the program did it its own way."""
+    return _configured
 
 
 def about(task: LeasedTask, **more: object) -> dict[str, object]:
@@ -60,6 +86,7 @@ def configure(
 
     Raises ValueError for an unknown *log_format*.
     """
+    global _configured  # noqa: PLW0603 (there is one root logger in a process)
     formatters = {"text": TextFormatter, "json": JsonFormatter}
     if log_format not in formatters:
         raise ValueError(f"log_format must be text or json, not {log_format!r}")
@@ -70,5 +97,6 @@ def configure(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)
+    _configured = Configured(log_format, level, to_stdout=stream is sys.stdout)
     for chatty in ("httpx2", "httpcore2", "httpx", "httpcore"):  # a line for each request
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -16,7 +16,14 @@ from headrace.client.worker.holding import Held
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.sending import failure_instead, send_each
 from headrace.client.worker.service import Service
-from headrace.domain.errors import HeadraceError, NotFound
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
 from headrace.domain.limits import BATCH
 
 _LINGER_SECONDS: Final = 0.005
@@ -37,12 +44,34 @@ class _Kept:
     tried: bool = False
 
 
+class _Line:
+    """The reports of one queue that are not answered yet, those under way included.
+
+    One that is *apart* sends one at a time: those of a batch that this process could not send.
+    """
+
+    def __init__(self, backoff: Backoff, *, apart: bool) -> None:
+        self.kept: deque[_Kept] = deque()
+        self.backoff, self.apart = backoff, apart
+        self.next_at = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many go out together."""
+        return 1 if self.apart else BATCH
+
+    def batch(self) -> list[_Kept]:
+        """Return those to send next; they stay, so that they are never overlooked."""
+        return [self.kept[place] for place in range(min(self.size, len(self.kept)))]
+
+
 class Reporter:
     """Sends reports from a thread of its own.
 
     A report goes out at once when nothing else is at work or 25 are there, else after a few
     milliseconds.  While the service is away it is kept and sent again; after the end of its lease
     for another minute, in which a late report may still count: then the reaper has come by.
+    What keeps the reports of one queue keeps those of no other.
     """
 
     def __init__(
@@ -51,7 +80,7 @@ class Reporter:
         clock: ServiceClock,
         *,
         idle: Callable[[], bool],
-        settled: Callable[[Held, Report], None],
+        settled: Callable[[Held, Report, Reported], None],
         dropped: Callable[[Held, str], None],
         chance: random.Random,
     ) -> None:
@@ -62,76 +91,88 @@ class Reporter:
         """
         self._service, self._clock, self._idle = service, clock, idle
         self._settled, self._dropped = settled, dropped
-        self._kept: deque[_Kept] = deque()
-        self._backoff = Backoff(_LONGEST_WAIT, chance)
-        self._next_at = 0.0
-        self._sending = False
+        self._chance = chance
+        self._lines: dict[tuple[str, bool], _Line] = {}  # by queue, and whether apart
         self.said_at = 0.0
         """When the service last answered reports (monotonic seconds)."""
         self.loop = Loop("reports", self.step)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(len(line.kept) for line in list(self._lines.values()))
 
     @property
     def unsaid(self) -> bool:
         """Whether there are reports that the service has not answered."""
-        return bool(self._kept) or self._sending
+        return len(self) > 0
 
     @property
     def in_trouble(self) -> bool:
-        """Whether reports are not taken at present."""
-        return self._backoff.failures > 0
+        """Whether there are reports that the service does not take at present."""
+        return any(
+            line.kept and line.backoff.failures and not line.apart
+            for line in list(self._lines.values())
+        )
 
     def add(self, held: Held, report: Report) -> None:
         """Send *report* soon."""
-        self._kept.append(_Kept(held, report, self._clock.monotonic()))
-        if len(self._kept) in {1, BATCH} or self._idle():
+        line = self._line(held.task.queue)
+        line.kept.append(_Kept(held, report, self._clock.monotonic()))
+        if len(line.kept) in {1, BATCH} or self._idle():
             self.loop.wake()
 
     def step(self) -> float:
         """Send one batch, if it is time for it; return the seconds until the next."""
         now = self._clock.monotonic()
-        if not self._kept:
-            return UNTIL_WOKEN
-        if now < self._next_at:
-            return self._next_at - now
-        ripe = self._kept[0].since + _LINGER_SECONDS
-        if len(self._kept) < BATCH and now < ripe and not self._idle():
-            return ripe - now
-        self._sending = True  # before they leave the queue, so that they are never overlooked
-        batch = self._next_batch()
-        try:
-            self._send(batch)
-        except NotFound:
-            for kept in batch:
-                self._dropped(kept.held, "its queue is gone")
-        except HeadraceError as error:
-            self._keep(batch, error)
-        else:
-            self.said_at = self._clock.monotonic()
-            if self._backoff.worked():
-                _log.info("Reports are taken again")
-        finally:
-            self._sending = False
-        return max(0.0, self._next_at - now) if self._kept else UNTIL_WOKEN
+        due = [line for line in self._waiting() if self._due_at(line) <= now]
+        if due:
+            self._send_of(min(due, key=lambda line: line.kept[0].since))
+        return max(0.0, min(map(self._due_at, self._waiting()), default=now + UNTIL_WOKEN) - now)
 
     def hurry(self) -> None:
         """Try now what waits for the service to come back."""
-        self._next_at = 0.0
-        self._sending = False
+        for line in self._waiting():
+            line.next_at = 0.0
         self.loop.wake()
 
-    def _next_batch(self) -> list[_Kept]:
-        """Take up to 25 reports of the queue whose report is the oldest."""
-        queue = self._kept[0].held.task.queue
-        batch: list[_Kept] = []
-        others: list[_Kept] = []
-        while self._kept and len(batch) < BATCH:
-            kept = self._kept.popleft()
-            (batch if kept.held.task.queue == queue else others).append(kept)
-        self._kept.extendleft(reversed(others))
-        return batch
+    def _line(self, queue: str, *, apart: bool = False) -> _Line:
+        known = self._lines.get((queue, apart))
+        if known is not None:
+            return known
+        line = _Line(Backoff(_LONGEST_WAIT, self._chance), apart=apart)
+        return self._lines.setdefault((queue, apart), line)
+
+    def _waiting(self) -> list[_Line]:
+        return [line for line in list(self._lines.values()) if line.kept]
+
+    def _due_at(self, line: _Line) -> float:
+        if len(line.kept) >= line.size or self._idle():
+            return line.next_at
+        return max(line.next_at, line.kept[0].since + _LINGER_SECONDS)
+
+    def _send_of(self, line: _Line) -> None:
+        """Send a batch of *line*, and see to those that stay."""
+        batch = line.batch()
+        again: list[_Kept] = []
+        try:
+            self._send(batch)
+        except NotFound:
+            self._drop(line, batch, "its queue is gone")
+        except Forbidden as error:
+            self._drop(line, batch, f"the key may not report it: {error}")
+        except (Unavailable, RateLimited, Unauthenticated) as error:
+            again = self._keep(line, batch, error)
+        except Exception as error:  # noqa: BLE001 (a codec of somebody else's, say: later, and alone)
+            self._set_apart(line, batch, error)
+        else:
+            self.said_at = self._clock.monotonic()
+            if line.backoff.worked() and not line.apart:
+                _log.info("Reports are taken again")
+        for _ in batch:
+            line.kept.popleft()
+        line.kept.extendleft(reversed(again))
+        if not line.kept:
+            line.backoff.worked()  # nothing is left to find out with whether the service is back
+            line.next_at = 0.0
 
     def _send(self, batch: list[_Kept]) -> None:
         queue = batch[0].held.task.queue
@@ -153,7 +194,7 @@ class Reporter:
         if result.now is not None:
             self._clock.heard(result.now, asked_at=asked_at)
         if result.outcome == "OK":
-            self._settled(kept.held, kept.report)
+            self._settled(kept.held, kept.report, result)
         elif result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:
             # The stored state speaks against it: a queue to move to is missing, say.
             self.add(kept.held, failed(kept.held.task, "InvalidReport", result.detail or ""))
@@ -162,15 +203,34 @@ class Reporter:
         else:
             self._dropped(kept.held, f"the service says {result.outcome}")
 
-    def _keep(self, batch: list[_Kept], error: HeadraceError) -> None:
-        """Keep what still counts, to be sent again."""
-        now = self._clock.monotonic()
-        if not self._backoff.failures:
+    def _drop(self, line: _Line, batch: list[_Kept], why: str) -> None:
+        line.backoff.worked()  # it was an answer
+        for kept in batch:
+            self._dropped(kept.held, why)
+
+    def _keep(self, line: _Line, batch: list[_Kept], error: HeadraceError) -> list[_Kept]:
+        """Let *line* wait, and return what still counts, to be sent again."""
+        if not line.backoff.failures:
             _log.warning("Reports are not taken, and kept: %s", error)
-        self._next_at = now + self._backoff.failed()
-        for kept in reversed(batch):
+        line.next_at = self._clock.monotonic() + line.backoff.failed()
+        return self._still_counting(batch, error)
+
+    def _set_apart(self, line: _Line, batch: list[_Kept], error: Exception) -> None:
+        """Send those of *batch* one by one from now on: what is wrong may be with one only."""
+        if not line.apart or not line.backoff.failures:
+            _log.error("Reports could not be sent, and are kept", exc_info=error)
+        if line.apart:
+            line.next_at = self._clock.monotonic() + line.backoff.failed()
+        apart = self._line(batch[0].held.task.queue, apart=True)
+        apart.kept.extend(self._still_counting(batch, error))
+
+    def _still_counting(self, batch: list[_Kept], error: Exception) -> list[_Kept]:
+        now = self._clock.monotonic()
+        counting = []
+        for kept in batch:
             if now < kept.held.lease_ends + _LATE_SECONDS:
                 kept.tried = True
-                self._kept.appendleft(kept)
+                counting.append(kept)
             else:
                 self._dropped(kept.held, f"its lease was over before its report was taken: {error}")
+        return counting

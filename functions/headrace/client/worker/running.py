@@ -1,5 +1,7 @@
 """Where a handler runs: in a thread, in the event loop, or in a child process."""
 
+from collections.abc import Callable
+
 from headrace.client.app.execution import Executor
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.coroutines import Coroutines
@@ -21,11 +23,12 @@ class Handlers:
         monotonic: Monotonic,
         *,
         app_path: str | None = None,
+        fatal: Callable[[Exception], None],
     ) -> None:
         most = settings.concurrency
         self._children: Children | None = None
         if settings.isolate:
-            self._children = Children(app, app_path, most, started, ended, monotonic)
+            self._children = Children(app, app_path, most, started, ended, monotonic, fatal=fatal)
         self._threads = Threads(app, most, started, ended, monotonic)
         self._coroutines = Coroutines(app, most, started, ended, monotonic)
 

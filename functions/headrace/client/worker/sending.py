@@ -1,16 +1,17 @@
 """One call with many reports, of which a bad one must not cost the others."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from headrace.client.models import Reported
 from headrace.client.sending import Failure, Report
 from headrace.client.worker.service import Service
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import Forbidden, InvalidRequest
 
-Instead: TypeAlias = Callable[[Report, InvalidRequest], Report | None]
+Refused: TypeAlias = InvalidRequest | Forbidden
+Instead: TypeAlias = Callable[[Report, Refused], Report | None]
 
 _NAMED: Final = re.compile(r"reports\[(\d+)\]")
 
@@ -22,41 +23,61 @@ def send_each(
     instead: Instead,
     *,
     within: float,
+    replaced: Collection[str] = (),
 ) -> list[Reported | None]:
     """Send up to 25 *reports* and return one result each; None where there was nothing to send.
 
-    The ones that the service (or the codec) refuses are replaced by what *instead* says, and the
-    others sent without them.  Raises what else goes wrong.
+    The ones that the service (or the codec) refuses are replaced by what *instead* says, each
+    once (*replaced* are the leases of those that were), and the others sent without them.
+
+    Raises what else goes wrong; Forbidden if the key may not report on tasks of this queue.
     """
+    refused: Refused
     try:
         return list(service.report(queue, reports, within=within))
     except InvalidRequest as error:
-        refused = error
-    named = {int(place) for field in refused.errors for place in _NAMED.findall(field.field)}
-    if len(reports) == 1:
-        named = {0}
-    if not named:  # too large together, or a refusal that names none of them
-        return [
-            send_each(service, queue, [report], instead, within=within)[0] for report in reports
-        ]
-    mended = [
-        (place, report)
-        for place, given in enumerate(reports)
-        if (report := instead(given, refused) if place in named else given) is not None
-    ]
+        refused, named = error, _named(error, len(reports))
+    except Forbidden as error:
+        refused, named = error, {place for place, each in enumerate(reports) if _reaches_out(each)}
+        if not named:
+            raise
+    places = range(len(reports))
+    mended = dict(enumerate(reports))
+    if len(reports) > 1 and isinstance(refused, Forbidden):  # which one it is it does not say
+        parts = [[place for place in places if place not in named], *([place] for place in named)]
+    elif not named:  # too large together, or a refusal that names none of them
+        parts = [[place] for place in places]
+    else:
+        for place in named:
+            report = mended.pop(place)
+            instead_of_it = None if report.lease_id in replaced else instead(report, refused)
+            if instead_of_it is not None:
+                mended[place] = instead_of_it
+        replaced = {*replaced, *(reports[place].lease_id for place in named)}
+        parts = [sorted(mended)]
     results: list[Reported | None] = [None] * len(reports)
-    if mended:
-        again = send_each(service, queue, [report for _, report in mended], nothing, within=within)
-        for (place, _), result in zip(mended, again, strict=True):
+    for part in filter(None, parts):
+        again = [mended[place] for place in part]
+        sent = send_each(service, queue, again, instead, within=within, replaced=replaced)
+        for place, result in zip(part, sent, strict=True):
             results[place] = result
     return results
 
 
-def nothing(_report: Report, _refused: InvalidRequest) -> None:
-    """Send nothing in place of a report that was refused twice."""
+def _named(refused: InvalidRequest, count: int) -> set[int]:
+    """Return the places, of *count*, that *refused* is about."""
+    if count == 1:
+        return {0}
+    named = {int(place) for field in refused.errors for place in _NAMED.findall(field.field)}
+    return named & set(range(count))
 
 
-def failure_instead(report: Report, refused: InvalidRequest) -> Report | None:
+def _reaches_out(report: Report) -> bool:
+    """Whether it asks for something in another queue, which a key may not reach."""
+    return report.status == "MOVED" or bool(report.spawn)
+
+
+def failure_instead(report: Report, refused: Refused) -> Report | None:
     """Say of a task whose report cannot be taken that it failed, and why: it would again."""
     if report.status in {"RELEASED", "INFLIGHT"}:
         return None
@@ -71,6 +92,6 @@ def failure_instead(report: Report, refused: InvalidRequest) -> Report | None:
     )
 
 
-def without_progress(report: Report, _refused: InvalidRequest) -> Report | None:
+def without_progress(report: Report, _refused: Refused) -> Report | None:
     """Keep the lease of a task whose progress cannot be taken."""
     return None if report.progress is None else replace(report, progress=None)

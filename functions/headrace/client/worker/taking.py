@@ -32,7 +32,7 @@ class Taker:
     later it is logged, and asked again with growing pauses.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each a keyword)
         self,
         service: Service,
         clock: ServiceClock,
@@ -40,15 +40,24 @@ class Taker:
         desk: Desk,
         *,
         prepare: Callable[[], None],
-        fatal: Callable[[HeadraceError], None],
+        fatal: Callable[[Exception], None],
         drained: Callable[[], None],
         chance: random.Random,
+        ready: Callable[[], None] = lambda: None,
+        away: Callable[[HeadraceError, float], None] = lambda *_: None,
     ) -> None:
-        """*prepare* is called first; *drained* whenever all queues were found empty."""
+        """Take tasks when the loop is started.
+
+        *prepare* is called first, and *ready* when it has worked; *drained* whenever all queues
+        were found empty, *away* for each question without an answer, with the seconds since the
+        first of them.
+        """
         self._service, self._clock, self._settings = service, clock, settings
         self._desk, self._prepare, self._fatal, self._drained = desk, prepare, fatal, drained
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
         self._backoff = Backoff(_LONGEST_WAIT, chance)
+        self._ready, self._told_away = ready, away
+        self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False
         self.loop = Loop("taking", self.step)
 
@@ -97,11 +106,14 @@ class Taker:
                 self._check(source.queue)
         except (Unavailable, RateLimited) as error:
             return self._away(error)
-        except HeadraceError as error:
+        except Exception as error:  # noqa: BLE001 (an app that makes no sense, say: it stays so)
             self._quiet = True
             self._fatal(error)
             return UNTIL_WOKEN
         self._prepared = True
+        if self._backoff.worked():
+            _log.info("The service answers again")
+        self._ready()
         return 0.0
 
     def _check(self, queue: str) -> None:
@@ -136,8 +148,11 @@ class Taker:
 
     def _away(self, error: HeadraceError) -> float:
         """Wait for the service to come back."""
+        now = self._clock.monotonic()
         if not self._backoff.failures:
+            self._away_since = now
             _log.warning("The service is away; asking again until it is back: %s", error)
+        self._told_away(error, now - self._away_since)
         return self._backoff.failed()
 
     def _refused(self, source: Source, error: HeadraceError) -> float:

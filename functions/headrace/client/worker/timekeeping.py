@@ -11,6 +11,9 @@ from headrace.client.worker.loop import Loop
 _TICK_SECONDS: Final = 0.1
 """How late a limit may be."""
 
+_AGAIN_SECONDS: Final = 1.0
+"""How long a handler may swallow the hard limit before it comes again."""
+
 
 class Timekeeper:
     """Interrupts handlers whose time is up, from a thread that never waits for the network."""
@@ -31,7 +34,7 @@ class Timekeeper:
             if held.lease_ends <= now:
                 self._lost(held, "it ended without word from the service")
             elif held.hard_at <= now:
-                held.hard_at = inf
+                held.hard_at = now + _AGAIN_SECONDS
                 held.interrupt(Interruption.HARD_LIMIT)
             elif held.soft_at <= now:
                 held.soft_at = inf

@@ -23,7 +23,7 @@ from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.client.worker.signals import signals_to
 from headrace.client.worker.taking import Taker
 from headrace.client.worker.timekeeping import Timekeeper
-from headrace.domain.errors import HeadraceError
+from headrace.domain.errors import HeadraceError, Unavailable
 
 _CHECK_SECONDS: Final = 0.05
 _UNWIND_SECONDS: Final = 1.0
@@ -31,6 +31,9 @@ _UNWIND_SECONDS: Final = 1.0
 
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
+
+_BURST_SECONDS: Final = 30.0
+"""How long a burst waits for a service that is away."""
 
 _log = logging.getLogger("headrace.worker")
 
@@ -97,9 +100,13 @@ class Worker:
         self._log_format: LogFormat | None = log_format
         self._clock = clock = ServiceClock(monotonic)
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._failure: HeadraceError | None = None
+        self._failure: Exception | None = None
         self._burst = False
-        service = service or RemoteService(client or app.client)
+        self._where = ""
+        if service is None:
+            client = client or app.client
+            self._where = f" at {client.settings.url}"
+            service = RemoteService(client)
         self.desk = desk = Desk(
             app,
             service,
@@ -107,6 +114,7 @@ class Worker:
             self.settings,
             app_path=app_path,
             observers=observers,
+            fatal=self._fail,
             chance=chance,
         )
         self._taker = Taker(
@@ -117,6 +125,8 @@ class Worker:
             prepare=lambda: service.prepare(app),
             fatal=self._fail,
             drained=self._drained,
+            ready=self._ready,
+            away=self._away,
             chance=chance,
         )
         self.heartbeats = Heartbeats(
@@ -147,18 +157,13 @@ class Worker:
 
         Raises:
             NotFound, Forbidden, Unauthenticated: no task can be taken at all, and why.
+            Unavailable: the service was away for 30 seconds of a *burst*, with nothing at work.
 
         """
         if self._log_format is not None:
             logs.configure(self._log_format)
         self._burst = burst
         with signals_to(self.stop):
-            _log.info(
-                "Worker %s takes tasks of %s, %d at a time",
-                self.settings.name,
-                ", ".join(self.settings.queues),
-                self.settings.concurrency,
-            )
             for loop in self._loops:
                 loop.start()
             try:
@@ -198,7 +203,7 @@ class Worker:
         monotonic, desk = self._clock.monotonic, self.desk
         ends_at = monotonic() + self.settings.shutdown_timeout
         running = sum(held.running for held in desk.holding.all())
-        _log.info("Stopping: %d tasks are running, the others go back", running)
+        _log.info("Stopping%s", _patience(running, self.settings.shutdown_timeout))
         self._taker.quiet()
         self._taker.loop.stop()
         desk.close()
@@ -235,10 +240,33 @@ class Worker:
 
     # ------------------------------------------------------------------------- its other threads
 
-    def _fail(self, error: HeadraceError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._failure = error
         self._commands.put("failed")
+
+    def _ready(self) -> None:
+        _log.info(
+            "Worker %s takes tasks of %s%s, %d at a time",
+            self.settings.name,
+            ", ".join(self.settings.queues),
+            self._where,
+            self.settings.concurrency,
+        )
+
+    def _away(self, error: HeadraceError, seconds: float) -> None:
+        """Give up a burst that waits for nothing but the service."""
+        patient = not self._burst or self.desk.holding or self.desk.reporter.unsaid
+        if isinstance(error, Unavailable) and seconds >= _BURST_SECONDS and not patient:
+            self._fail(error)
 
     def _drained(self) -> None:
         if self._burst and not self.desk.holding and not self.desk.reporter.unsaid:
             self._commands.put("drained")
+
+
+def _patience(running: int, seconds: float) -> str:
+    """Say what those who stop a worker wait for."""
+    if not running:
+        return ""
+    tasks, them = ("1 task has", "it") if running == 1 else (f"{running} tasks have", "them")
+    return f": {tasks} {seconds:g} s to end; Ctrl-C again gives {them} back now"

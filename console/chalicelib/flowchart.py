@@ -1,0 +1,139 @@
+"""Queues and the flows between them as a picture: columns from the sources on.  Pure arithmetic.
+
+A queue stands one column right of the furthest that feeds it.  Flows that lead back, which loops
+have, are left out of that reckoning and drawn below the others.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from console.chalicelib import words
+from console.chalicelib.pages.pipelines import Box, Flowchart, Join
+from headrace.ops.flows import Flow
+
+BOX_WIDTH: Final = 176
+BOX_HEIGHT: Final = 40
+_COLUMN: Final = 288  # from one box to the next
+_ROW: Final = 72
+_EDGE: Final = 8
+_LETTERS: Final = 22  # of a name, in a box
+_WIDEST: Final = 8.0  # px of the strongest flow
+_TIP: Final = 12  # px of an arrow's head
+_SIDES: Final = 2
+
+
+def flowchart(
+    flows: Sequence[Flow], enqueued: Mapping[str, int], urls: Mapping[str, str]
+) -> Flowchart:
+    """Return the picture of *flows*; *urls* lead to the queues."""
+    names = sorted({name for flow in flows for name in (flow.source, flow.target)})
+    columns = _columns(flows, names)
+    rows = _rows(flows, columns)
+    spots = {name: (_EDGE + columns[name] * _COLUMN, _EDGE + rows[name] * _ROW) for name in names}
+    boxes = tuple(
+        Box(name, _fitted(name), urls[name], enqueued.get(name, 0), *spots[name]) for name in names
+    )
+    strongest = max((flow.day for flow in flows), default=1)
+    depth = max(rows.values(), default=0)
+    back = [flow for flow in flows if columns[flow.source] >= columns[flow.target]]
+    floor = _EDGE + (depth + 1) * _ROW
+    joins = tuple(
+        _join(flow, spots, strongest, floor + 20 * back.index(flow) if flow in back else None)
+        for flow in flows
+    )
+    width = 2 * _EDGE + max(columns.values(), default=0) * _COLUMN + BOX_WIDTH
+    return Flowchart(
+        width=width,
+        height=floor + 20 * len(back) + (_EDGE if back else _EDGE + BOX_HEIGHT - _ROW),
+        boxes=boxes,
+        joins=joins,
+        words=_words(flows, len(names)),
+    )
+
+
+def _columns(flows: Sequence[Flow], names: Sequence[str]) -> dict[str, int]:
+    """Return each queue's column; strong flows are heard first, those that close a loop are not."""
+    ahead: dict[str, set[str]] = {name: set() for name in names}
+    for flow in flows:
+        if not _reaches(ahead, flow.target, flow.source):
+            ahead[flow.source].add(flow.target)
+    columns = dict.fromkeys(names, 0)
+    for _ in names:
+        for source, targets in ahead.items():
+            for target in targets:
+                columns[target] = max(columns[target], columns[source] + 1)
+    return columns
+
+
+def _reaches(ahead: Mapping[str, set[str]], start: str, goal: str) -> bool:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name == goal:
+            return True
+        if name not in seen:
+            seen.add(name)
+            waiting += ahead[name]
+    return False
+
+
+def _rows(flows: Sequence[Flow], columns: Mapping[str, int]) -> dict[str, int]:
+    """Return each queue's row: near to what feeds it, so that lines cross little."""
+    rows: dict[str, int] = {}
+    for column in range(max(columns.values(), default=-1) + 1):
+        here = [name for name in columns if columns[name] == column]
+
+        def height(name: str) -> float:
+            feeding = [rows[flow.source] for flow in flows
+                       if flow.target == name and flow.source in rows]  # fmt: skip
+            return sum(feeding) / len(feeding) if feeding else 0.0
+
+        taken: set[int] = set()
+        for name in sorted(here, key=lambda each: (height(each), each)):
+            row = round(height(name))
+            while row in taken:
+                row += 1
+            taken.add(row)
+            rows[name] = row
+    return rows
+
+
+def _join(
+    flow: Flow, spots: Mapping[str, tuple[int, int]], strongest: int, below: int | None
+) -> Join:
+    (x1, y1), (x2, y2) = spots[flow.source], spots[flow.target]
+    middle = BOX_HEIGHT // _SIDES
+    width = round(1.5 + (_WIDEST - 1.5) * (flow.day / strongest) ** 0.5, 1)
+    word = f"{words.number(flow.hour)} /h"
+    if below is not None:
+        down = x1 + BOX_WIDTH // _SIDES, y1 + BOX_HEIGHT
+        up = x2 + BOX_WIDTH // _SIDES, y2 + BOX_HEIGHT
+        path = (
+            f"M{down[0]} {down[1]}C{down[0]} {below} {down[0]} {below} {(down[0] + up[0]) // 2} "
+            f"{below}S{up[0]} {below} {up[0]} {up[1] + _TIP}"
+        )
+        return Join(path, width, word, (down[0] + up[0]) // 2, below - 6)
+    start, end = (x1 + BOX_WIDTH, y1 + middle), (x2 - _TIP, y2 + middle)
+    bend = (start[0] + end[0]) // 2 if end[0] - start[0] < _COLUMN else end[0] - 48
+    path = f"M{start[0]} {start[1]}C{bend} {start[1]} {bend} {end[1]} {end[0]} {end[1]}"
+    return Join(path, width, word, (start[0] + end[0]) // 2, (start[1] + end[1]) // 2 - 6)
+
+
+def _fitted(name: str) -> str:
+    """Return a name as it fits into a box: its end tells more than its middle."""
+    if len(name) <= _LETTERS:
+        return name
+    head = _LETTERS // 2 - 1
+    return f"{name[:head]}…{name[head + 1 - _LETTERS :]}"
+
+
+def _words(flows: Sequence[Flow], queues: int) -> str:
+    count = words.count_of(len(flows), "flow")
+    strongest = max(flows, key=lambda flow: flow.day, default=None)
+    if strongest is None:
+        return "No flows."
+    return (
+        f"{count} between {words.count_of(queues, 'queue')}; the strongest goes from "
+        f"{strongest.source} to {strongest.target}. The table below has them all."
+    )

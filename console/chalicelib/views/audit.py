@@ -1,0 +1,155 @@
+"""The audit: who did what by hand, to how many, when, and from which filter."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from console.chalicelib import urls, words
+from console.chalicelib.forms import Errors
+from console.chalicelib.pages.audit import AuditPage, AuditRow
+from console.chalicelib.pages.parts import Empty, Field, Option, Pager
+from console.chalicelib.pages.queue import FilterForm
+from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.filters import STATE_WORDS
+from headrace.ops import permitted
+from headrace.ops.audit import AuditFilter, Entry
+
+routes: Final = Routes()
+_NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
+_SHOWN_IDS: Final = 3
+_LONGEST: Final = 256  # bytes of a name
+# How a filter of tasks is written in the audit, and in the address of a queue's page.
+_ASKED: Final = {
+    "worker": "worker",
+    "error": "error",
+    "fingerprint": "fingerprint",
+    "min_attempts": "attempts",
+    "scheduled_after": "after",
+    "scheduled_before": "before",
+}
+ACTIONS: Final = (
+    "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "restart", "run",
+    "move", "delete", "put_schedule", "run_schedule", "delete_schedule", "create_key", "revoke_key",
+    "quiet", "stop",
+)  # fmt: skip
+_BESIDES: Final = ("to_queue", "seen_at", "set")  # noted with a filter, but no part of it
+_OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
+
+
+@routes.get(urls.AUDIT, Permission.OPERATE)
+def show(visit: Visit) -> Reply:
+    """Show a page of the audit."""
+    given = {name: visit.request.asked(name) for name in _NAMES}
+    errors = Errors()
+    where = AuditFilter(
+        queue=errors.text("queue", given["queue"], _LONGEST),
+        actor=errors.text("actor", given["actor"], _LONGEST),
+        action=errors.text("action", given["action"], _LONGEST),
+        since=errors.instant("from", given["from"]),
+        before=errors.instant("to", given["to"]),
+    )
+    limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or 50
+    asked = visit.request.asked("cursor")
+    rows: tuple[AuditRow, ...] = ()
+    cursor = None
+    if not errors:
+        page = permitted.audit(visit.use.audit, visit.by, where, limit=limit, cursor=asked or None)
+        rows = tuple(_row(visit, entry) for entry in page.entries)
+        cursor = page.cursor
+    narrowed = any(given[name] for name in _NAMES[:-1])
+    return AuditPage(
+        title="Audit",
+        http_status=400 if errors else 200,
+        filter=_form(visit, given, errors, limit, narrowed=narrowed),
+        rows=rows,
+        pager=Pager(
+            words.count_of(len(rows), "action") if rows else "",
+            first=visit.url(urls.AUDIT, given) if asked else None,
+            next=visit.url(urls.AUDIT, {**given, "cursor": cursor}) if cursor else None,
+        ),
+        empty=_empty(errors, narrowed=narrowed, more=cursor is not None),
+    )
+
+
+def _form(
+    visit: Visit, given: Mapping[str, str], errors: Errors, limit: int, *, narrowed: bool
+) -> FilterForm:
+    here, of = visit.url(urls.AUDIT), errors.of
+    fields = (
+        Field("queue", "Queue", given["queue"], error=of("queue"), hint="exactly"),
+        Field("actor", "By", given["actor"], error=of("actor"), hint="name of a key"),
+        Field("action", "Action", given["action"], error=of("action"),
+              options=tuple(Option(action, action) for action in ACTIONS)),
+        Field("from", "From, UTC", given["from"], "datetime-local", error=of("from")),
+        Field("to", "To, UTC", given["to"], "datetime-local", error=of("to")),
+        Field("limit", "Per page", str(limit), "select", width="s", error=of("limit"),
+              options=tuple(Option(str(size), str(size), size == limit)
+                            for size in sorted({25, 50, 100, 250, limit}))),
+    )  # fmt: skip
+    return FilterForm(here, fields, (), here if narrowed else None, narrowed or bool(errors))
+
+
+def _empty(errors: Errors, *, narrowed: bool, more: bool) -> Empty:
+    if errors:
+        return Empty("Nothing was looked for: something above is not right.")
+    if more:
+        return Empty("Nothing that fits among those looked at so far. There are more to look at.")
+    if narrowed:
+        return Empty("Nothing in the last 90 days fits this filter.")
+    return Empty("What people change by hand would be here, for 90 days. Nothing was changed yet.")
+
+
+def _row(visit: Visit, entry: Entry) -> AuditRow:
+    queue = entry.queue or ""
+    reachable = bool(queue) and visit.allows(Permission.READ, queue)
+    linked = reachable and entry.action not in _OF_NO_PAGE
+    ids = tuple(entry.ids or ())
+    query = _query(entry.filter or {}) if linked else None
+    return AuditRow(
+        at=entry.at,
+        actor=entry.actor,
+        action=entry.action,
+        queue=queue,
+        queue_url=visit.url(urls.QUEUE, queue=queue) if linked else None,
+        filters=_said(entry.filter),
+        filters_url=visit.url(urls.QUEUE, query, queue=queue) if query else None,
+        ids=ids[:_SHOWN_IDS],
+        more_ids=max(0, len(ids) - _SHOWN_IDS),
+        matched=entry.matched,
+        changed=entry.changed,
+        request_id=entry.request_id or "",
+    )
+
+
+def _said(where: Mapping[str, Any] | None) -> str:
+    """Return a filter in words."""
+    if where is None:
+        return ""
+    if not where:
+        return "every task"
+    return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in where.items())
+
+
+def _text(value: Any) -> str:  # noqa: ANN401  any JSON value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_text(each)}" for key, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _query(where: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the query of the queue's page that asks the same; None where it cannot."""
+    query: dict[str, str] = {}
+    for name, value in where.items():
+        if name == "state" and _text(value) in STATE_WORDS:
+            query["state"] = _text(value)
+        elif name == "tags" and isinstance(value, Mapping):
+            query["tag"] = _text(value)
+        elif name in ("scheduled_after", "scheduled_before"):
+            query[_ASKED[name]] = str(value)[:19]
+        elif name in _ASKED:
+            query[_ASKED[name]] = _text(value)
+        elif name not in _BESIDES:
+            return None
+    return query or None

@@ -1,0 +1,130 @@
+"""A new task from one that is there: its payload edited, its text kept letter by letter."""
+
+import json
+from dataclasses import replace
+from typing import Final, NoReturn
+
+from console.chalicelib import urls
+from console.chalicelib.forms import Errors, pretty
+from console.chalicelib.pages.acting import ConfirmPage
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Confirm, Field, Link, Option
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.queues import crumb
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import NotFound
+from headrace.domain.plan import NewTask
+from headrace.domain.task import Task
+from headrace.ops import permitted
+from headrace.ops.tasks import EnqueueOutcome
+
+routes: Final = Routes()
+_SUGGESTED: Final = 100  # queues
+
+
+@routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
+def ask(visit: Visit) -> Reply:
+    """Show the payload to be edited."""
+    task = _task(visit)
+    return _page(visit, task, Errors())
+
+
+@routes.post(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
+def enqueue(visit: Visit) -> Reply:
+    """Put the new task in, or say what is wrong."""
+    task = _task(visit)
+    errors = Errors()
+    payload = _payload(visit, task, errors)
+    tags = errors.tags("tags", visit.request.given("tags"))
+    delay = errors.whole("delay", visit.request.given("delay").strip(), limits.DELAY_SECONDS)
+    queue = visit.request.given("queue").strip()
+    if not limits.NAME_RE.fullmatch(queue):
+        errors.add("queue", "must be the name of a queue")
+    if errors:
+        return replace(_page(visit, task, errors), http_status=400)
+    visit.require(Permission.ENQUEUE, queue)
+    new = NewTask(payload, delay_in_seconds=delay, tags=tags)
+    try:
+        [made] = visit.use.tasks.enqueue(queue, [new])
+    except NotFound as error:
+        errors.add("queue", error.detail)
+        return replace(_page(visit, task, errors), http_status=404)
+    if made.outcome is not EnqueueOutcome.CREATED or made.id is None:
+        errors.add("payload", made.detail or "was not taken")
+        return replace(_page(visit, task, errors), http_status=400)
+    done = Flash("done", f"Task {made.id} is in {queue}. This is the new one.")
+    return Redirect(visit.url(urls.TASK, id=made.id), done)
+
+
+def _task(visit: Visit) -> Task:
+    task = permitted.task(visit.use.tasks, visit.by, visit.request.names["id"])
+    visit.require(Permission.ENQUEUE, task.queue)
+    visit.require(Permission.DETAILS, task.queue)
+    return task
+
+
+def _payload(visit: Visit, task: Task, errors: Errors) -> str:
+    """Return the payload as typed; the text of the old task where it was not touched."""
+    typed = visit.request.given("payload").strip()
+    old = task.payload or "null"
+    if typed == pretty(old).strip():
+        return old
+    if limits.utf8_bytes(typed) > limits.PAYLOAD_BYTES:
+        errors.add("payload", f"must be at most {limits.PAYLOAD_BYTES} bytes of JSON text")
+    try:
+        # Checked and not converted: a number stays the text it is.
+        json.loads(typed, parse_constant=_no_number, parse_int=str, parse_float=str)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        errors.add("payload", f"is not JSON: {error.msg.lower()} at {where}")
+    except ValueError as error:
+        errors.add("payload", f"is not JSON: {error}")
+    except RecursionError:
+        errors.add("payload", "is nested too deeply")
+    return typed
+
+
+def _no_number(word: str) -> NoReturn:
+    message = f"{word} is none of its numbers"
+    raise ValueError(message)
+
+
+def _page(visit: Visit, task: Task, errors: Errors) -> ConfirmPage:
+    given = visit.request.given
+    here = visit.url(urls.TASK, id=task.id)
+    names = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED).queues
+    tags = ", ".join(f"{key}={value}" for key, value in sorted(task.tags.items()))
+    fields = (
+        Field("payload", "Payload, JSON", given("payload", pretty(task.payload or "null")),
+              "textarea", "Sent exactly as it stands here; numbers of any length stay whole.",
+              errors.of("payload"), width="xl"),
+        Field("queue", "Queue", given("queue", task.queue), required=True, width="l",
+              error=errors.of("queue"),
+              options=tuple(Option(each.name, each.name) for each in names)),
+        Field("tags", "Tags", given("tags", tags), hint="key=value, key=value", width="l",
+              error=errors.of("tags")),
+        Field("delay", "Due in, seconds", given("delay"), "number", "Nothing is at once.",
+              errors.of("delay"), width="s"),
+    )  # fmt: skip
+    return ConfirmPage(
+        title="Edit and enqueue as new",
+        crumbs=(
+            crumb(visit),
+            Link(task.queue, visit.url(urls.QUEUE, queue=task.queue)),
+            Link(task.id, here),
+        ),
+        question="Edit and enqueue as new",
+        tells=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe key, "
+        "retries and lease length stay with it.",
+        samples=(),
+        more="",
+        form=Confirm(
+            action=visit.url(urls.ENQUEUE_AS_NEW, id=task.id),
+            button="Enqueue as new",
+            back=here,
+            fields=fields,
+        ),
+        back=Link("Back to the task", here),
+    )

@@ -1,0 +1,171 @@
+"""Dead letters by what they died of, over queues."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from console.chalicelib import urls, words
+from console.chalicelib.pages.dead import DeadGroup, DeadPage, GroupQueue
+from console.chalicelib.pages.parts import Choice, Empty, Field, Hidden, Pager
+from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.views.acting import ACTIONS, action_named
+from console.chalicelib.views.matching import go_on
+from console.chalicelib.views.queues import crumb
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.filters import TaskFilter
+from headrace.domain.fingerprint import FINGERPRINT_RE, fault_of, fingerprint_of
+from headrace.domain.operate import BulkAction
+from headrace.domain.queue import Queue
+from headrace.domain.task import Task
+from headrace.ops import permitted
+
+routes: Final = Routes()
+_PAGE: Final = 12  # queues
+_LOOKS: Final = 500  # dead tasks of all of them together: about 80 ms
+_GROUPS: Final = 50
+_LONGEST: Final = 128  # letters of a name
+_DEAD: Final = TaskFilter(states=("DEAD",))
+_OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
+
+
+@routes.get(urls.DEAD, Permission.LIST)
+def show(visit: Visit) -> Reply:
+    """Show the newest dead of a page of queues, alike ones together."""
+    prefix = visit.request.asked("name")[:_LONGEST]
+    page = permitted.queues(
+        visit.use.queues,
+        visit.by,
+        prefix=prefix,
+        limit=_PAGE,
+        cursor=visit.request.asked("cursor") or None,
+    )
+    looks = _look(visit, page.queues)
+    groups = _grouped(visit, looks)
+    shown = groups[:_GROUPS]
+    here = visit.url(urls.DEAD)
+    operates = visit.allows(Permission.OPERATE)
+    left = len(groups) - len(shown)
+    return DeadPage(
+        title="Dead letters",
+        crumbs=(crumb(visit),),
+        here=here,
+        prefix=Field("name", "Queue begins with", prefix),
+        looked=_said(looks),
+        groups=tuple(shown),
+        more=f"and {words.count_of(left, 'kind')} of fault more, each rarer" if left > 0 else "",
+        actions=tuple(
+            Choice(each.value, f"{ACTIONS[each.value].verb}…", ACTIONS[each.value].danger)
+            for each in _OFFERED
+            if operates
+        ),
+        pager=Pager(
+            shown=words.count_of(len(page.queues), "queue"),
+            first=visit.url(urls.DEAD, {"name": prefix}) if visit.request.asked("cursor") else None,
+            next=visit.url(urls.DEAD, {"name": prefix, "cursor": page.cursor})
+            if page.cursor
+            else None,
+        ),
+        empty=_empty(prefix, page.queues),
+    )
+
+
+@routes.post(urls.DEAD, Permission.OPERATE)
+def look(visit: Visit) -> Reply:
+    """Begin a dry run of an action on all dead of a group, the older ones too."""
+    action = action_named(visit.request.given("action"))
+    queues = tuple(dict.fromkeys(visit.request.form.get("queue", ())))
+    named = visit.request.given("fingerprint")
+    if action.action not in _OFFERED or not FINGERPRINT_RE.fullmatch(named):
+        message = "must be one that the page of dead letters has shown"
+        raise InvalidRequest(f"fingerprint {message}", errors=[FieldError("fingerprint", message)])
+    visit.require(Permission.OPERATE, *queues)
+    where = TaskFilter(states=_DEAD.states, fingerprint=named)
+    return go_on(visit, visit.use.matched.look(action.action, queues, where, by=visit.by.name))
+
+
+@dataclass(slots=True)
+class _Look:
+    """The newest dead of one queue, as far as they were looked at."""
+
+    queue: str
+    tasks: list[Task] = field(default_factory=list)
+    cursor: str | None = None
+    begun: bool = False
+
+    @property
+    def more(self) -> bool:
+        return not self.begun or self.cursor is not None
+
+
+def _look(visit: Visit, queues: Sequence[Queue]) -> list[_Look]:
+    """Look at the same number of each queue, and share what is not needed among the others."""
+    looks = [_Look(queue.name) for queue in queues]
+    left = _LOOKS
+    while (going := [look for look in looks if look.more]) and left >= len(going):
+        share = left // len(going)
+        for one in going:
+            page = visit.use.inspect.list(
+                one.queue, _DEAD, descending=True, limit=share, cursor=one.cursor, look_at=share
+            )
+            one.tasks += page.tasks
+            one.cursor, one.begun = page.cursor, True
+            left -= max(1, page.looked_at)
+    return looks
+
+
+def _grouped(visit: Visit, looks: Sequence[_Look]) -> list[DeadGroup]:
+    """Return the groups, the largest first, the latest first among those as large."""
+    found: dict[str, list[Task]] = {}
+    for look in looks:
+        for task in look.tasks:
+            found.setdefault(fingerprint_of(task), []).append(task)
+    groups = [_group(visit, name, tasks) for name, tasks in found.items()]
+    return sorted(groups, key=lambda group: (group.count, group.last), reverse=True)
+
+
+def _group(visit: Visit, name: str, tasks: Sequence[Task]) -> DeadGroup:
+    newest = max(tasks, key=lambda task: task.scheduled_at)
+    counts: dict[str, int] = {}
+    for task in tasks:
+        counts[task.queue] = counts.get(task.queue, 0) + 1
+    kind, message = fault_of(newest)
+    query = {"state": "DEAD", "fingerprint": name}
+    return DeadGroup(
+        type=kind,
+        message=message[:300] or ("" if kind else "no error was told"),
+        count=len(tasks),
+        first=min(task.scheduled_at for task in tasks),
+        last=newest.scheduled_at,
+        queues=tuple(
+            GroupQueue(queue, visit.url(urls.QUEUE, query, queue=queue), count)
+            for queue, count in sorted(counts.items())
+        ),
+        sample=newest.id,
+        sample_url=visit.url(urls.TASK, id=newest.id),
+        hidden=(
+            Hidden("fingerprint", name),
+            *(Hidden("queue", queue) for queue in sorted(counts)),
+        ),
+    )
+
+
+def _said(looks: Sequence[_Look]) -> str:
+    total = sum(len(look.tasks) for look in looks)
+    cut = [look for look in looks if look.more]
+    if not cut:
+        return f"All {words.number(total)} dead of {words.count_of(len(looks), 'queue')}."
+    least = min(len(look.tasks) for look in cut)
+    return (
+        f"Of the newest dead, at least {words.number(least)} of each queue, "
+        f"{words.number(total)} in all; "
+        f"{', '.join(look.queue for look in cut)} {'has' if len(cut) == 1 else 'have'} more. "
+        "What is done to a group is done to its older ones too; a dry run counts them."
+    )
+
+
+def _empty(prefix: str, queues: Sequence[Queue]) -> Empty:
+    if prefix and not queues:
+        return Empty(f"No queue's name begins with {prefix}. Upper and lower case differ.")
+    return Empty("Dead tasks would be here, those of one fault together. None is kept now.")

@@ -1,0 +1,286 @@
+"""Acting on all tasks that match: a dry run, a confirmation of exactly what it saw, the doing.
+
+The set that was seen is kept (``headrace.ops.matched``), and each request takes it a bounded part
+further.  A confirmation is signed: it holds for one session, one set as it then stood, for an hour.
+Only an address with such a signature takes work further that was confirmed, so that the page can
+open itself again without script; without it the page only shows how far it is.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from console.chalicelib import urls, words
+from console.chalicelib.guard import elsewhere
+from console.chalicelib.pages.matching import Decision, MatchedPage, SeenTask
+from console.chalicelib.pages.parts import Choice, Fact, Field, Hidden, Link
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.acting import ACTIONS, TaskAction, action_named, target_field, why
+from console.chalicelib.views.filtering import Asked
+from console.chalicelib.views.queues import crumb
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from headrace.domain.operate import BulkAction
+from headrace.ops.matched_set import MatchedSet
+
+routes: Final = Routes()
+FEW: Final = 5
+LASTS: Final = timedelta(hours=1)
+_GO: Final = "go"
+_SEEN: Final = "seen"
+_NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts, at least",
+                 "scheduled_after": "After", "scheduled_before": "Before",
+                 "error": "Error has", "fingerprint": "Errors like"}  # fmt: skip
+
+
+@routes.post(urls.MATCHING, Permission.OPERATE)
+def look(visit: Visit) -> Reply:
+    """Begin a dry run of an action on all tasks that the address asks for."""
+    asked = Asked(visit)
+    action = action_named(visit.request.given("action"))
+    if asked.errors:
+        return Redirect(visit.url(urls.QUEUE, asked.query(), queue=visit.queue))
+    found = visit.use.matched.look(action.action, [visit.queue], asked.where, by=visit.by.name)
+    return go_on(visit, found)
+
+
+def go_on(visit: Visit, found: MatchedSet) -> Redirect:
+    """Return the way to the page of *found*, which takes it further if there is more to do."""
+    query = {_GO: _go_token(visit, found)} if _unfinished(found) else {}
+    return Redirect(visit.url(urls.MATCHED_SET, query, set=found.name))
+
+
+@routes.get(urls.MATCHED_SET, Permission.OPERATE)
+def show(visit: Visit) -> Reply:
+    """Show how far it is, and take it further if the address was made for that."""
+    found = _found(visit)
+    given = visit.request.asked(_GO)
+    ours = not elsewhere(visit.request) and given == _go_token(visit, found)
+    if ours and _unfinished(found):
+        before = found
+        found = visit.use.matched.go_on(found.name)
+        ours = found.version > before.version  # else somebody else is at it
+    return _page(visit, found, refresh=ours and _unfinished(found))
+
+
+@routes.post(urls.MATCHED_SET, Permission.OPERATE)
+def act(visit: Visit) -> Reply:
+    """Begin, go on, or stop."""
+    found = _found(visit)
+    wanted = visit.request.given("do")
+    if wanted == "stop":
+        return go_on(visit, visit.use.matched.stop(found.name))
+    if wanted == "look":
+        return go_on(visit, visit.use.matched.go_on(found.name))
+    at = _confirmed(visit, found)
+    target = visit.request.given("to_queue").strip() or None
+    if found.action is BulkAction.MOVE and target and not found.begun:
+        visit.require(Permission.OPERATE, target)
+    most = FEW if wanted == "few" else None
+    try:
+        return go_on(visit, visit.use.matched.begin(found.name, at=at, most=most, to_queue=target))
+    except (InvalidRequest, NotFound) as error:
+        page = _page(visit, found, refresh=False, error=error.detail)
+        return replace(page, http_status=error.status)
+
+
+def _found(visit: Visit) -> MatchedSet:
+    found = visit.use.matched.get(visit.request.names["set"])
+    visit.require(Permission.OPERATE, *found.queues)
+    return found
+
+
+def _unfinished(found: MatchedSet) -> bool:
+    return (found.looking or found.acting) and not found.trouble
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+def _go_token(visit: Visit, found: MatchedSet) -> str:
+    return visit.signing.write(_GO, [found.name, _nonce(visit)])
+
+
+def _nonce(visit: Visit) -> str:
+    return visit.session.nonce if visit.session else ""
+
+
+def _seal(visit: Visit, found: MatchedSet) -> list[Any]:
+    """Return what a confirmation is about: all that must be as it was when it was shown."""
+    fields = repr(sorted(found.where.fields().items()))
+    filter_hash = sha256(fields.encode("utf-8", "surrogatepass")).hexdigest()
+    return [
+        found.name,
+        found.action.value,
+        list(found.queues),
+        filter_hash,
+        found.seen_at.isoformat(),
+        found.count,
+        _nonce(visit),
+    ]
+
+
+def _confirmed(visit: Visit, found: MatchedSet) -> int:
+    """Return how far it was when it was confirmed.
+
+    Raises Forbidden for a confirmation that is not of this set, Conflict for one that is too old.
+    """
+    match visit.signing.read(_SEEN, visit.request.given(_SEEN)):
+        case [list(sealed), int(at)] if sealed == _seal(visit, found):
+            pass
+        case _:
+            raise Forbidden("this confirmation is not of this set of tasks: open its page again")
+    if visit.now > found.seen_at + LASTS:
+        message = f"the look at these tasks is over {words.duration(LASTS.total_seconds())} old"
+        raise Conflict(f"{message}: look again, and confirm what is there now")
+    return at
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def _page(visit: Visit, found: MatchedSet, *, refresh: bool, error: str = "") -> MatchedPage:
+    action = ACTIONS[found.action.value]
+    one = found.queues[0] if len(found.queues) == 1 else None
+    place = one or words.count_of(len(found.queues), "queue")
+    crumbs = [crumb(visit)]
+    if one:
+        crumbs.append(Link(one, visit.url(urls.QUEUE, queue=one)))
+    else:
+        crumbs.append(Link("Dead letters", visit.url(urls.DEAD)))
+    tasks = words.count_of(found.count, "task")
+    question = f"{action.verb} {tasks} of {place}"
+    if found.looking:
+        question = f"{action.verb} all that match in {place}: looking"
+    elif not found.begun:
+        question += "?"
+    over = visit.now > found.seen_at + LASTS and not found.done
+    return MatchedPage(
+        title=question,
+        crumbs=tuple(crumbs),
+        question=question,
+        said=_said(found, action, over=over),
+        tells=action.tells if not found.begun and found.count else "",
+        trouble=_trouble(found),
+        filter=_which(found),
+        numbers=_numbers(found, action),
+        done=found.at,
+        count=found.count if found.begun else 0,
+        samples=() if found.begun else _samples(visit, found),
+        more=f"and {words.number(found.count - len(found.samples))} more"
+        if found.count > len(found.samples)
+        else "",
+        decision=_decision(visit, found, action, crumbs[-1], error=error, over=over),
+        refresh=visit.url(urls.MATCHED_SET, {_GO: _go_token(visit, found)}, set=found.name)
+        if refresh
+        else None,
+    )
+
+
+def _said(found: MatchedSet, action: TaskAction, *, over: bool) -> str:
+    looked = words.count_of(found.looked_at, "task")
+    if found.looking:
+        fit = words.number(found.count)
+        return f"Looked at {looked} so far, {fit} of them fit. Nothing is changed."
+    if over:
+        return "This look is too old to act on. Look again: what is there now may be another set."
+    if not found.count:
+        return f"No task fits, of {looked} looked at. There is nothing to {action.verb.lower()}."
+    if not found.begun:
+        return (
+            "Nothing is changed yet. Exactly these tasks are meant: none that comes later, and "
+            "none that has changed by then."
+        )
+    if found.done:
+        return f"Done: {words.count_of(found.changed, 'task')} {action.done}."
+    so_far = f"{words.number(found.at)} of {words.count_of(found.count, 'task')}"
+    return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
+
+
+def _trouble(found: MatchedSet) -> str:
+    if not found.trouble:
+        return ""
+    if found.looking:
+        return f"Looking stopped: {found.trouble}. Nothing was changed."
+    return (
+        f"It stopped: {found.trouble}. {words.number(found.at)} were dealt with as told below. The "
+        "next one may or may not have been changed; nothing was done to the others."
+    )
+
+
+def _which(found: MatchedSet) -> tuple[Fact, ...]:
+    facts = [Fact("Queue" if len(found.queues) == 1 else "Queues", ", ".join(found.queues))]
+    for name, value in found.where.fields().items():
+        text = ", ".join(f"{k}={v}" for k, v in value.items()) if name == "tags" else str(value)
+        if name == "state":
+            text = text.lower().replace(",", ", ")
+        facts.append(Fact(_NAMES.get(name, name.capitalize()), text))
+    if found.to_queue:
+        facts.append(Fact("Goes to", found.to_queue))
+    return (*facts, Fact("Seen", at=found.seen_at), Fact("By", found.by))
+
+
+def _numbers(found: MatchedSet, action: TaskAction) -> tuple[Fact, ...]:
+    facts = [Fact("Looked at", words.number(found.looked_at)),
+             Fact("Matched", words.number(found.count))]  # fmt: skip
+    if found.begun:
+        facts.append(Fact(action.done.capitalize(), words.number(found.changed)))
+        left = sum(found.left.values())
+        reasons = "; ".join(
+            f"{words.number(amount)} because {why(reason, reason)}"
+            for reason, amount in sorted(found.left.items())
+        )
+        facts.append(Fact("Left alone", f"{words.number(left)}{': ' if left else ''}{reasons}"))
+        if found.rest:
+            facts.append(Fact("Not touched", words.number(found.rest)))
+    return tuple(facts)
+
+
+def _samples(visit: Visit, found: MatchedSet) -> tuple[SeenTask, ...]:
+    tasks = visit.use.matched.sampled(found)
+    return tuple(
+        SeenTask(task.id, visit.url(urls.TASK, id=task.id), task.queue, _error(task.errors))
+        for task in tasks
+    )
+
+
+def _error(errors: tuple[Any, ...]) -> str:
+    last = errors[-1] if errors else None
+    return ": ".join(filter(None, (last.type, last.message)))[:200] if last else ""
+
+
+def _decision(
+    visit: Visit, found: MatchedSet, action: TaskAction, up: Link, *, error: str, over: bool
+) -> Decision:
+    fields: tuple[Field, ...] = ()
+    asks = not (found.looking or found.acting or found.done or over)
+    if asks and found.action is BulkAction.MOVE and not found.begun:
+        given = visit.request.given("to_queue")
+        fields = (target_field(visit, found.queues[0], given, error),)
+    return Decision(
+        action=visit.url(urls.MATCHED_SET, set=found.name),
+        hidden=(Hidden(_SEEN, visit.signing.write(_SEEN, [_seal(visit, found), found.at])),)
+        if asks
+        else (),
+        fields=fields,
+        choices=_choices(found, action) if not over else (),
+        back=Link(f"Back to {up.text}" if found.done or over else "Cancel", up.url)
+        if not found.begun or found.done
+        else Link(f"Leave it, back to {up.text}", up.url),
+    )
+
+
+def _choices(found: MatchedSet, action: TaskAction) -> tuple[Choice, ...]:
+    if found.looking:
+        return (Choice("look", "Go on looking"),)
+    if found.acting:
+        return (Choice("stop", "Stop here"), Choice("look", "Go on"))
+    if found.done:
+        return ()
+    tasks = words.count_of(found.rest, "task")
+    whole = f"{action.verb} the other {tasks}" if found.begun else f"{action.verb} {tasks}"
+    some = f"{action.verb} only {FEW}{' more' if found.begun else ''}"
+    few = (Choice("few", some, action.danger),) if found.rest > FEW else ()
+    return (*few, Choice("all", whole, action.danger))

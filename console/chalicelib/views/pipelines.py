@@ -1,0 +1,42 @@
+"""Pipelines: which queues feed which, as the moves of the last day show it."""
+
+from typing import Final
+
+from console.chalicelib import urls
+from console.chalicelib.flowchart import flowchart
+from console.chalicelib.pages.parts import Empty, Link
+from console.chalicelib.pages.pipelines import FlowRow, PipelinesPage
+from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+
+routes: Final = Routes()
+_DRAWN: Final = 40  # flows; a picture of more is a tangle
+_LISTED: Final = 250
+
+
+@routes.get(urls.PIPELINES, Permission.READ)
+def show(visit: Visit) -> Reply:
+    """Show the flows between the visitor's queues."""
+    seen = visit.use.flows.seen_by(visit.by)
+    drawn, listed = seen.flows[:_DRAWN], seen.flows[:_LISTED]
+    links = {name: visit.url(urls.QUEUE, queue=name) for name in seen.enqueued}
+    return PipelinesPage(
+        title="Pipelines",
+        picture=flowchart(drawn, seen.enqueued, links) if drawn else None,
+        left_out=len(seen.flows) - len(listed),
+        rows=tuple(
+            FlowRow(
+                Link(flow.source, links[flow.source]),
+                Link(flow.target, links[flow.target]),
+                flow.hour,
+                flow.day,
+            )
+            for flow in listed
+        ),
+        as_of=seen.as_of,
+        empty=Empty(
+            "Queues would be here, joined by the tasks that went from one to another in the last "
+            "day. A worker moves a task on by reporting MOVED.",
+        ),
+    )

@@ -1,0 +1,249 @@
+"""Making and changing a schedule: the form, and the runs it would lead to before it is saved."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, NoReturn
+from zoneinfo import available_timezones
+
+from console.chalicelib import urls
+from console.chalicelib.forms import Errors
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Field, Link, Option
+from console.chalicelib.pages.schedules import Runs, ScheduleFormPage
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.schedules import SHOWN_RUNS, runs_of, schedules_crumb, when
+from console.chalicelib.visit import Visit
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.schedule import ScheduleSettings
+from headrace.ops import permitted
+
+routes: Final = Routes()
+_EVERY: Final = (1, 31_536_000)  # seconds
+_NAME: Final = (
+    "must be 1 to 128 letters, digits, dots, dashes or underscores, the first a letter or digit"
+)
+_SUGGESTED: Final = 100  # queues
+_ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
+_NEW: Final = ScheduleSettings(cron="*/15 * * * *")
+_PREVIEW: Final = "preview"
+
+
+@routes.get(urls.CREATE_SCHEDULE, Permission.OPERATE)
+def ask_new(visit: Visit) -> Reply:
+    """Ask for a new schedule, of the queue that the address names if it does."""
+    queue = visit.request.asked("queue")
+    return _page(visit, _typed_from(_NEW, queue=queue, name=""), Errors(), _NEW, new=True)
+
+
+@routes.post(urls.CREATE_SCHEDULE, Permission.OPERATE)
+def create(visit: Visit) -> Reply:
+    """Show what the form would lead to, or make the schedule, or say what is wrong."""
+    errors = Errors()
+    queue, name = visit.request.given("queue").strip(), visit.request.given("name").strip()
+    for field, text in (("queue", queue), ("name", name)):
+        if not limits.NAME_RE.fullmatch(text):
+            errors.add(field, _NAME)
+    if not errors:
+        visit.require(Permission.OPERATE, queue)
+        try:
+            visit.use.schedules.get(queue, name)
+        except NotFound:
+            pass
+        else:
+            errors.add("name", f"is the name of another schedule of {queue}: open that to edit it")
+    return _answer(visit, errors, _NEW, queue, name, new=True)
+
+
+@routes.get(urls.EDIT_SCHEDULE, Permission.OPERATE)
+def ask(visit: Visit) -> Reply:
+    """Ask what is to change."""
+    visit.require(Permission.DETAILS, visit.queue)
+    old = _old(visit)
+    typed = _typed_from(old, queue=visit.queue, name=visit.request.names["name"])
+    return _page(visit, typed, Errors(), old, new=False)
+
+
+@routes.post(urls.EDIT_SCHEDULE, Permission.OPERATE)
+def edit(visit: Visit) -> Reply:
+    """Show what the change would lead to, or make it, or say what is wrong."""
+    visit.require(Permission.DETAILS, visit.queue)
+    return _answer(
+        visit, Errors(), _old(visit), visit.queue, visit.request.names["name"], new=False
+    )
+
+
+def _old(visit: Visit) -> ScheduleSettings:
+    found = visit.use.schedules.get(visit.queue, visit.request.names["name"])
+    return found.schedule.settings
+
+
+def _answer(
+    visit: Visit, errors: Errors, old: ScheduleSettings, queue: str, name: str, *, new: bool
+) -> Reply:
+    settings = _read(visit, errors, old)
+    wanted = visit.request.given("do") != _PREVIEW
+    runs: Runs | None = None
+    if not errors:
+        use = visit.use.schedules
+        try:
+            if wanted:
+                use.put(queue, name, settings)
+                done = Flash("done", f"Schedule {name} of {queue} is saved.")
+                return Redirect(visit.url(urls.SCHEDULE, queue=queue, name=name), done)
+            runs = runs_of(settings, use.preview(queue, name, settings, SHOWN_RUNS))
+        except NotFound as error:
+            if not new:
+                raise
+            errors.take(error, otherwise="queue")
+        except InvalidRequest as error:
+            errors.take(error, otherwise="cron")
+    typed = {field: visit.request.given(field) for field in visit.request.form}
+    page = _page(visit, {**typed, "queue": queue, "name": name}, errors, settings, new=new)
+    return replace(
+        page,
+        runs=runs,
+        when=when(settings) if runs else "",
+        http_status=400 if errors else 200,
+    )
+
+
+def _read(visit: Visit, errors: Errors, old: ScheduleSettings) -> ScheduleSettings:
+    """Return *old* with what was typed; what the form does not have stays."""
+
+    def given(name: str) -> str:
+        return visit.request.given(name).strip()
+
+    cron = given("cron") or None
+    every = errors.whole("every_seconds", given("every_seconds"), _EVERY)
+    if (cron is None) == (every is None) and not errors.of("every_seconds"):
+        for field in ("cron", "every_seconds"):
+            errors.add(field, "give exactly one of cron and every so many seconds")
+    dedupe_key = errors.text("dedupe_key", given("dedupe_key"), limits.DEDUPE_KEY_BYTES[1])
+    return replace(
+        old,
+        cron=cron,
+        every_seconds=every,
+        timezone=given("timezone") or "UTC",
+        payload=_payload(errors, visit.request.given("payload")),
+        tags=errors.tags("tags", given("tags")),
+        dedupe_key=dedupe_key,
+        expires_in_seconds=errors.whole(
+            "expires_in_seconds", given("expires_in_seconds"), (0, limits.EXPIRES_SECONDS[1])
+        ),
+        keepalive_timeout_in_seconds=errors.whole(
+            "keepalive_timeout_in_seconds",
+            given("keepalive_timeout_in_seconds"),
+            limits.KEEPALIVE_SECONDS,
+        ),
+    )
+
+
+def _payload(errors: Errors, text: str) -> str:
+    """Return JSON text exactly as typed; nothing is ``{}``."""
+    if not text.strip():
+        return "{}"
+    if limits.utf8_bytes(text) > limits.PAYLOAD_BYTES:
+        errors.add("payload", f"must be at most {limits.PAYLOAD_BYTES} bytes of JSON text")
+        return "{}"
+    try:
+        json.loads(text, parse_constant=_no_number, parse_int=str, parse_float=str)
+        text.encode()
+    except (ValueError, RecursionError) as error:
+        errors.add("payload", f"must be JSON: {error}")
+        return "{}"
+    return text.strip()
+
+
+def _no_number(word: str) -> NoReturn:
+    message = f"{word} is none of its numbers"
+    raise ValueError(message)
+
+
+def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[str, Any]:
+    """Return the form as it is filled in for *settings*."""
+
+    def text(value: float | None) -> str:
+        return "" if value is None else f"{value}"
+
+    return {
+        "queue": queue,
+        "name": name,
+        "cron": settings.cron or "",
+        "every_seconds": text(settings.every_seconds),
+        "timezone": settings.timezone,
+        "payload": settings.payload,
+        "tags": ", ".join(f"{key}={value}" for key, value in settings.tags.items()),
+        "dedupe_key": settings.dedupe_key or "",
+        "expires_in_seconds": text(settings.expires_in_seconds),
+        "keepalive_timeout_in_seconds": text(settings.keepalive_timeout_in_seconds),
+    }
+
+
+def _page(
+    visit: Visit, typed: dict[str, Any], errors: Errors, settings: ScheduleSettings, *, new: bool
+) -> ScheduleFormPage:
+    def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401  Field's
+        return Field(
+            name, label, str(typed.get(name, "")), hint=hint, error=errors.of(name), **more
+        )
+
+    names = (
+        (
+            field("queue", "Queue", required=True, width="l", options=_queues(visit)),
+            field("name", "Name", "Letters, digits, dots, dashes, underscores.", required=True,
+                  width="l"),
+        )
+        if new
+        else ()
+    )  # fmt: skip
+    queue, name = str(typed["queue"]), str(typed["name"])
+    here = visit.url(urls.SCHEDULE, queue=queue, name=name)
+    there = visit.url(urls.EDIT_SCHEDULE, queue=queue, name=name)
+    paused = " It is paused and stays so." if settings.paused else ""
+    crumbs = (schedules_crumb(visit),)
+    return ScheduleFormPage(
+        title="Create a schedule" if new else f"Edit {name} of {queue}",
+        crumbs=crumbs if new else (*crumbs, Link(name, here)),
+        action=visit.url(urls.CREATE_SCHEDULE) if new else there,
+        back=visit.url(urls.SCHEDULES) if new else here,
+        save="Create schedule" if new else "Save schedule",
+        timing=(
+            *names,
+            field("cron", "Cron", "Minute, hour, day of month, month, weekday; seconds before them "
+                  f"if you like. Knows L, W, # and names.{paused}", width="l"),
+            field("every_seconds", "Or every so many seconds", "Instead of cron.", kind="number"),
+            field("timezone", "Time zone of cron", "Of IANA, as Europe/Madrid.",
+                  options=_zones()),
+        ),
+        content=(
+            field("payload", "Payload", "JSON, handed out exactly as typed.", kind="textarea",
+                  width="l"),
+            field("tags", "Tags", "key=value, key=value", width="l"),
+        ),
+        limits=(
+            field("dedupe_key", "Dedupe key", "A run is skipped while a task holds it.", width="l"),
+            field("expires_in_seconds", "Expires after, seconds",
+                  "Empty: as the queue says; 0: never.", kind="number"),
+            field("keepalive_timeout_in_seconds", "Lease, seconds", "Empty: as the queue says.",
+                  kind="number"),
+        ),
+        when="",
+        runs=None,
+    )  # fmt: skip
+
+
+def _queues(visit: Visit) -> tuple[Option, ...]:
+    page = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
+    return _options(queue.name for queue in page.queues)
+
+
+def _zones() -> tuple[Option, ...]:
+    known = available_timezones()
+    return _options(zone for zone in _ZONES if zone in known)
+
+
+def _options(names: Iterable[str]) -> tuple[Option, ...]:
+    return tuple(Option(name, name) for name in names)

@@ -1,0 +1,298 @@
+"""Schedules: every one, one, and what may be done to it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from console.chalicelib import urls, words
+from console.chalicelib.cron_words import spoken
+from console.chalicelib.forms import pretty
+from console.chalicelib.pages.acting import ConfirmPage
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Button, Confirm, Empty, Fact, Link, Pager
+from console.chalicelib.pages.schedules import (
+    Outcome,
+    Run,
+    Runs,
+    ScheduleLine,
+    SchedulePage,
+    SchedulesPage,
+)
+from console.chalicelib.pages.task import Text
+from console.chalicelib.parallel import each
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+from headrace.domain.errors import NotFound
+from headrace.domain.limits import utf8_bytes
+from headrace.domain.schedule import Schedule, ScheduleSettings
+from headrace.domain.task import Status
+from headrace.domain.ticks import zone
+from headrace.ops.schedules import LastRun
+from headrace.ops.tasks import EnqueueOutcome
+
+routes: Final = Routes()
+SHOWN_RUNS: Final = 5
+_PAGE: Final = 50
+_UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """What may be done to a schedule as it stands."""
+
+    name: str
+    verb: str
+    tells: str
+    danger: bool = False
+
+    def fits(self, settings: ScheduleSettings) -> bool:
+        """Tell whether it makes sense for a schedule with these settings."""
+        return {"pause": not settings.paused, "resume": settings.paused}.get(self.name, True)
+
+
+_ACTIONS: Final[Mapping[str, _Action]] = {
+    each.name: each
+    for each in (
+        _Action("run", "Run now",
+                "One task is enqueued, due at once. The runs to come stay as they are."),
+        _Action("pause", "Pause",
+                "No more runs, and none made up for later. What is enqueued ahead, for the next "
+                "three minutes, is taken back."),
+        _Action("resume", "Resume", "It runs again from its next time on. Nothing is made up for."),
+        _Action("delete", "Delete",
+                "It is gone for good, and its tasks that are not due yet are taken back. Tasks "
+                "that are due stay.", danger=True),
+    )
+}  # fmt: skip
+
+
+def schedules_crumb(visit: Visit) -> Link:
+    """Return the crumb that leads to all schedules."""
+    return Link("Schedules", visit.url(urls.SCHEDULES))
+
+
+def runs_of(settings: ScheduleSettings, runs: Iterable[datetime]) -> Runs:
+    """Return runs as they are shown: by the clocks of the schedule's zone, too."""
+    if settings.cron is None or settings.timezone == "UTC":
+        return Runs("", tuple(Run(at, "") for at in runs))
+    place: ZoneInfo = zone(settings.timezone)
+    return Runs(
+        settings.timezone,
+        tuple(Run(at, f"{at.astimezone(place):%a %Y-%m-%d %H:%M:%S %Z}") for at in runs),
+    )
+
+
+def when(settings: ScheduleSettings) -> str:
+    """Return when a schedule with these settings runs, in words."""
+    return spoken(settings.cron, settings.every_seconds, settings.timezone)
+
+
+@routes.get(urls.SCHEDULES, Permission.READ)
+def show_all(visit: Visit) -> Reply:
+    """Show a page of schedules."""
+    asked = visit.request.asked("cursor")
+    page = visit.use.schedules.seen_by(visit.by, limit=_PAGE, cursor=asked or None)
+    rows = each(lambda schedule: _line(visit, schedule), page.schedules)
+    more = visit.url(urls.SCHEDULES, {"cursor": page.cursor}) if page.cursor else None
+    return SchedulesPage(
+        title="Schedules",
+        rows=rows,
+        create=visit.url(urls.CREATE_SCHEDULE) if visit.allows(Permission.OPERATE) else None,
+        pager=Pager(
+            words.count_of(len(rows), "schedule") if rows else "",
+            first=visit.url(urls.SCHEDULES) if asked else None,
+            next=more,
+        ),
+        empty=Empty(
+            "No schedule among those looked at so far is for this key's queues."
+            if more
+            else "Schedules would be here, one in each row.",
+            "" if more else "headrace schedule put mail nightly --cron '0 3 * * *'",
+        ),
+    )
+
+
+@routes.get(urls.SCHEDULE, Permission.READ)
+def show(visit: Visit) -> Reply:
+    """Show a schedule."""
+    schedule = _schedule(visit)
+    settings = schedule.settings
+    details = visit.allows(Permission.DETAILS, schedule.queue)
+    last = visit.use.schedules.last_run(schedule)
+    return SchedulePage(
+        title=f"{schedule.name} of {schedule.queue}",
+        crumbs=(schedules_crumb(visit), _queue_link(visit, schedule)),
+        name=schedule.name,
+        queue=_queue_link(visit, schedule),
+        when=when(settings),
+        paused=settings.paused,
+        actions=_buttons(visit, schedule),
+        runs=_runs(visit, schedule),
+        last=_outcome(visit, last) if last else None,
+        facts=_facts(schedule),
+        tags=tuple(
+            Link(
+                f"{key}={value}",
+                visit.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=schedule.queue),
+            )
+            for key, value in settings.tags.items()
+        ),
+        text=_payload(settings.payload) if details else None,
+        withheld="" if details else f"The payload is not shown to {visit.by.role.value} keys.",
+    )
+
+
+@routes.get(urls.SCHEDULE_ACTION, Permission.OPERATE)
+def ask(visit: Visit) -> Reply:
+    """Say what an action would do, and ask whether to do it."""
+    action, schedule = _action(visit), _schedule(visit)
+    here = visit.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
+    fits = action.fits(schedule.settings)
+    form = Confirm(
+        action=visit.url(
+            urls.SCHEDULE_ACTION, queue=schedule.queue, name=schedule.name, action=action.name
+        ),
+        button=action.verb if action.name == "run" else f"{action.verb} this schedule",
+        back=here,
+        danger=action.danger,
+    )
+    already = "paused already" if action.name == "pause" else "not paused"
+    return ConfirmPage(
+        title=f"{action.verb}?",
+        crumbs=(
+            schedules_crumb(visit),
+            _queue_link(visit, schedule),
+            Link(schedule.name, here),
+        ),
+        question=f"{action.verb}: schedule {schedule.name} of {schedule.queue}?",
+        tells=action.tells if fits else f"It is {already}.",
+        samples=(),
+        more="",
+        form=form if fits else None,
+        back=Link("Back to the schedule", here),
+    )
+
+
+@routes.post(urls.SCHEDULE_ACTION, Permission.OPERATE)
+def act(visit: Visit) -> Reply:
+    """Do it."""
+    action, schedule, use = _action(visit), _schedule(visit), visit.use.schedules
+    here = visit.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
+    if action.name == "delete":
+        use.delete(schedule.queue, schedule.name)
+        done = Flash("done", f"Schedule {schedule.name} of {schedule.queue} is deleted.")
+        return Redirect(visit.url(urls.SCHEDULES), done)
+    if action.name == "run":
+        made = use.run(schedule.queue, schedule.name)
+        if made.outcome is EnqueueOutcome.CREATED and made.id:
+            done = Flash("done", f"Schedule {schedule.name} made this task, due now.")
+            return Redirect(visit.url(urls.TASK, id=made.id), done)
+        held = f"Nothing was enqueued: task {made.id} holds the dedupe key."
+        return Redirect(here, Flash("failed", held))
+    paused = action.name == "pause"
+    use.put(schedule.queue, schedule.name, replace(schedule.settings, paused=paused))
+    return Redirect(
+        here, Flash("done", f"Schedule {schedule.name} {'is paused' if paused else 'runs again'}.")
+    )
+
+
+def _schedule(visit: Visit) -> Schedule:
+    return visit.use.schedules.get(visit.queue, visit.request.names["name"]).schedule
+
+
+def _action(visit: Visit) -> _Action:
+    name = visit.request.names["action"]
+    if name not in _ACTIONS:
+        raise NotFound(f"there is no action {name[:40]}")
+    return _ACTIONS[name]
+
+
+def _buttons(visit: Visit, schedule: Schedule) -> tuple[Button, ...]:
+    if not visit.allows(Permission.OPERATE, schedule.queue):
+        return ()
+    queue, name = schedule.queue, schedule.name
+    return (
+        Button("Edit…", visit.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
+        *(
+            Button(
+                f"{action.verb}…",
+                visit.url(urls.SCHEDULE_ACTION, queue=queue, name=name, action=action.name),
+                action.danger,
+            )
+            for action in _ACTIONS.values()
+            if action.fits(schedule.settings)
+        ),
+    )
+
+
+def _line(visit: Visit, schedule: Schedule) -> ScheduleLine:
+    settings = schedule.settings
+    last = visit.use.schedules.last_run(schedule)
+    said = when(settings)
+    shown = settings.cron or ""
+    return ScheduleLine(
+        queue=_queue_link(visit, schedule),
+        name=Link(
+            schedule.name,
+            visit.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name),
+        ),
+        when=said,
+        expression="" if said.startswith(shown) else shown,
+        paused=settings.paused,
+        runs=_runs(visit, schedule),
+        last=_outcome(visit, last) if last else None,
+    )
+
+
+def _runs(visit: Visit, schedule: Schedule) -> Runs:
+    if schedule.settings.paused:
+        return Runs("", ())
+    return runs_of(schedule.settings, visit.use.schedules.coming(schedule, SHOWN_RUNS))
+
+
+def _queue_link(visit: Visit, schedule: Schedule) -> Link:
+    return Link(schedule.queue, visit.url(urls.QUEUE, queue=schedule.queue))
+
+
+def _outcome(visit: Visit, last: LastRun) -> Outcome:
+    if last.by_hand:
+        return Outcome(last.at, "run by hand", None, None)
+    if last.task is None:
+        return Outcome(last.at, "its task is not kept any more", None, None)
+    status = last.task.status(visit.now)
+    said = last.task.dead_reason or "" if status is Status.DEAD else ""
+    return Outcome(last.at, said, status, visit.url(urls.TASK, id=last.task.id))
+
+
+def _payload(text: str) -> Text:
+    laid_out = pretty(text)
+    head = f"{laid_out[:300]}…" if len(laid_out) > _UNFOLDED else ""
+    return Text("Payload", text, laid_out, utf8_bytes(text), head)
+
+
+def _facts(schedule: Schedule) -> tuple[Fact, ...]:
+    settings = schedule.settings
+    keepalive = settings.keepalive_timeout_in_seconds
+    retry = settings.retry_strategy
+    every = (
+        Fact("Cron", settings.cron, code=True) if settings.cron else None,
+        Fact("Time zone", settings.timezone) if settings.cron else None,
+        Fact("Every", words.duration(settings.every_seconds)) if settings.every_seconds else None,
+        Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
+        Fact("Expires", _expiry(settings)),
+        Fact("Lease", "as the queue says" if keepalive is None else words.duration(keepalive)),
+        Fact("Retries", "as the queue says" if retry is None else words.number(retry.max_retries)),
+        Fact("Created", at=schedule.created_at),
+        Fact("Changed", at=schedule.updated_at),
+    )
+    return tuple(fact for fact in every if fact is not None)
+
+
+def _expiry(settings: ScheduleSettings) -> str:
+    seconds = settings.expires_in_seconds
+    if seconds is None:
+        return "as the queue says"
+    return f"{words.duration(seconds)} after it is due" if seconds else "never"

@@ -1,0 +1,148 @@
+"""A queue's settings: a form, what would change, and then the change.
+
+What was typed is told from what was there when the form was opened, so that only what somebody has
+touched is changed.  If somebody else has saved meanwhile, both sides are shown.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from console.chalicelib import urls, words
+from console.chalicelib.forms import Errors
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Confirm, Field, Hidden, Link, Option
+from console.chalicelib.pages.settings import Difference, DiffPage, FieldGroup, SettingsPage
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.setting_fields import GROUPS, LABELS, Setting, read_settings, texts_of
+from console.chalicelib.views.queues import crumb
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+from headrace.domain.errors import VersionMismatch
+from headrace.domain.queue import Queue
+
+routes: Final = Routes()
+Texts = Mapping[str, str]
+
+
+@routes.get(urls.SETTINGS, Permission.ADMINISTER)
+def ask(visit: Visit) -> Reply:
+    """Show the settings to be edited."""
+    queue = visit.use.queues.get(visit.queue)
+    texts = texts_of(queue.settings)
+    return _form(visit, texts, Errors(), base=texts, version=queue.version)
+
+
+@routes.post(urls.SETTINGS, Permission.ADMINISTER)
+def save(visit: Visit) -> Reply:
+    """Show what would change, or save it."""
+    queue = visit.use.queues.get(visit.queue)
+    stored = texts_of(queue.settings)
+    base = {**stored, **_base(visit)}
+    typed = {name: visit.request.given(name, base[name]).strip() for name in stored}
+    mine = {name: text for name, text in typed.items() if text not in (base[name], stored[name])}
+    version = _version(visit, queue)
+    errors = Errors()
+    settings = read_settings({**stored, **mine}, queue.settings, errors)
+    if errors:
+        page = _form(visit, typed, errors, base=base, version=version)
+        return replace(page, http_status=400)
+    if visit.request.given("confirmed") and version == queue.version:
+        try:
+            saved = visit.use.queues.replace(visit.queue, settings, version=version)
+        except VersionMismatch:
+            queue = visit.use.queues.get(visit.queue)
+        else:
+            done = Flash(
+                "done", f"Settings of {visit.queue} are saved, as version {saved.version}."
+            )
+            return Redirect(visit.url(urls.QUEUE, queue=visit.queue), done)
+    return _diff(visit, queue, base=base, mine=mine, version=version)
+
+
+def _base(visit: Visit) -> Texts:
+    """Return what the form was filled with.  It is only told from what was typed: not trusted."""
+    try:
+        found = json.loads(visit.request.given("base") or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: str(text) for name, text in found.items() if name in LABELS}
+
+
+def _version(visit: Visit, queue: Queue) -> int:
+    given = visit.request.given("version")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else queue.version  # noqa: PLR2004  more are none of ours
+
+
+def _form(visit: Visit, texts: Texts, errors: Errors, *, base: Texts, version: int) -> SettingsPage:
+    def field(setting: Setting) -> Field:
+        text = texts[setting.name]
+        options = tuple(Option(value, said, value == text) for value, said in setting.options)
+        return Field(
+            setting.name, setting.label, text, setting.kind, setting.hint,
+            errors.of(setting.name), options=options, width=setting.width,
+        )  # fmt: skip
+
+    here = visit.url(urls.QUEUE, queue=visit.queue)
+    return SettingsPage(
+        title=f"Edit settings of {visit.queue}",
+        crumbs=(crumb(visit), Link(visit.queue, here)),
+        action=visit.url(urls.SETTINGS, queue=visit.queue),
+        back=here,
+        hidden=_carried(base, version),
+        groups=tuple(
+            FieldGroup(title, tuple(field(setting) for setting in settings))
+            for title, settings in GROUPS
+        ),
+    )
+
+
+def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:
+    text = json.dumps({**base}, ensure_ascii=False, separators=(",", ":"))
+    return Hidden("base", text), Hidden("version", str(version))
+
+
+def _diff(visit: Visit, queue: Queue, *, base: Texts, mine: Texts, version: int) -> DiffPage:
+    stored = texts_of(queue.settings)
+    theirs = {name: text for name, text in stored.items() if text != base[name]}
+    conflict = version != queue.version
+    rows = tuple(
+        Difference(LABELS[name], base[name], theirs.get(name), mine.get(name))
+        for name in stored
+        if name in mine or name in theirs
+    )
+    here = visit.url(urls.QUEUE, queue=visit.queue)
+    changes = words.count_of(len(mine), "setting")
+    said = f"{changes} of {visit.queue} would change."
+    if conflict:
+        said = (
+            f"Nothing is saved yet. Somebody else has changed {visit.queue} meanwhile, from "
+            f"version {version} to {queue.version}. If you save, {changes} become yours and the "
+            "rest stays theirs."
+        )
+    if not mine:
+        said = "Nothing would change."
+    form = Confirm(
+        action=visit.url(urls.SETTINGS, queue=visit.queue),
+        button=f"Save {changes}" + (f" over version {queue.version}" if conflict else ""),
+        back=here,
+        danger=conflict,
+        hidden=(
+            *_carried(stored, queue.version),
+            Hidden("confirmed", "yes"),
+            *(Hidden(name, text) for name, text in mine.items()),
+        ),
+    )
+    return DiffPage(
+        title=f"Change {visit.queue}",
+        http_status=409 if conflict and visit.request.given("confirmed") else 200,
+        crumbs=(crumb(visit), Link(visit.queue, here)),
+        said=said,
+        conflict=conflict,
+        rows=rows,
+        form=form if mine else None,
+        again=Link("Edit again, from what is stored", visit.url(urls.SETTINGS, queue=visit.queue)),
+    )

@@ -1,0 +1,81 @@
+"""The real service filled as after a week, Chromium, and people who use it by keyboard."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from headrace.client.client import Client
+from infra.local.launch import Launched, launched
+from tests.browser.chrome import Window, chromium, dry_run, opened, signed_in
+from tests.browser.person import Person
+from tests.browser.places import Names, names_of
+from tests.browser.stock import Stock, fill
+
+
+@dataclass(frozen=True)
+class Console:
+    """A service with a console, and those who may sign in to it."""
+
+    url: str
+    admin_key: str
+    client: Client
+    stock: Stock
+    cookies: dict[str, Any]  # by role: who is signed in
+    names: Names
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Run one Chromium for all tests."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Launched]:
+    """Run one service for all tests."""
+    with launched() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def console(service: Launched, browser: Browser) -> Iterator[Console]:
+    """Give the service's console, stocked."""
+    with Client(service.url, service.admin_key) as client:
+        stock = fill(client)
+        keys = {
+            "admin": service.admin_key,
+            "operator": stock.operator.secret,
+            "viewer": stock.viewer.secret,
+        }
+        cookies = {role: signed_in(browser, service.url, key) for role, key in keys.items()}
+        names = names_of(stock, dry_run(browser, service.url, cookies["admin"]))
+        yield Console(service.url, service.admin_key, client, stock, cookies, names)
+
+
+Enter = Callable[..., Person]
+
+
+@pytest.fixture
+def enter(console: Console, browser: Browser) -> Iterator[Enter]:
+    """Give what opens a window for somebody: by role, by default an admin without script.
+
+    What the browser complains of, and what it shows as a dialog, fails the test at its end.
+    """
+    with contextlib.ExitStack() as windows:
+        people: list[Person] = []
+
+        def open_window(role: str | None = "admin", *, script: bool = False, **how: Any) -> Person:
+            state = console.cookies[role] if role else None
+            window = Window(script=script, **how)
+            context, page = windows.enter_context(opened(browser, window, state))
+            people.append(Person(context, page, console.url))
+            return people[-1]
+
+        yield open_window
+        for person in people:
+            assert person.complaints == []

@@ -1,0 +1,77 @@
+"""Every page of the console, from its own routes: a new one is looked at without being named."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from console.app import VIEWS
+from console.chalicelib import urls
+from tests.browser.stock import WIDE, Stock
+
+_NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what leads on to another page
+_ACTIONS: Final = {"tasks": ("restart", "move", "delete"), "queues": ("run", "resume", "delete")}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Things that are there, for the parameters of addresses: all belong to *queue*."""
+
+    queue: str
+    task: str  #: a dead one
+    schedule: str  #: a paused one
+    key: str
+    set: str  #: what a dry run saw
+
+
+def names_of(stock: Stock, seen: str) -> Names:
+    """Return names of what has been stocked, and of the set that a dry run saw."""
+    return Names("mail", stock.dead, "digest", stock.viewer.id, seen)
+
+
+def pages(names: Names) -> dict[str, str]:
+    """Return the address of each page by a name for it.
+
+    Raises KeyError for a page with a parameter that nothing here is known for.
+    """
+    found = {}
+    for views in VIEWS:
+        for route in views.routes.found:
+            if route.method != "GET" or route.path in _NO_PAGES:
+                continue
+            kind = route.path.split("/")[2] if route.path != urls.ROOT else ""
+            given = {
+                "queue": names.queue,
+                "id": names.key if kind == "keys" else names.task,
+                "name": names.schedule,
+                "set": names.set,
+                "path": "no/such/page",
+            }
+            for action in _ACTIONS[kind] if "{action}" in route.path else ("",):
+                path = route.path.replace("+}", "}").format(**given, action=action)
+                words = re.findall(r"[\w-]+", route.path.removeprefix(urls.ROOT))
+                name = "-".join(action if word == "action" else word for word in words)
+                found[name or "all"] = path
+    return found
+
+
+def states(stock: Stock) -> dict[str, str]:
+    """Return pages in states that are not the ordinary one."""
+    return {
+        "all-none": "/console?name=zzz",
+        "queue-all": "/console/queues/mail",
+        "queue-dead": "/console/queues/mail?state=DEAD",
+        "queue-filtered": "/console/queues/mail?state=DEAD&error=smtp&limit=25",
+        "queue-nothing-fits": "/console/queues/mail?state=DEAD&error=nothing-like-it",
+        "queue-wrong": "/console/queues/mail?attempts=apples&tag=x",
+        "queue-empty": "/console/queues/empty",
+        "queue-busy": "/console/queues/ngsi.notify?state=SUCCEEDED&limit=100",
+        "queue-paused": "/console/queues/billing.invoices?state=SCHEDULED",
+        "queue-wide": f"/console/queues/{WIDE}",
+        "task-waiting": f"/console/tasks/{stock.waiting}",
+        "task-inflight": f"/console/tasks/{stock.inflight}",
+        "task-succeeded": f"/console/tasks/{stock.succeeded}",
+        "task-evil": f"/console/tasks/{stock.evil}",
+        "task-right-to-left": f"/console/tasks/{stock.right_to_left}",
+        "task-large": f"/console/tasks/{stock.large}",
+        "task-missing": "/console/tasks/tsk_nobody",
+    }

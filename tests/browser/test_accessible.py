@@ -1,0 +1,53 @@
+"""axe-core has nothing against any page, in either light, narrow or wide, for whoever sees it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import Console, Enter
+from tests.browser.places import pages, states
+
+_AXE: Final = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+_ALL: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+_OF_COLOUR: Final = ("color-contrast", "link-in-text-block")  # the only ones that see the light
+_RUN: Final = "(rules) => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
+_UNFOLD: Final = "for (const fold of document.querySelectorAll('details')) fold.open = true"
+
+
+def violations(page: Page, rules: Sequence[str] = _ALL) -> list[str]:
+    """Return what axe-core finds wrong: the rule and where."""
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(_AXE.read_text())
+    found: Mapping[str, Any] = page.evaluate(_RUN, list(rules))
+    return [
+        f"{rule['id']}: {node['target']}" for rule in found["violations"] for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("role", ["admin", "viewer", None])
+def test_axe_finds_nothing_on_any_page(
+    console: Console, enter: Enter, role: str | None, width: int
+) -> None:
+    person = enter(role, script=True, width=width)
+    page = person.page
+    places = pages(console.names) | states(console.stock)
+    if role is None:
+        places = {"sign-in": "/console/sign-in"}
+
+    wrong: dict[str, list[str]] = {}
+    for name, path in places.items():
+        person.go(path)
+        page.evaluate(_UNFOLD)
+        page.emulate_media(color_scheme="light")
+        wrong[name] = violations(page)
+        page.emulate_media(color_scheme="dark")
+        wrong[name] += [f"dark {found}" for found in violations(page, _OF_COLOUR)]
+        over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if over > 0:
+            wrong[name].append(f"{over} px too wide")
+
+    assert {name: found for name, found in wrong.items() if found} == {}

@@ -1,0 +1,38 @@
+"""Where Tab leads: through the whole page in the order it is read, with the focus in sight."""
+
+import pytest
+
+from tests.browser.conftest import Console, Enter
+from tests.browser.places import pages, states
+
+_PLACES = {"header": 1, "main": 2, "footer": 3, "": 0}
+
+
+@pytest.mark.parametrize("script", ["without script", "with script"])
+def test_tab_goes_through_every_page_in_order(console: Console, enter: Enter, script: str) -> None:
+    person = enter(script=script == "with script")
+    for name, path in (pages(console.names) | states(console.stock)).items():
+        if "limit=100" in path:
+            continue  # more rows of the same
+        stops = person.go(path).stops()
+
+        assert stops[0]["name"] == "Skip to the page", name
+        orders = [stop["order"] for stop in stops]
+        assert orders == sorted(orders), name
+        places = [_PLACES[stop["place"]] for stop in stops]
+        assert places == sorted(places), name
+        assert [stop for stop in stops if not stop["name"] and stop["tag"] != "pre"] == [], name
+
+
+def test_shift_tab_goes_back(enter: Enter) -> None:
+    person = enter().go("/console")
+    person.tab_to("mail").tab_to("billing.invoices", back=True)
+
+
+def test_the_bar_can_be_skipped(enter: Enter) -> None:
+    person = enter().go("/console/queues/mail")
+    person.tab_to("Skip to the page").press("Enter")
+    stop = person.tab()
+
+    assert stop is not None
+    assert (stop["place"], stop["name"]) == ("main", "Queues")

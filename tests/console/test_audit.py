@@ -1,0 +1,124 @@
+"""The audit: who did what, to how many, when, and from which filter."""
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from tests.console.conftest import Browser, Element, Shown, query_of
+
+
+def rows(shown: Shown) -> list[Element]:
+    return shown.page.one("tbody").all("tr")
+
+
+@pytest.fixture
+def acted(stocked: Browser) -> Browser:
+    """Give an admin a console where somebody restarted dead tasks by a filter."""
+    operator = stocked.as_role(Role.OPERATOR)
+    stocked.clock.forward(1)  # what happens at one instant is told in any order
+    page = operator.get("/console/queues/mail").page
+    operator.submit(page, "/mail/pause")
+    stocked.clock.forward(60)
+    where = TaskFilter(states=("DEAD",), tags={"service": "x"}, error="No ANSWER", min_attempts=1)
+    stocked.use.bulk.by_filter("mail", BulkAction.RESTART, where)
+    stocked.clock.forward(1)
+    stocked.use.bulk.by_filter("mail", BulkAction.RESTART, TaskFilter(states=("DEAD",)))
+    return stocked
+
+
+def test_an_empty_audit_says_what_would_be_here(admin: Browser) -> None:
+    assert "What people change by hand would be here" in admin.get("/console/audit").text
+
+
+def test_the_newest_is_told_first(acted: Browser) -> None:
+    told = [row.text for row in rows(acted.get("/console/audit"))]
+
+    assert told[0] == "now service restart mail state DEAD 1"
+    assert "1 min ago the operator pause mail 1 b1946a…6a1b1a" in told[2]
+
+
+def test_a_filter_leads_to_the_tasks_it_meant(acted: Browser) -> None:
+    row = rows(acted.get("/console/audit"))[1]
+    [link] = [a for a in row.all("a") if "state" in a.text]
+
+    assert link.text == "state DEAD, tags service=x, min attempts 1, error No ANSWER"
+    url = link.attributes["href"]
+    assert query_of(url) == {
+        "state": "DEAD",
+        "tag": "service=x",
+        "attempts": "1",
+        "error": "No ANSWER",
+    }
+    assert acted.get(url).status == 200
+
+
+def test_the_audit_is_narrowed_by_queue_actor_action_and_time(acted: Browser) -> None:
+    def found(query: str) -> list[str]:
+        page = acted.get(f"/console/audit?{query}").page
+        return [row.all("td")[2].text for row in page.all("tr") if row.all("td")]
+
+    assert found("actor=the+operator") == ["pause"]
+    assert found("action=restart") == ["restart", "restart"]
+    assert found("queue=mail&action=create_queue") == ["create queue"]
+    assert found("queue=nowhere") == []
+    assert found("from=2026-11-21T08:01&queue=mail") == ["restart", "restart"]
+    assert found("to=2026-11-21T08:01&action=restart") == []
+
+
+def test_a_filter_that_makes_no_sense_is_kept_and_explained(acted: Browser) -> None:
+    shown = acted.get("/console/audit?from=yesterday")
+
+    assert shown.status == 400
+    assert "2026-11-21T08:00" in shown.text
+    assert shown.page.one("input", name="from").attributes["value"] == "yesterday"
+
+
+def test_pages_keep_the_filter(acted: Browser) -> None:
+    for _ in range(30):
+        acted.use.queues.pause("mail")
+        acted.clock.forward(1)
+    first = acted.get("/console/audit?limit=25&action=pause")
+    [more] = [a.attributes["href"] for a in first.page.all("a") if a.text == "Next page"]
+    second = acted.get(more)
+
+    assert (len(rows(first)), len(rows(second))) == (25, 6)
+    assert query_of(more)["action"] == "pause"
+
+
+def test_ids_are_named_as_far_as_they_fit(stocked: Browser) -> None:
+    ids = [stocked.kill("mail") for _ in range(5)]
+    stocked.use.bulk.by_ids("mail", BulkAction.DELETE, ids)
+
+    text = rows(stocked.get("/console/audit"))[0].text
+    assert ids[0][-6:] in text
+    assert "and 2 more" in text
+
+
+def test_a_restricted_key_sees_only_what_was_done_to_its_queues(acted: Browser) -> None:
+    acted.use.queues.pause("ngsi.notify")
+    text = acted.as_role(Role.OPERATOR, "ngsi.*").get("/console/audit").text
+
+    assert "ngsi.notify" in text
+    assert "mail" not in text
+    assert "create key" not in text
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.PRODUCER, Role.WORKER])
+def test_the_audit_is_for_those_who_operate(acted: Browser, role: Role) -> None:
+    browser = acted.as_role(role)
+
+    assert browser.get("/console/audit").status == 403
+    assert "Audit" not in [link.text for link in browser.get("/console").page.all("a")]
+
+
+def test_markup_in_an_actors_name_is_text(acted: Browser) -> None:
+    made = acted.use.keys.create(
+        acted.use.keys.known("bootstrap"), "<script>alert(1)</script>", Role.OPERATOR, ("*",)
+    )
+    other = acted.another().sign_in(made.secret)
+    other.submit(other.get("/console/queues/mail").page, "/mail/resume")
+
+    shown = acted.get("/console/audit")
+    assert "<script>alert(1)" not in shown.body
+    assert "<script>alert(1)</script>" in shown.text

@@ -1,0 +1,136 @@
+"""Dead letters by what they died of, over queues, and what is done to a group of them."""
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.task import State
+from headrace.ops.reports import ReportStatus
+from tests.console.conftest import Browser, Element, Shown
+from tests.console.test_matching import decide, to_the_end, token_of
+
+
+@pytest.fixture
+def mortuary(admin: Browser) -> Browser:
+    """Give an admin two queues with dead of two faults."""
+    admin.queue("mail")
+    admin.queue("sms")
+    for queue, seconds in (("mail", 30), ("sms", 7), ("mail", 12)):
+        admin.kill(queue, message=f"no answer after {seconds} s")
+        admin.clock.forward(60)
+    admin.kill("mail", message="mailbox 'ada' is full")
+    return admin
+
+
+def groups_of(shown: Shown) -> list[Element]:
+    return shown.page.all("li", class_="group")
+
+
+def ask(browser: Browser, group: Element, action: str) -> Shown:
+    fields: dict[str, list[str]] = {"action": [action]}
+    for each in group.all("input", type="hidden"):
+        fields.setdefault(each.attributes["name"], []).append(each.attributes["value"])
+    return browser.post("/console/dead", fields)
+
+
+def test_alike_errors_of_all_queues_are_one_group(mortuary: Browser) -> None:
+    first, second = groups_of(mortuary.get("/console/dead"))
+
+    assert "3 TimeoutError : no answer after 12 s" in first.one("h2").text
+    assert "mail 2 sms 1" in first.text
+    assert "first 3 min ago , last 1 min ago" in first.text
+    assert "1 TimeoutError : mailbox 'ada' is full" in second.one("h2").text
+
+
+def test_a_group_leads_to_its_tasks(mortuary: Browser) -> None:
+    group = groups_of(mortuary.get("/console/dead"))[0]
+    [link] = [link for link in group.all("a") if link.text == "mail 2"]
+    listed = mortuary.get(link.attributes["href"])
+
+    tasks = listed.page.one("table", class_="tasks").one("tbody")
+    assert len(tasks.all("tr")) == 2
+    assert "full" not in tasks.text
+
+
+@pytest.mark.parametrize(("action", "left"), [("restart", State.ENQUEUED), ("delete", None)])
+def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
+    mortuary: Browser, action: str, left: State | None
+) -> None:
+    group = groups_of(mortuary.get("/console/dead"))[0]
+    asked = to_the_end(mortuary, mortuary.follow(ask(mortuary, group, action)))
+
+    assert "3 tasks of 2 queues?" in asked.text
+    assert mortuary.use.inspect.count("mail").by_state[State.DEAD] == 3
+    done = to_the_end(mortuary, mortuary.follow(decide(mortuary, asked, "all")))
+    assert "Done: 3 tasks" in done.text
+    counts = [mortuary.use.inspect.count(queue).by_state for queue in ("mail", "sms")]
+    assert [count[State.DEAD] for count in counts] == [1, 0]
+    if left is not None:
+        assert [count[left] for count in counts] == [2, 1]
+
+
+def test_it_says_which_of_the_dead_were_looked_at(admin: Browser) -> None:
+    admin.queue("mail")
+    assert "None is kept now" in admin.get("/console/dead").text
+    assert "No queue's name begins with zzz" in admin.get("/console/dead?name=zzz").text
+    for number in range(3):
+        admin.kill("mail", message=f"fault {number}")
+    assert "All 3 dead of 1 queue." in admin.get("/console/dead").text
+
+
+def test_more_dead_than_are_looked_at_are_told_of(admin: Browser) -> None:
+    admin.queue("mail")
+    for _ in range(26):
+        admin.put("mail", *["{}"] * 25, tags={"n": "1"})
+        while tasks := admin.take("mail", 25):
+            for task in tasks:
+                admin.say(task, ReportStatus.FAILED, retryable=False)
+    shown = admin.get("/console/dead")
+
+    assert (
+        "Of the newest dead, at least 500 of each queue, 500 in all; mail has more." in shown.text
+    )
+    group = groups_of(shown)[0]
+    assert "no error was told" in group.text
+    asked = to_the_end(admin, admin.follow(ask(admin, group, "restart")))
+    assert "Restart 650 tasks of mail?" in asked.text
+
+
+def test_a_viewer_sees_the_groups_and_no_action(mortuary: Browser) -> None:
+    shown = mortuary.as_role(Role.VIEWER).get("/console/dead")
+
+    assert len(groups_of(shown)) == 2
+    assert "Restart" not in shown.text
+    for role in (Role.PRODUCER, Role.WORKER):
+        assert mortuary.as_role(role).get("/console/dead").status == 403
+
+
+def test_a_key_for_some_queues_sees_and_touches_no_others(mortuary: Browser) -> None:
+    only_sms = mortuary.as_role(Role.OPERATOR, "sms")
+    shown = only_sms.get("/console/dead")
+    form = groups_of(shown)[0]
+    named = form.one("input", name="fingerprint").attributes["value"]
+    fields = {"token": token_of(shown.page), "action": "delete", "fingerprint": named}
+
+    assert "mail" not in shown.page.one("main").text
+    assert only_sms.post("/console/dead", {**fields, "queue": ["sms", "mail"]}).status == 403
+    assert only_sms.post("/console/dead", {**fields, "queue": "sms"}).status == 303
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"fingerprint": "x"}, {"action": "move"}, {"action": "dance"}, {"queue": []}]
+)
+def test_what_the_page_has_not_shown_is_refused(
+    mortuary: Browser, wrong: dict[str, object]
+) -> None:
+    shown = mortuary.get("/console/dead")
+    fields = {"token": token_of(shown.page), "action": "delete", "queue": "mail",
+              "fingerprint": "0123456789abcdef"}  # fmt: skip
+
+    assert mortuary.post("/console/dead", {**fields, **wrong}).status in (400, 404)
+    assert mortuary.post("/console/dead", {**fields, "token": ""}).status == 403
+
+
+def test_markup_in_errors_is_text(mortuary: Browser) -> None:
+    mortuary.kill("sms", message="<b onclick=x>no</b>")
+
+    assert "<b onclick" not in mortuary.get("/console/dead").body

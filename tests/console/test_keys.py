@@ -1,0 +1,128 @@
+"""Keys: their secret is shown once, and none is wider than the one that makes it."""
+
+import re
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.ops.keys import BOOTSTRAP
+from tests.console.conftest import Browser, Shown
+
+SECRET = re.compile(r"hr_[0-9a-f]{20}_[0-9a-f]{40}")
+
+
+def made(browser: Browser, **fields: str) -> Shown:
+    form = browser.get("/console/create-key").page
+    return browser.submit(form, "/create-key", **{"name": "station", "role": "worker", **fields})
+
+
+def test_an_empty_page_names_the_command(admin: Browser) -> None:
+    assert "headrace key create" in admin.get("/console/keys").text
+
+
+def test_a_secret_is_shown_once_on_a_page_that_is_not_kept(admin: Browser) -> None:
+    shown = made(admin, queues="mail, ngsi.*")
+    [secret] = set(SECRET.findall(shown.body))
+
+    assert shown.status == 200
+    assert shown.headers["cache-control"] == "no-store"
+    assert secret not in shown.url
+    assert "location" not in shown.headers
+    assert not any(secret in morsel.value for morsel in shown.cookies.values())
+    later = admin.get("/console/keys")
+    assert not SECRET.search(later.body)
+    for said in ("station", "worker", "mail , ngsi.*", "never", secret[:23]):
+        assert said in later.text
+    principal = admin.use.keys.verify(secret)
+    assert (principal.name, principal.role) == ("station", Role.WORKER)
+    assert principal.patterns == ("mail", "ngsi.*")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("name", "", "is needed"),
+        ("name", "x" * 129, "must be at most 128 bytes"),
+        ("name", "bootstrap", "is the name of the deployment's own key"),
+        ("role", "king", "must be one of viewer, operator"),
+        ("queues", "", "must be 1 to 100"),
+        ("queues", "x" * 257, "must be of at most 256 bytes"),
+        ("queues", " ".join(map(str, range(101))), "must be 1 to 100"),
+    ],
+)
+def test_a_wrong_field_is_named(admin: Browser, field: str, value: str, says: str) -> None:
+    refused = made(admin, **{field: value})
+
+    assert refused.status == 400
+    wrong = refused.page.one("select" if field == "role" else "input", name=field)
+    assert says in refused.page.one("p", id=wrong.attributes["aria-describedby"]).text
+    assert admin.use.keys.list(BOOTSTRAP).keys == ()
+
+
+def test_a_key_wider_than_ones_own_is_refused_beside_its_field(admin: Browser) -> None:
+    part = admin.as_role(Role.ADMIN, "ngsi.*")
+    refused = made(part, queues="ngsi.notify, mail")
+
+    assert refused.status == 403
+    assert "this key is not for queue mail" in refused.page.one("p", class_="wrong").text
+    assert made(part, queues="ngsi.notify").status == 200
+
+
+def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser) -> None:
+    made(admin, name="wide")
+    part = admin.as_role(Role.ADMIN, "ngsi.*")
+    [wide] = [key for key in admin.use.keys.list(BOOTSTRAP).keys if key.name == "wide"]
+
+    text = part.get("/console/keys").page.one("table").text
+    assert "wide" not in text
+    assert "this session" in text
+    assert part.get(f"/console/keys/{wide.id}/revoke").status == 403
+    token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
+    assert part.post(f"/console/keys/{wide.id}/revoke", {"token": token}).status == 403
+    assert wide in admin.use.keys.list(BOOTSTRAP).keys
+
+
+def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:
+    [secret] = set(SECRET.findall(made(admin).body))
+    page = admin.get("/console/keys").page
+    [link] = [a.attributes["href"] for a in page.all("a") if a.text == "Revoke…"]
+    asked = admin.get(link)
+    assert "Revoke key station?" in asked.text
+    assert "A worker key for *, not used yet." in asked.text
+
+    done = admin.follow(admin.submit(asked.page, "/revoke"))
+    assert "Key station is revoked." in done.text
+    assert admin.use.keys.list(BOOTSTRAP).keys == ()
+    assert admin.get(link).status == 404
+    assert secret not in done.body
+
+
+def test_whoever_revokes_the_own_key_is_told_and_signed_out(admin: Browser) -> None:
+    other = admin.as_role(Role.ADMIN)
+    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    asked = other.get(f"/console/keys/{key.id}/revoke")
+
+    assert "You are signed in with it: this session ends." in asked.text
+    other.submit(asked.page, "/revoke")
+    assert other.get("/console").status == 303
+
+
+@pytest.mark.parametrize("role", [role for role in Role if role is not Role.ADMIN])
+def test_keys_are_for_admins(admin: Browser, role: Role) -> None:
+    browser = admin.as_role(role)
+    token = browser.get("/console").page.all("input", name="token")[0].attributes["value"]
+
+    assert "Keys" not in [link.text for link in browser.get("/console").page.all("a")]
+    assert browser.get("/console/keys").status == 403
+    assert browser.get("/console/create-key").status == 403
+    assert browser.post("/console/create-key", {"token": token, "name": "x"}).status == 403
+
+
+def test_a_form_without_the_sessions_token_makes_and_revokes_nothing(admin: Browser) -> None:
+    made(admin)
+    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    fields = {"token": "made-up", "name": "x", "role": "admin", "queues": "*"}
+
+    assert admin.post("/console/create-key", fields).status == 403
+    assert admin.post(f"/console/keys/{key.id}/revoke", fields).status == 403
+    assert admin.use.keys.list(BOOTSTRAP).keys == (key,)

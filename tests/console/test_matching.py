@@ -1,0 +1,319 @@
+"""All that match: a look, a confirmation of what it saw, and that done to exactly those."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.errors import Unavailable
+from headrace.domain.task import State
+from headrace.ops.audit import AuditFilter
+from tests.console.conftest import Browser, Element, Shown
+
+
+def look(browser: Browser, url: str, action: str) -> Shown:
+    """Begin a dry run from the page of a queue, and follow it to its end."""
+    begun = browser.submit(browser.get(url).page, "/matching", action=action)
+    return to_the_end(browser, browser.follow(begun))
+
+
+def to_the_end(browser: Browser, shown: Shown) -> Shown:
+    """Open the page again as long as it says that it would."""
+    for _ in range(200):
+        again = refresh_of(shown.page)
+        if again is None:
+            return shown
+        shown = browser.get(again)
+    raise AssertionError(shown.text)
+
+
+def refresh_of(page: Element) -> str | None:
+    found = [meta for meta in page.all("meta") if meta.attributes.get("http-equiv") == "refresh"]
+    return found[0].attributes["content"].removeprefix("0; url=") if found else None
+
+
+def decide(browser: Browser, shown: Shown, do: str, **more: Any) -> Shown:
+    path = shown.url.partition("?")[0].rpartition("/")[2]
+    return browser.submit(shown.page, f"/sets/{path}", do=do, **more)
+
+
+def kill(browser: Browser, count: int, message: str = "no answer") -> list[str]:
+    return [browser.kill("mail", message=message) for _ in range(count)]
+
+
+@pytest.fixture
+def mail(admin: Browser) -> Browser:
+    """Give an admin an empty queue called mail, and another to move to."""
+    admin.queue("mail")
+    admin.queue("archive")
+    return admin
+
+
+def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> None:
+    wanted = kill(mail, 7, "Mailbox full")
+    others = kill(mail, 2, "no answer")
+    asked = look(mail, "/console/queues/mail?state=DEAD&error=full", "restart")
+
+    assert "Restart 7 tasks of mail?" in asked.page.one("h1").text
+    assert len(asked.page.one("ul", class_="samples").all("a")) == 5
+    assert "and 2 more" in asked.text
+    assert {mail.use.tasks.get(one).state for one in wanted} == {State.DEAD}
+    done = to_the_end(mail, mail.follow(decide(mail, asked, "all")))
+
+    assert "Done: 7 tasks restarted." in done.text
+    assert {mail.use.tasks.get(one).state for one in wanted} == {State.ENQUEUED}
+    assert {mail.use.tasks.get(one).state for one in others} == {State.DEAD}
+    [entry] = mail.use.audit.list(AuditFilter(action="restart")).entries
+    assert (entry.matched, entry.changed) == (7, 7)
+    assert entry.filter is not None
+    assert entry.filter["error"] == "full"
+
+
+def test_the_buttons_say_what_they_do(mail: Browser) -> None:
+    kill(mail, 7)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "delete")
+    buttons = [button.text for button in asked.page.one("main").all("button") if button.text]
+
+    assert [text for text in buttons if "copy" not in text] == ["Delete only 5", "Delete 7 tasks"]
+
+
+def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
+    kill(mail, 8)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    few = to_the_end(mail, mail.follow(decide(mail, asked, "few")))
+
+    assert "Resting: 5 of 8 tasks so far." in few.text
+    assert mail.use.inspect.count("mail").by_state[State.ENQUEUED] == 5
+    rest = to_the_end(mail, mail.follow(decide(mail, few, "all")))
+    assert "Done: 8 tasks restarted." in rest.text
+
+
+def test_what_is_sent_twice_is_done_once(mail: Browser) -> None:
+    kill(mail, 12)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    decide(mail, asked, "few")
+    again = decide(mail, asked, "few")
+
+    assert again.status == 409
+    assert mail.use.inspect.count("mail").by_state[State.ENQUEUED] == 5
+
+
+def test_what_left_or_came_meanwhile_is_left_alone_and_told(mail: Browser) -> None:
+    gone, *rest = kill(mail, 3)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "delete")
+    mail.use.tasks.delete(gone)
+    later = mail.kill("mail")
+    done = to_the_end(mail, mail.follow(decide(mail, asked, "all")))
+
+    assert "Done: 2 tasks deleted." in done.text
+    assert "1: 1 because it is not in this queue any more" in done.text
+    assert mail.use.tasks.get(later).state is State.DEAD
+    assert mail.get(f"/console/tasks/{rest[0]}").status == 404
+
+
+def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
+    for _ in range(64):
+        mail.put("mail", *["{}"] * 25, delay_in_seconds=600)
+    begun = mail.follow(
+        mail.submit(mail.get("/console/queues/mail").page, "/matching", action="run")
+    )
+
+    assert "Looked at 1 500 tasks so far, 1 500 of them fit." in begun.text
+    asked = to_the_end(mail, begun)
+    assert "Run now 1 600 tasks of mail?" in asked.text
+    mail.clock.forward(0.001)
+    going = mail.follow(decide(mail, asked, "all"))
+    assert "Going on: 500 of 1 600 tasks so far." in going.text
+    assert going.page.one("progress").attributes == {
+        "class": "how-far",
+        "value": "500",
+        "max": "1600",
+        "aria-label": "Going on: 500 of 1\u202f600 tasks so far.",
+    }
+    assert "Done: 1 600 tasks due now." in to_the_end(mail, going).text
+    entries = mail.use.audit.list(AuditFilter(action="run")).entries
+    assert sum(entry.changed or 0 for entry in entries) == 1600
+
+
+def test_it_can_be_stopped_on_the_way_and_goes_on_when_asked(mail: Browser) -> None:
+    for _ in range(28):
+        mail.put("mail", *["{}"] * 25)
+    asked = look(mail, "/console/queues/mail", "delete")
+    going = mail.follow(decide(mail, asked, "all"))
+    stopped = mail.follow(decide(mail, going, "stop"))
+
+    assert "Resting: 500 of 700 tasks so far." in stopped.text
+    assert refresh_of(stopped.page) is None
+    assert "Done: 700" in to_the_end(mail, mail.follow(decide(mail, stopped, "all"))).text
+
+
+def test_the_page_alone_takes_nothing_further(mail: Browser) -> None:
+    for _ in range(28):
+        mail.put("mail", *["{}"] * 25)
+    asked = look(mail, "/console/queues/mail", "delete")
+    going = mail.follow(decide(mail, asked, "all"))
+    bare = going.url.partition("?")[0]
+    with_token = refresh_of(going.page)
+
+    assert with_token is not None
+    assert "500 of 700" in mail.get(bare).text
+    assert "500 of 700" in mail.get(f"{bare}?go=forged").text
+    other = mail.as_role(Role.OPERATOR)
+    assert "500 of 700" in other.get(with_token).text
+    assert "500 of 700" in mail.get(with_token, **{"Sec-Fetch-Site": "cross-site"}).text
+    assert "Done" in mail.get(with_token).text
+
+
+def test_no_match_is_told_and_offers_nothing(mail: Browser) -> None:
+    kill(mail, 1)
+    shown = mail.get("/console/queues/mail?state=DEAD").page
+    none = mail.post(
+        "/console/queues/mail/matching?state=DEAD&error=nothing-like-it",
+        {"token": token_of(shown), "action": "restart"},
+    )
+
+    empty = to_the_end(mail, mail.follow(none))
+    assert "No task fits, of 1 task looked at. There is nothing to restart." in empty.text
+    assert empty.page.one("main").all("button", name="do") == []
+
+
+def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:
+    ids = kill(mail, 2)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "move")
+
+    for target, says in (("", "is needed"), ("mail", "another"), ("nowhere", "no queue nowhere")):
+        refused = decide(mail, asked, "all", to_queue=target)
+        assert refused.status in (400, 404)
+        assert says in refused.page.one("p", class_="wrong").text
+    done = to_the_end(mail, mail.follow(decide(mail, asked, "all", to_queue="archive")))
+    assert "Done: 2 tasks moved." in done.text
+    assert {mail.use.tasks.get(one).queue for one in ids} == {"archive"}
+
+
+def test_a_filter_that_makes_no_sense_is_explained_on_the_queue_s_page(mail: Browser) -> None:
+    kill(mail, 1)
+    page = mail.get("/console/queues/mail").page
+    refused = mail.post(
+        "/console/queues/mail/matching?attempts=apples",
+        {"token": token_of(page), "action": "delete"},
+    )
+
+    assert "must be a whole number" in mail.follow(refused).text
+
+
+@pytest.mark.parametrize("seen", ["", "forged", "other"])
+def test_a_confirmation_that_is_not_of_this_set_is_refused(mail: Browser, seen: str) -> None:
+    kill(mail, 6)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    if seen == "other":
+        other = look(mail, "/console/queues/mail?state=DEAD", "delete")
+        seen = other.page.one("input", name="seen").attributes["value"]
+    refused = decide(mail, asked, "all", seen=seen)
+
+    assert refused.status == 403
+    assert "this confirmation is not of this set" in refused.text.lower()
+    assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
+
+
+def test_a_confirmation_is_for_one_session(mail: Browser) -> None:
+    kill(mail, 6)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    seen = asked.page.one("input", name="seen").attributes["value"]
+    other = mail.as_role(Role.OPERATOR)
+    theirs = other.get(asked.url)
+
+    assert decide(other, theirs, "all", seen=seen).status == 403
+    assert decide(other, theirs, "all").status == 303
+
+
+def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
+    kill(mail, 6)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    mail.clock.forward(timedelta(hours=1, seconds=1).total_seconds())
+    refused = decide(mail, asked, "all")
+
+    assert refused.status == 409
+    assert "look again" in refused.text
+    assert "This look is too old to act on." in mail.get(asked.url).text
+    assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
+    mail.clock.forward(timedelta(days=1).total_seconds())
+    assert "no such set" in mail.another().sign_in().get(asked.url).text
+
+
+def test_the_form_needs_its_own_token(mail: Browser) -> None:
+    kill(mail, 1)
+    fields = {"action": "delete", "token": "forged"}
+
+    assert mail.post("/console/queues/mail/matching", fields).status == 403
+    asked = look(mail, "/console/queues/mail?state=DEAD", "delete")
+    assert decide(mail, asked, "all", token="").status == 403
+    page = mail.get("/console/queues/mail").page
+    cross = {"action": "delete", "token": token_of(page)}
+    refused = mail.post("/console/queues/mail/matching", cross, **{"Sec-Fetch-Site": "cross-site"})
+    assert refused.status == 403
+
+
+def test_only_operators_of_the_queue_look_and_act(mail: Browser) -> None:
+    kill(mail, 6)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+
+    for role in (Role.VIEWER, Role.PRODUCER, Role.WORKER):
+        assert mail.as_role(role).get(asked.url).status == 403
+        assert "all that match" not in mail.as_role(role).get("/console/queues/mail").text
+    elsewhere = mail.as_role(Role.OPERATOR, "archive")
+    assert elsewhere.get(asked.url).status == 403
+    only_mail = mail.as_role(Role.OPERATOR, "mail")
+    mine = look(only_mail, "/console/queues/mail?state=DEAD", "move")
+    assert decide(only_mail, mine, "all", to_queue="archive").status == 403
+    assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
+
+
+def test_a_fault_on_the_way_says_what_was_done_and_what_was_not(mail: Browser) -> None:
+    kill(mail, 8)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    sound, left = mail.use.bulk.store, [3]
+
+    class Failing:
+        def __getattr__(self, name: str) -> Any:
+            if name == "commit":
+                left[0] -= 1
+                if left[0] < 0:
+                    message = "the table is away"
+                    raise Unavailable(message)
+            return getattr(sound, name)
+
+    mail.use.bulk.store = Failing()
+    shown = mail.follow(decide(mail, asked, "all"))
+    mail.use.bulk.store = sound
+
+    assert "It stopped: the table is away. 3 were dealt with" in shown.text
+    assert "Not touched 5" in shown.text
+    assert refresh_of(shown.page) is None
+    assert "Restart the other 5 tasks" in shown.text
+    assert (
+        "Done: 8 tasks restarted." in to_the_end(mail, mail.follow(decide(mail, shown, "all"))).text
+    )
+
+
+def test_markup_in_errors_is_text_among_the_samples(mail: Browser) -> None:
+    kill(mail, 1, "<script>alert(2)</script>")
+    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+
+    assert "<script>alert(2)</script>" in asked.text
+    assert "<script>alert(2)" not in asked.body
+
+
+def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None:
+    for _ in range(64):
+        mail.put("mail", *["{}"] * 25)
+    shown = mail.get("/console/queues/mail?tag=no%3Dbody")
+    [following] = [link for link in shown.page.all("a") if link.text == "Next page"]
+    second = mail.get(following.attributes["href"])
+
+    assert "Nothing fits among the 750 tasks looked at so far" in shown.text
+    assert "among the 1 500 tasks looked at so far" in second.text
+
+
+def token_of(page: Element) -> str:
+    return page.all("input", name="token")[0].attributes["value"]

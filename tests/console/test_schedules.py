@@ -1,0 +1,247 @@
+"""Schedules: what is shown of them, and the journey from an empty form to a run."""
+
+from datetime import timedelta
+
+import pytest
+
+from console.chalicelib.cron_words import spoken
+from headrace.domain.access import Role
+from headrace.domain.schedule import ScheduleSettings
+from headrace.ops.audit import AuditFilter
+from headrace.ops.reports import ReportStatus
+from tests.console.conftest import Browser
+
+HERE = "/console/queues/mail/schedules/nightly"
+NIGHTLY = ScheduleSettings(
+    cron="0 3 * * *",
+    timezone="Europe/Madrid",
+    payload='{"token": "in the payload"}',
+    tags={"service": "smartcity"},
+)
+
+
+@pytest.fixture
+def planned(stocked: Browser) -> Browser:
+    """Give an admin a console with a schedule."""
+    stocked.use.schedules.put("mail", "nightly", NIGHTLY)
+    return stocked
+
+
+def test_an_empty_page_names_the_command(stocked: Browser) -> None:
+    assert "headrace schedule put" in stocked.get("/console/schedules").text
+
+
+def test_a_schedule_is_told_in_words_with_its_next_runs(planned: Browser) -> None:
+    text = planned.get("/console/schedules").page.one("table", class_="blocks").text
+
+    assert "every day at 03:00, Europe/Madrid time" in text
+    assert "Sun 2026-11-22 03:00:00 CET 2026-11-22 02:00:00.000 UTC" in text
+    assert "Thu 2026-11-26 03:00:00 CET" in text
+    assert "none yet" in text
+
+
+def test_a_schedule_says_how_its_last_run_ended(planned: Browser) -> None:
+    planned.clock.forward(timedelta(hours=17, minutes=58))
+    planned.use.ticking.run()
+    planned.clock.forward(timedelta(minutes=3))
+    planned.sign_in()
+
+    assert "Last run 1 min ago ready" in planned.get(HERE).text
+    assert "1 min ago ready" in planned.get("/console/schedules").text
+    [task] = [task for task in planned.take("mail", 10) if task.schedule == "nightly"]
+    planned.say(task, ReportStatus.FAILED, retryable=False)
+    assert "dead rejected" in planned.get(HERE).text
+    planned.use.tasks.delete(task.id)
+    assert "its task is not kept any more" in planned.get(HERE).text
+
+
+def test_a_schedule_is_made_after_its_runs_were_seen(stocked: Browser) -> None:
+    form = stocked.get("/console/create-schedule?queue=mail").page
+    typed = {
+        "name": "beat",
+        "cron": "30 8 * * 1-5",
+        "timezone": "Europe/Madrid",
+        "payload": "[1.0]",
+    }
+    seen = stocked.submit(form, "/create-schedule", **typed, do="preview")
+
+    assert seen.status == 200
+    assert "It would run Monday to Friday at 08:30, Europe/Madrid time" in seen.text
+    assert "Mon 2026-11-23 08:30:00 CET 2026-11-23 07:30:00.000 UTC" in seen.text
+    assert "Nothing is saved yet." in seen.text
+    assert stocked.use.schedules.seen_by(stocked.use.keys.known("bootstrap")).schedules == ()
+    assert seen.page.one("input", name="cron").attributes["value"] == "30 8 * * 1-5"
+
+    made = stocked.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
+    shown = stocked.follow(made)
+    assert "Schedule beat of mail is saved." in shown.text
+    settings = stocked.use.schedules.get("mail", "beat").schedule.settings
+    assert (settings.payload, settings.timezone) == ("[1.0]", "Europe/Madrid")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("cron", "61 * * * *", "as its minute, which takes 0-59"),
+        ("cron", "", "give exactly one of cron"),
+        ("cron", "0 0 30 2 *", "some month must have that day"),
+        ("every_seconds", "60", "give exactly one of cron"),
+        ("every_seconds", "0", "must be a whole number from 1 to 31536000"),
+        ("timezone", "Europe/Madird", "did you mean Europe/Madrid?"),
+        ("payload", "{", "must be JSON"),
+        ("payload", "[NaN]", "must be JSON: NaN"),
+        ("tags", "broken", "key=value"),
+        ("dedupe_key", "x" * 257, "must be at most 256 bytes"),
+        ("expires_in_seconds", "-1", "must be a whole number from 0"),
+        ("keepalive_timeout_in_seconds", "0", "must be a whole number from 1 to 43200"),
+        ("queue", "nowhere", "no queue nowhere"),
+        ("queue", "no spaces", "must be 1 to 128 letters"),
+        ("name", "nightly", "is the name of another schedule of mail"),
+        ("name", "", "must be 1 to 128 letters"),
+    ],
+)
+@pytest.mark.parametrize("do", ["preview", "save"])
+def test_a_wrong_field_is_named(
+    planned: Browser, field: str, value: str, says: str, do: str
+) -> None:
+    form = planned.get("/console/create-schedule").page
+    typed = {"queue": "mail", "name": "new", "cron": "* * * * *", "payload": "{}", field: value}
+    refused = planned.submit(form, "/create-schedule", **typed, do=do)
+
+    tag = "textarea" if field == "payload" else "input"
+    wrong = refused.page.one(tag, name=field)
+    assert refused.status == 400
+    assert wrong.attributes["aria-invalid"] == "true"
+    assert says in refused.page.one("p", id=wrong.attributes["aria-describedby"]).text
+    assert len(planned.use.schedules.seen_by(planned.use.keys.known("bootstrap")).schedules) == 1
+
+
+def test_an_edit_keeps_what_the_form_does_not_have(planned: Browser) -> None:
+    planned.submit(planned.get(f"{HERE}/pause").page, "/pause")
+    form = planned.get(f"{HERE}/edit").page
+    assert "in the payload" in form.one("textarea", name="payload").text
+    payload = NIGHTLY.payload
+    done = planned.submit(form, "/edit", cron="", every_seconds="90", payload=payload, do="save")
+
+    assert "every 1 min 30 s" in planned.follow(done).text
+    settings = planned.use.schedules.get("mail", "nightly").schedule.settings
+    assert settings.paused
+    assert dict(settings.tags) == {"service": "smartcity"}
+
+
+def test_a_schedule_is_paused_and_runs_again(planned: Browser) -> None:
+    paused = planned.follow(planned.submit(planned.get(f"{HERE}/pause").page, "/pause"))
+    assert "Schedule nightly is paused" in paused.text
+    assert "None while it is paused." in paused.text
+    assert "Resume…" in paused.text
+    again = planned.follow(planned.submit(planned.get(f"{HERE}/resume").page, "/resume"))
+    assert "Schedule nightly runs again" in again.text
+    assert "It is not paused." in planned.get(f"{HERE}/resume").text
+
+
+def test_a_schedule_is_run_now(planned: Browser) -> None:
+    asked = planned.get(f"{HERE}/run")
+    done = planned.follow(planned.submit(asked.page, "/run"))
+
+    assert "Schedule nightly made this task, due now." in done.text
+    [entry] = planned.use.audit.list(AuditFilter(action="run_schedule")).entries
+    assert (entry.actor, entry.changed) == ("bootstrap", 1)
+
+
+def test_a_run_by_hand_is_told_from_a_tick(planned: Browser) -> None:
+    planned.submit(planned.get(f"{HERE}/run").page, "/run")
+    planned.clock.forward(1)
+
+    assert "run by hand" in planned.get(HERE).text
+
+
+def test_a_schedule_is_deleted_after_a_question(planned: Browser) -> None:
+    asked = planned.get(f"{HERE}/delete")
+    assert "Delete: schedule nightly of mail?" in asked.text
+    done = planned.follow(planned.submit(asked.page, "/delete"))
+
+    assert "Schedule nightly of mail is deleted." in done.text
+    assert planned.get(HERE).status == 404
+
+
+def test_a_viewer_sees_when_but_no_payload_and_no_action(planned: Browser) -> None:
+    viewer = planned.as_role(Role.VIEWER)
+    shown = viewer.get(HERE)
+
+    assert "every day at 03:00" in shown.text
+    assert "in the payload" not in shown.body
+    assert "The payload is not shown to viewer keys." in shown.text
+    assert "Edit…" not in shown.text
+    assert "Create a schedule" not in viewer.get("/console/schedules").text
+    token = shown.page.all("input", name="token")[0].attributes["value"]
+    for path in ("edit", "pause", "run", "delete"):
+        assert viewer.get(f"{HERE}/{path}").status == 403
+        assert viewer.post(f"{HERE}/{path}", {"token": token}).status == 403
+    assert viewer.post("/console/create-schedule", {"token": token}).status == 403
+
+
+def test_a_restricted_key_sees_and_makes_only_its_own(planned: Browser) -> None:
+    planned.use.schedules.put("ngsi.notify", "own", NIGHTLY)
+    operator = planned.as_role(Role.OPERATOR, "ngsi.*")
+
+    text = operator.get("/console/schedules").text
+    assert "own" in text
+    assert "nightly" not in text
+    assert operator.get(HERE).status == 403
+    form = operator.get("/console/create-schedule").page
+    typed = {"queue": "mail", "name": "new", "cron": "* * * * *", "payload": "{}"}
+    for do in ("preview", "save"):
+        assert operator.submit(form, "/create-schedule", **typed, do=do).status == 403
+
+
+def test_a_form_without_the_sessions_token_changes_nothing(planned: Browser) -> None:
+    for path in (f"{HERE}/delete", f"{HERE}/edit", "/console/create-schedule"):
+        assert planned.post(path, {"token": "made-up"}).status == 403
+    assert planned.get(HERE).status == 200
+
+
+@pytest.mark.parametrize(
+    ("cron", "said"),
+    [
+        ("* * * * *", "every minute"),
+        ("*/5 * * * *", "every 5 minutes"),
+        ("*/7 * * * *", "*/7 * * * *"),
+        ("0 * * * *", "every hour"),
+        ("5,35 * * * *", "every hour at 5 and 35 min past"),
+        ("15 */6 * * *", "every 6 hours at 15 min past"),
+        ("0 */2 * * *", "every 2 hours"),
+        ("0 3 * * *", "every day at 03:00"),
+        ("0 8,20 * * *", "every day at 08:00 and 20:00"),
+        ("30 8 * * 1-5", "Monday to Friday at 08:30"),
+        ("30 8 * * MON,thu", "every Monday and Thursday at 08:30"),
+        ("0 0 * * 7", "every Sunday at 00:00"),
+        ("0 0 * * 5L", "on the last Friday of the month at 00:00"),
+        ("0 0 * * 5#2", "on the second Friday of the month at 00:00"),
+        ("0 0 1 * *", "on day 1 of the month at 00:00"),
+        ("0 0 1,15 * *", "on days 1 and 15 of the month at 00:00"),
+        ("0 0 L * *", "on the last day of the month at 00:00"),
+        ("0 9 LW * *", "on the last weekday of the month at 09:00"),
+        ("0 9 15W * *", "on the weekday nearest to day 15 of the month at 09:00"),
+        ("0 0 1 1 *", "on 1 January at 00:00"),
+        ("0 0 25 DEC ?", "on 25 December at 00:00"),
+        ("*/5 * * * 1-5", "every 5 minutes, Monday to Friday"),
+        ("*/10 * * * * *", "every 10 seconds"),
+        ("* * * * * *", "every second"),
+        ("0 0 3 * * ?", "every day at 03:00"),
+        ("0 30 8 ? * MON-FRI *", "Monday to Friday at 08:30"),
+        ("0 30 8 ? * MON-FRI 2027", "0 30 8 ? * MON-FRI 2027"),
+        ("0 0 13 * 5", "0 0 13 * 5"),
+        ("0 9-17 * * *", "0 9-17 * * *"),
+        ("1-10/3 * * * *", "1-10/3 * * * *"),
+    ],
+)
+def test_the_common_shapes_of_cron_are_said_in_words(cron: str, said: str) -> None:
+    assert spoken(cron, None, "UTC") == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(60, "every minute"), (90, "every 1 min 30 s"), (86_400, "every day"), (0.5, "every 500 ms")],
+)
+def test_intervals_are_said_in_words(seconds: float, said: str) -> None:
+    assert spoken(None, seconds, "UTC") == said

@@ -1,0 +1,112 @@
+"""Programs that are their own workers, with child processes: scripts, modules and packages."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.client.client import Client
+from infra.local.engine import PROJECT_ROOT
+from infra.local.launch import Launched, launched
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import logging
+
+from headrace import App, Worker
+
+app = App()
+
+
+@app.task(queue="{queue}", retries=0)
+def hi(name: str) -> str:
+    logging.getLogger("shop").warning("hello %s", name)
+    if name == "eve":
+        raise ValueError("no such name")
+    return f"hi {{name}}"
+
+
+if __name__ == "__main__":
+    hi.enqueue("ada")
+    hi.enqueue("eve")
+    Worker(app, isolate=True, concurrency=1, log_format="json", {settings}).run(burst=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Launched]:
+    with launched() as running:
+        yield running
+
+
+def run(
+    service: Launched, folder: Path, *program: str, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, in *folder*."""
+    return subprocess.run(
+        [sys.executable, *program],
+        cwd=folder,
+        env={
+            **os.environ,
+            "HEADRACE_URL": service.url,
+            "HEADRACE_KEY": service.admin_key,
+            "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(folder)]),
+        },
+        check=check,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "program", "name"),
+    [
+        ("iso.py", ["iso.py"], "iso.hi"),
+        ("shop/work.py", ["-m", "shop.work"], "shop.work.hi"),
+        ("shop/__main__.py", ["-m", "shop"], "shop.hi"),
+    ],
+)
+def test_a_program_with_isolation_runs_what_it_has_enqueued(
+    service: Launched, tmp_path: Path, file: str, program: list[str], name: str
+) -> None:
+    queue = name
+    source = tmp_path / file
+    source.parent.mkdir(exist_ok=True)
+    source.write_text(PROGRAM.format(queue=queue, settings=""))
+
+    ended = run(service, tmp_path, *program)
+
+    with Client(service.url, service.admin_key) as client:
+        tasks = {
+            task.payload["args"]["name"]: client.get_task(task.id)
+            for task in client.list_tasks(queue, payload=True)
+        }
+    assert tasks["ada"].payload["task"] == name
+    assert tasks["ada"].result == "hi ada", tasks["ada"].errors
+    assert tasks["eve"].errors[0].type == "ValueError"
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]  # the child's among them
+    assert {line["message"] for line in lines} >= {"hello ada", "hello eve", f"{name} failed"}
+    (dead,) = [line for line in lines if "is dead" in line["message"]]
+    assert dead["message"].endswith("s and is dead: no retries left")
+    (ready,) = [line for line in lines if "takes tasks of" in line["message"]]
+    assert ready["message"].endswith(f"takes tasks of {queue} at {service.url}, 1 at a time")
+
+
+def test_a_child_that_cannot_load_the_app_says_so_in_the_same_format(
+    service: Launched, tmp_path: Path
+) -> None:
+    source = PROGRAM.format(queue="unloadable", settings='app_path="not_there:app"')
+    (tmp_path / "broken.py").write_text(source)
+
+    ended = run(service, tmp_path, "broken.py", check=False)
+
+    said = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    (line, *_) = [line for line in said if "cannot be loaded" in line["message"]]
+    assert line["message"] == "The app not_there:app cannot be loaded in a child process"
+    assert "No module named 'not_there'" in line["traceback"]

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_the_docs_name_every_finding_of_the_proof() -> None:
 
 def test_a_raw_line_has_no_field_that_the_table_of_changes_lacks() -> None:
     now = ManualClock()()
-    fields = {
+    fields: dict[str, Any] = {
         "created_at": now,
         "enqueued_at": now,
         "started_at": now,

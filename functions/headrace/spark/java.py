@@ -48,8 +48,6 @@ def prepare(memory: str | None = None, options: str | None = None) -> None:
     *memory* and *options* are the driver's, for a Java that Spark's own launcher does not start.
     Raises JavaMissing.
     """
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit runs us: its Java is there
-        return
     if system_java():
         return
     home = packaged_java()

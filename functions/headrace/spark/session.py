@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.spark.java import prepare
@@ -18,7 +19,13 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-_LOCAL: Final = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_QUIET: Final = f'"-Dlog4j2.configurationFile={_LOGGING}"'  # in quotes: a folder may have blanks
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "",
+}
 
 
 class SparkMissing(RuntimeError):
@@ -34,18 +41,22 @@ def session(app_name: str, **conf: str) -> "SparkSession":
     if find_spec("pyspark") is None:
         message = "PySpark is missing: pip install 'headrace[spark]'"
         raise SparkMissing(message)
-    prepare(conf.get("spark.driver.memory"), conf.get("spark.driver.extraJavaOptions"))
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = {**SETTINGS, **({} if submitted else _LOCAL), **conf}
+    if not submitted:
+        java = "spark.driver.extraJavaOptions"
+        settings[java] = f"{_QUIET} {settings[java]}".strip()
+        prepare(conf.get("spark.driver.memory"), settings[java])
     # Workers are started by name: without this they would be another Python, without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
     from pyspark.sql import SparkSession  # noqa: PLC0415 (only now is it known to be there)
 
     builder = SparkSession.builder.appName(app_name)
-    for name, value in {**SETTINGS, **({} if submitted else _LOCAL), **conf}.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

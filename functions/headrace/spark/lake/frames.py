@@ -88,7 +88,9 @@ class LakeFrames:
     def raw(self, days: Iterable[date]) -> DataFrame:
         """Return the raw lines of *days*, which must be there."""
         paths = [self.path(RAW, f"{DAY}={day}") for day in sorted(days)]
-        return self.spark.read.schema(raw_struct()).json(paths)
+        struct = raw_struct()
+        reader = self.spark.read.schema(struct).option("basePath", self.path(RAW))
+        return reader.json(paths).select(*struct.names)
 
     def write(self, frame: DataFrame, table: Table) -> None:
         """Replace the days that *frame* has rows of; other days stay as they are."""

@@ -65,6 +65,7 @@ CHANGES: Final = Table(
         *_sides("lease", "string", "digest of its lease"),
         *_sides("lease_end", "timestamp", "end of its lease"),
         Column("settled", "string", "digest of the lease whose report last took effect"),
+        Column("lease_group", "string", "digest of the group that its lease is under"),
         Column("worker", "string", "who had or has it"),
         Column("started_at", "timestamp", "when that delivery began"),
         Column("finished_at", "timestamp", "when it succeeded or died"),
@@ -179,7 +180,7 @@ QUEUE_MINUTES: Final = Table(
 
 FAILURES: Final = Table(
     "failures",
-    ("queue", "hour", "fingerprint", DAY),
+    ("queue", "hour", "fingerprint"),
     "Failed attempts, alike by type and message without its numbers and names.",
     (
         Column("queue", "string", "the queue"),

@@ -1,0 +1,198 @@
+"""The lake's jobs from a command line: ``headrace lake …`` starts this in a process of its own.
+
+Progress goes to stderr, what was found to stdout.  EMR Serverless and Glue start it as it is.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.domain.errors import HeadraceError, InvalidRequest
+from headrace.spark.java import JavaMissing
+from headrace.spark.session import SparkMissing, session
+
+if TYPE_CHECKING:
+    from headrace.spark.lake.frames import LakeFrames
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+_LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
+
+
+class Told:
+    """Says how it goes on stderr, and the outcome on stdout, as text or as JSON."""
+
+    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+        self._quiet = quiet
+        self._json = as_json
+        self._begin = time.monotonic()
+
+    def progress(self, text: str) -> None:
+        """Say what comes next, and after how many seconds."""
+        if not self._quiet:
+            print(f"{time.monotonic() - self._begin:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    def outcome(self, body: dict[str, Any], lines: Sequence[str]) -> None:
+        """Say what was done: *body* for programs, *lines* for people."""
+        print(json.dumps(body, default=str, indent=1) if self._json else "\n".join(lines))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one job; return its exit code."""
+    asked = parser().parse_args(arguments)
+    told = Told(quiet=asked.quiet, as_json=asked.json)
+    try:
+        told.progress("starting Spark")
+        local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
+        spark = session(f"headrace lake {asked.job}", **local)
+        from headrace.spark.lake.frames import LakeFrames, absolute  # noqa: PLC0415 (needs PySpark)
+
+        job: Callable[[LakeFrames, argparse.Namespace, Told], int] = asked.run
+        try:
+            return job(LakeFrames(spark, absolute(asked.lake)), asked, told)
+        finally:
+            spark.stop()
+    except (SparkMissing, JavaMissing, HeadraceError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, InvalidRequest) else FAILED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+    from headrace.spark.lake.rollup import rollup  # noqa: PLC0415 (needs PySpark)
+
+    today = datetime.now(UTC).date()
+    done = rollup(lake, today=today, everything=asked.all, say=told.progress)
+    days = ", ".join(map(str, done.days)) or "none"
+    lines = [
+        f"days        {days}",
+        f"changes     {done.changes:,}",
+        f"duplicates  {done.duplicates:,}",
+        f"illegible   {done.illegible:,}",
+    ]
+    told.outcome({**asdict(done), "duplicates": done.duplicates}, lines)
+    return DONE
+
+
+def _compact(lake: "LakeFrames", _asked: argparse.Namespace, told: Told) -> int:
+    from headrace.spark.lake.compact import compact  # noqa: PLC0415 (needs PySpark)
+
+    done = compact(lake, say=told.progress)
+    lines = [
+        f"{one.table}: {one.days} days, {one.files_before:,} files are now {one.files_after:,}"
+        for one in done
+    ]
+    told.outcome({"tables": [asdict(one) for one in done]}, lines or ["nothing to compact"])
+    return DONE
+
+
+def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+    from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
+
+    report = proof(lake, since=asked.since, say=told.progress)
+    span = f"{report.first} to {report.last}" if report.first else "nothing recorded yet"
+    lines = [
+        f"from            {span}",
+        f"tasks           {report.tasks:,}",
+        f"changes         {report.changes:,}",
+        f"violations      {sum(report.violations.values()):,}",
+    ]
+    for kind, number in report.violations.items():
+        ids = [f"{one['task_id']} version {one['version']}" for one in report.examples[kind][:3]]
+        lines.append(f"  {kind}: {number:,}, such as {'; '.join(ids)}")
+    told.outcome(json.loads(report.text()), lines)
+    return DONE if report.holds else FAILED
+
+
+def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+    from headrace.client.client import Client  # noqa: PLC0415 (only a replay speaks to the service)
+    from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (needs PySpark)
+
+    sql = asked.sql if asked.sql is not None else Path(asked.file).read_text()
+    replay = jobs.Replay(asked.name, sql, asked.queue, asked.speed, asked.start)
+    rows = jobs.selected(lake, replay).cache()
+    told.progress("looking at the selection")
+    found = jobs.looked_at(rows)
+    lines = [
+        f"tasks        {found.tasks:,}, {found.payload_bytes:,} bytes",
+        f"no payload   {found.without_payload:,} (left out)",
+        f"queues       {', '.join(f'{name} {n:,}' for name, n in found.queues.items()) or 'none'}",
+        f"cost         {found.write_units:,} write units, USD {found.usd:.4f}",
+    ]
+    body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": asked.dry_run}
+    if asked.dry_run:
+        told.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])
+        return DONE
+
+    def say(done: jobs.Replayed) -> None:
+        told.progress(f"{done.added + done.existing:,} of {found.tasks:,}")
+
+    done = jobs.replayed(
+        rows,
+        replay,
+        found,
+        lambda codec: Client(codec=codec),
+        now=datetime.now(UTC),
+        say=say,
+    )
+    lines += [f"added        {done.added:,}", f"there before {done.existing:,}"]
+    lines += [f"refused      {n:,}: {why}" for why, n in done.refused.items()]
+    told.outcome({**body, **asdict(done)}, lines)
+    return FAILED if done.refused else DONE
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the arguments; what it finds has the job to ``run``."""
+    words = argparse.ArgumentParser(prog="headrace lake", description=__doc__)
+    words.add_argument("--lake", default=_default_lake(), help="a folder, or s3://bucket/prefix")
+    words.add_argument("--json", action="store_true", help="tell the outcome as JSON")
+    words.add_argument("--quiet", action="store_true", help="no progress")
+    jobs = words.add_subparsers(dest="job", required=True)
+
+    rollup = jobs.add_parser("rollup", help="bring the tables up to the raw changes")
+    rollup.add_argument("--all", action="store_true", help="make every day anew")
+    rollup.set_defaults(run=_rollup)
+
+    compact = jobs.add_parser("compact", help="put small files together")
+    compact.set_defaults(run=_compact)
+
+    proof = jobs.add_parser("proof", help="prove every history against the lifecycle")
+    proof.add_argument("--since", type=date.fromisoformat, help="the first day, such as 2026-11-21")
+    proof.set_defaults(run=_proof)
+
+    replay = jobs.add_parser("replay", help="enqueue again what SQL selects")
+    replay.add_argument("name", help="of the replay; the same name adds nothing twice")
+    what = replay.add_mutually_exclusive_group(required=True)
+    what.add_argument("--sql", help="selects task_id, payload and, if wanted, version, queue, at")
+    what.add_argument("--file", help="has the SQL")
+    replay.add_argument("--queue", help="where everything goes")
+    replay.add_argument("--speed", type=float, help="keep the times between tasks, so much faster")
+    replay.add_argument("--start", type=_instant, help="when the first is due; now unless given")
+    replay.add_argument("--dry-run", action="store_true", help="count and price, enqueue nothing")
+    replay.set_defaults(run=_replay)
+    return words
+
+
+def _instant(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        message = "must have a time zone, such as 2026-11-21T08:00:00Z"
+        raise argparse.ArgumentTypeError(message)
+    return found
+
+
+def _default_lake() -> str:
+    data = os.environ.get("HEADRACE_DATA_DIR") or ".headrace"
+    return os.environ.get("HEADRACE_LAKE") or str(Path(data, "lake"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

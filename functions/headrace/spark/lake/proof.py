@@ -1,0 +1,193 @@
+"""The proof: every task's history, change by change, against the lifecycle table.
+
+Nothing is believed but the changes themselves.  What is found is told with the task and version it
+was found at; a history without findings is one in which every move was legal, no version is
+missing, no task had two leases at a time and none was forgotten.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from headrace.domain.task import State
+from headrace.spark.lake.checks import REMEMBERED, checks
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.schemas import CHANGES, DAY
+
+LATEST: Final = "proof/latest.json"
+EXAMPLES: Final = 20
+REAPED_WITHIN: Final = "10 MINUTES"
+"""A lapsed lease is taken back within a minute; ten are surely too late."""
+SWEPT_WITHIN: Final = "3 HOURS"
+"""What has expired is looked for in full once an hour."""
+
+_LIFE: Final = ("task_id", "created_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the proof looked at and found; ``violations`` are numbers by kind."""
+
+    first: datetime | None
+    last: datetime | None
+    tasks: int
+    changes: int
+    violations: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether nothing was found."""
+        return not self.violations
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        body = {"holds": self.holds, **asdict(self)}
+        return json.dumps(body, indent=1, default=_plain, ensure_ascii=False)
+
+
+def proof(
+    lake: LakeFrames,
+    *,
+    since: date | None = None,
+    live: DataFrame | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Prove the changes *since* a day, or all; write the report to ``proof/`` of the lake.
+
+    *live* are the tasks that the table holds (``task_id``, ``created_at``): with it lost tasks are
+    found, that were never ended and yet are not there.
+    """
+    told = lake.read(CHANGES)
+    if since is not None:
+        told = told.where(f.col(DAY) >= f.lit(since))
+    say("looking at " + (f"changes since {since}" if since else "all changes"))
+    size = told.agg(
+        f.min("recorded_at").alias("first"),
+        f.max("recorded_at").alias("last"),
+        f.count(f.lit(1)).alias("changes"),
+        f.approx_count_distinct(f.struct(*_LIFE)).alias("tasks"),
+    ).first()
+    if size is None or size["first"] is None:
+        return _written(lake, Report(None, None, 0, 0))
+    say(f"replaying {size['changes']:,} changes")
+    found = violations(told, first=size["first"], last=size["last"], live=live).cache()
+    try:
+        counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
+        numbered = found.withColumn(
+            "_n", f.row_number().over(Window.partitionBy("kind").orderBy("at", "task_id"))
+        )
+        some = numbered.where(f.col("_n") <= EXAMPLES).drop("_n").collect() if counts else []
+    finally:
+        found.unpersist()
+    examples: dict[str, list[dict[str, Any]]] = {}
+    for row in some:
+        told_row = row.asDict()
+        examples.setdefault(told_row.pop("kind"), []).append(told_row)
+    tasks = told.select(*_LIFE).distinct().count()
+    report = Report(
+        size["first"], size["last"], tasks, size["changes"], dict(sorted(counts.items())), examples
+    )
+    return _written(lake, report)
+
+
+def violations(
+    changes: DataFrame, *, first: datetime, last: datetime, live: DataFrame | None = None
+) -> DataFrame:
+    """Return what *changes*, recorded from *first* to *last*, should not show.
+
+    One row for each finding: its kind, the task, the version it was found at, and what was seen.
+    """
+    in_order = Window.partitionBy(*_LIFE).orderBy("version", "recorded_at", "sequence")
+    start = f.lit(first) + f.expr("INTERVAL 1 SECOND")
+    chained = changes.select(
+        "*",
+        *(f.lag(name).over(in_order).alias(f"before_{name}") for name in REMEMBERED),
+        f.lead("version").over(in_order).isNull().alias("latest"),
+        (f.col("created_at") > start).alias("born_here"),
+    )
+    kinds = {**checks(), "overdue": _overdue(last)}
+    held = [f.when(f.coalesce(one, f.expr("false")), f.lit(kind)) for kind, one in kinds.items()]
+    found = chained.select(
+        f.explode(f.array_compact(f.array(*held))).alias("kind"),
+        *_LIFE,
+        "version",
+        f.coalesce("queue_to", "queue_from").alias("queue"),
+        "move",
+        "at",
+        _seen().alias("detail"),
+    )
+    found = found.unionByName(_reused(changes))
+    return found if live is None else found.unionByName(_lost(chained, live))
+
+
+def _overdue(last: datetime) -> Column:
+    """Find what waits or is held though the service should have ended it by *last*."""
+    until = f.lit(last)
+    alone = (f.col("state_to") == str(State.INFLIGHT)) & f.col("lease_group").isNull()
+    lapsed = alone & (f.col("lease_end_to") + f.expr(f"INTERVAL {REAPED_WITHIN}") < until)
+    expired = (f.col("state_to") == str(State.ENQUEUED)) & (
+        f.col("expires_at") + f.expr(f"INTERVAL {SWEPT_WITHIN}") < until
+    )
+    return f.col("latest") & (lapsed | expired)
+
+
+def _reused(changes: DataFrame) -> DataFrame:
+    """Find leases that were granted twice, to whomever."""
+    granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL")
+    deliveries = f.count_distinct("task_id", "created_at", "version")
+    twice = granted.groupBy("lease_to").agg(deliveries.alias("_n")).where("_n > 1").drop("_n")
+    return granted.join(twice, "lease_to", "left_semi").select(
+        f.lit("reused_lease").alias("kind"),
+        *_LIFE,
+        "version",
+        f.col("queue_to").alias("queue"),
+        "move",
+        "at",
+        f.concat(f.lit("lease "), "lease_to").alias("detail"),
+    )
+
+
+def _lost(chained: DataFrame, live: DataFrame) -> DataFrame:
+    """Find tasks that were never ended and that the table does not hold."""
+    unended = chained.where("latest AND state_to IN ('ENQUEUED', 'INFLIGHT')")
+    missing = unended.join(live.select(*_LIFE), list(_LIFE), "left_anti")
+    return missing.select(
+        f.lit("lost").alias("kind"),
+        *_LIFE,
+        "version",
+        f.col("queue_to").alias("queue"),
+        "move",
+        "at",
+        f.lit("not in the table, and never ended").alias("detail"),
+    )
+
+
+def _seen() -> Column:
+    def side(which: str) -> Column:
+        where = f.concat_ws("/", f"queue_{which}", f"state_{which}")
+        return f.when(where == "", "nowhere").otherwise(where)
+
+    before = f.concat_ws("/", "before_queue_to", "before_state_to", "before_version")
+    words = (f.lit("from"), side("from"), f.lit("to"), side("to"), f.lit("after"), before)
+    return f.concat_ws(" ", *words)
+
+
+def _written(lake: LakeFrames, report: Report) -> Report:
+    text = report.text().encode()
+    if report.last is not None:
+        lake.files.put(f"proof/{report.last:%Y-%m-%dT%H-%M-%S}.json", text)
+    lake.files.put(LATEST, text)
+    return report
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        aware = value.astimezone(UTC) if value.tzinfo else value.astimezone().astimezone(UTC)
+        return aware.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return str(value)

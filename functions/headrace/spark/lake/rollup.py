@@ -1,0 +1,152 @@
+"""Raw changes to tables, for every day that has something new.
+
+A day is computed anew as a whole and replaces what was there, so a run may be repeated, or killed
+and run again.  Which raw files a day was made from is written down last, in ``state/rollup.json``.
+One run at a time: two that write the same day would undo each other.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from hashlib import blake2b
+from typing import Final
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
+
+from headrace.domain.changelog import RAW
+from headrace.spark.lake.attempts import attempts
+from headrace.spark.lake.changes import changes, legible
+from headrace.spark.lake.failures import failures
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.queue_minutes import levels_of, queue_minutes
+from headrace.spark.lake.schemas import (
+    ATTEMPTS,
+    CHANGES,
+    DAY,
+    FAILURES,
+    QUEUE_MINUTES,
+    TASKS,
+    Table,
+)
+from headrace.spark.lake.tasks import tasks
+
+STATE: Final = "state/rollup.json"
+_DAY: Final = timedelta(days=1)
+# A stream keeps its records for a day, so raw files come no later; one more for good measure.
+_LATEST: Final = 3 * _DAY
+_BY_DAY: Final[Sequence[tuple[Table, Callable[[DataFrame], DataFrame]]]] = (
+    (ATTEMPTS, attempts),
+    (TASKS, tasks),
+    (FAILURES, failures),
+)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What a run did: which days it made, from how many raw lines, to how many changes.
+
+    ``illegible`` lines are no changes and were left out.
+    """
+
+    days: tuple[date, ...]
+    lines: int = 0
+    changes: int = 0
+    illegible: int = 0
+
+    @property
+    def duplicates(self) -> int:
+        """How many lines told again what another had told."""
+        return self.lines - self.illegible - self.changes
+
+
+def rollup(
+    lake: LakeFrames, *, today: date, everything: bool = False, say: Say = lambda _: None
+) -> Rolled:
+    """Bring the tables up to the raw changes; *everything* makes every day anew.
+
+    What came late is looked for in the last days only, unless *everything* is asked for.
+    """
+    known = {} if everything else _known(lake)
+    found = _found(lake, known, today)
+    days = sorted(day for day, mark in found.items() if known.get(day) != mark)
+    if not days:
+        say("nothing new")
+        return Rolled(())
+    say(f"{_span(days)}: changes")
+    rolled = _write_changes(lake, days)
+    fresh = lake.days(CHANGES, days)
+    for table, transform in _BY_DAY:
+        say(f"{_span(days)}: {table.name}")
+        lake.write(transform(fresh), table)
+    _write_minutes(lake, days, say)
+    _remember(lake, {**known, **found})
+    return rolled
+
+
+def _write_changes(lake: LakeFrames, days: Sequence[date]) -> Rolled:
+    raw, kept = Observation("raw"), Observation("kept")
+    lines = lake.raw(days)
+    observed = lines.observe(
+        raw,
+        f.count(f.lit(1)).alias("lines"),
+        f.count(f.when(~legible(lines), 1)).alias("illegible"),
+    )
+    told = changes(observed).observe(kept, f.count(f.lit(1)).alias("changes"))
+    lake.write(told, CHANGES)
+    read = raw.get
+    return Rolled(tuple(days), read["lines"], kept.get["changes"], read["illegible"])
+
+
+def _write_minutes(lake: LakeFrames, days: Sequence[date], say: Say) -> None:
+    """Make the minutes from the day before the first of *days* on.
+
+    What leaves a queue today says how long it had waited yesterday; and every later day begins with
+    as many tasks as the one before has left.
+    """
+    start = days[0] - _DAY
+    say(f"from {start}: {QUEUE_MINUTES.name}")
+    told = lake.read(CHANGES).where(f.col(DAY) >= f.lit(start))
+    minutes = lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(start))
+    # Read before it is written beside: what is written must not depend on it any more.
+    before = lake.spark.createDataFrame(levels_of(minutes).collect(), _LEVELS)
+    lake.write(queue_minutes(told, before), QUEUE_MINUTES)
+
+
+_LEVELS: Final = "queue string, backlog bigint, inflight bigint"
+
+
+def _known(lake: LakeFrames) -> dict[date, str]:
+    text = lake.files.get(STATE)
+    days = json.loads(text)["days"] if text else {}
+    return {date.fromisoformat(day): mark for day, mark in days.items()}
+
+
+def _found(lake: LakeFrames, known: dict[date, str], today: date) -> dict[date, str]:
+    """Return for each day that may have something new a mark of the raw files it has."""
+    prefixes = [f"{RAW}/{DAY}="]
+    if known:
+        first = max(known) - _LATEST
+        wanted = (today + _DAY - first).days + 1
+        prefixes = [f"{RAW}/{DAY}={first + number * _DAY}/" for number in range(wanted)]
+    marks: dict[date, list[str]] = {}
+    for prefix in prefixes:
+        for file in lake.files.list(prefix):
+            day = date.fromisoformat(file.name.split("/")[1].partition("=")[2])
+            marks.setdefault(day, []).append(f"{file.name} {file.size} {file.stamp}")
+    return {
+        day: blake2b("\n".join(files).encode(), digest_size=16).hexdigest()
+        for day, files in marks.items()
+    }
+
+
+def _remember(lake: LakeFrames, marks: dict[date, str]) -> None:
+    days = {str(day): mark for day, mark in sorted(marks.items())}
+    lake.files.put(STATE, json.dumps({"days": days}, indent=1).encode())
+
+
+def _span(days: Sequence[date]) -> str:
+    return str(days[0]) if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"

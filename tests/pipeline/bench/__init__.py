@@ -1,0 +1,1 @@
+"""How fast the data pipeline is: ``make bench-spark``."""

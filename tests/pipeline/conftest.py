@@ -1,0 +1,50 @@
+"""One Spark session for all tests of the pipeline, and lakes in folders.
+
+Collected only where PySpark is: ``make test-spark``.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.lake.frames import LakeFrames
+
+collect_ignore_glob = [] if find_spec("pyspark") else ["*.py"]
+
+QUICK = {
+    "spark.master": "local[2]",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """Start Spark once; it takes longer than all the rest."""
+    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    os.environ["TZ"] = "UTC"  # rows come back as this machine's local time
+    time.tzset()
+    running = session("headrace tests", **QUICK, **warehouse)
+    running.sparkContext.setLogLevel("OFF")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def lake(spark: "SparkSession", tmp_path: Path) -> "LakeFrames":
+    """Give an empty lake in a folder."""
+    from headrace.spark.lake.frames import LakeFrames  # noqa: PLC0415 (not without PySpark)
+
+    return LakeFrames(spark, str(tmp_path / "lake"))

@@ -1,0 +1,182 @@
+"""The proof finds what is planted, and nothing in what a service really did."""
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import date
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as f
+
+from headrace.domain.changelog import Line
+from headrace.domain.lifecycle import LIFECYCLE
+from headrace.spark.lake.changes import changes
+from headrace.spark.lake.checks import checks, legal_moves
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.proof import LATEST, proof, violations
+from headrace.spark.lake.schemas import CHANGES
+from tests.pipeline.stories import HOUR, SECOND, Story, at, true_history, write
+
+Found = set[tuple[str, str]]
+
+
+def recorded(lake: LakeFrames, lines: Iterable[Line]) -> LakeFrames:
+    """Return *lake* with the table of changes that *lines* tell."""
+    write(lake.files, lines)
+    days = {date.fromisoformat(file.name[7:17]) for file in lake.files.list("raw/")}
+    lake.write(changes(lake.raw(days)), CHANGES)
+    return lake
+
+
+def a_life(task: str) -> Story:
+    """Tell of a bystander, and of *task* up to its second delivery."""
+    story = Story()
+    story.enqueue(f"bystander of {task}")
+    story.wait(2)
+    story.enqueue(task)
+    story.dequeue(task)
+    story.report(task, "fail", "ENQUEUED", error_type="E")
+    story.dequeue(task)
+    return story
+
+
+Plant = Callable[[Story, str], Any]
+
+
+def _forget_one(story: Story, task: str) -> None:
+    story.report(task, "succeed", "SUCCEEDED")
+    del story.lines[3]
+
+
+def _tell_another_story(story: Story, task: str) -> None:
+    other = story.report(task, "succeed", "SUCCEEDED")
+    story.lines.append({**other, "move": "heartbeat", "state_to": "INFLIGHT", "sequence": "99"})
+
+
+def _use_a_lease_again(story: Story, task: str) -> None:
+    story.enqueue(f"{task}, second")
+    story.dequeue(f"{task}, second", lease_to=story.lines[4]["lease_to"])
+
+
+def _take_early(story: Story, task: str) -> None:
+    story.report(task, "fail", "ENQUEUED", due_to=story.now + HOUR)
+    story.dequeue(task)
+
+
+def _take_expired(story: Story, task: str) -> None:
+    story.report(task, "fail", "ENQUEUED")
+    story.dequeue(task, expires_at=story.now - SECOND)
+
+
+def _leave_unfinished(story: Story, task: str) -> None:
+    story.wait(3 * HOUR / SECOND)
+    story.enqueue("later")
+
+
+PLANTED: dict[str, Plant] = {
+    "illegal_move": lambda story, task: story.tell(task, "succeed", "ENQUEUED"),
+    "missing_version": _forget_one,
+    "missing_birth": lambda story, task: story.lines.pop(1),
+    "forked_version": _tell_another_story,
+    "broken_chain": lambda story, task: story.report(task, "fail", "ENQUEUED", queue_from="other"),
+    "double_lease": lambda story, task: story.dequeue(task, state_from="ENQUEUED", lease_to="x"),
+    "lease_out_of_place": lambda story, task: story.report(task, "fail", "ENQUEUED", lease_to="x"),
+    "reused_lease": _use_a_lease_again,
+    "foreign_report": lambda story, task: story.report(task, "succeed", "SUCCEEDED", settled="x"),
+    "early_reclaim": lambda story, task: story.report(task, "reclaim", "ENQUEUED"),
+    "early_delivery": _take_early,
+    "expired_delivery": _take_expired,
+    "wrong_attempts": lambda story, task: story.report(task, "fail", "ENQUEUED", attempts_to=0),
+    "unexplained_end": lambda story, task: story.report(task, "fail", "DEAD"),
+    "overdue": _leave_unfinished,
+}
+
+
+@pytest.fixture(scope="module")
+def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Prove one history with all that is planted, each in a task that is called after it."""
+    lake = LakeFrames(spark, str(tmp_path_factory.mktemp("planted")))
+    lines: list[Line] = []
+    for kind, plant in PLANTED.items():
+        story = a_life(kind)
+        plant(story, kind)
+        lines += story.lines
+    told = recorded(lake, lines).read(CHANGES)
+    ends = told.agg(f.min("recorded_at"), f.max("recorded_at")).collect()[0]
+    found = violations(told, first=ends[0], last=ends[1]).collect()
+    return {(row["kind"], row["task_id"]) for row in found}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_violation_is_found_with_its_task(planted: Found, kind: str) -> None:
+    assert (kind, kind) in planted
+
+
+def test_who_did_nothing_wrong_is_not_accused(planted: Found) -> None:
+    assert not [task for _, task in planted if task.startswith(("bystander", "later"))]
+
+
+def test_every_kind_has_a_planted_violation() -> None:
+    assert {*checks(), "overdue", "reused_lease"} == set(PLANTED)
+
+
+def test_a_true_history_with_faults_shows_nothing(lake: LakeFrames) -> None:
+    service = true_history(lake.files, seed=7)
+
+    report = proof(recorded(lake, ()))
+
+    assert report.changes > 500
+    assert (report.violations, report.holds) == ({}, True), service
+    moves = {row["move"] for row in lake.read(CHANGES).select("move").distinct().collect()}
+    assert moves >= {"enqueue", "dequeue", "fail", "reclaim", "release", "move", "restart", "run"}
+
+
+def test_a_lost_task_is_one_that_was_never_ended_and_is_not_there(lake: LakeFrames) -> None:
+    story = Story()
+    for task in ("here", "lost", "deleted"):
+        story.enqueue(task)
+    story.tell("deleted", "delete", None)
+    live = lake.spark.createDataFrame([Row(task_id="here", created_at=at())])
+
+    report = proof(recorded(lake, story.lines), live=live)
+
+    assert report.violations == {"lost": 1}
+    assert report.examples["lost"][0]["task_id"] == "lost"
+
+
+def test_a_history_that_begins_in_the_middle_is_none_of_its_fault(lake: LakeFrames) -> None:
+    story = a_life("t1")
+    middle = [line for line in story.lines if line["at"] >= story.lines[2]["at"]]
+
+    assert proof(recorded(lake, middle)).holds
+
+
+def test_the_report_is_kept_as_json_with_examples(lake: LakeFrames) -> None:
+    story = a_life("t1")
+    story.report("t1", "succeed", "SUCCEEDED", settled="other")
+    proof(recorded(lake, story.lines))
+
+    body = json.loads(lake.files.get(LATEST) or b"")
+    assert body["holds"] is False
+    assert body["violations"] == {"foreign_report": 1}
+    (example,) = body["examples"]["foreign_report"]
+    assert (example["task_id"], example["version"], example["queue"]) == ("t1", 5, "mail")
+    assert example["detail"] == "from mail/INFLIGHT to mail/SUCCEEDED after mail/INFLIGHT/4"
+    assert body["first"] == "2026-11-21T00:00:00.000000Z"
+    assert len(lake.files.list("proof/")) == 2
+
+
+def test_an_empty_lake_proves_nothing_and_says_so(lake: LakeFrames) -> None:
+    report = proof(lake)
+
+    assert (report.first, report.tasks, report.changes) == (None, 0, 0)
+
+
+def test_what_is_legal_is_what_the_table_says() -> None:
+    legal = legal_moves()
+
+    assert ("dequeue", "ENQUEUED", "INFLIGHT") in legal
+    assert ("forget", "DEAD", "gone") in legal
+    assert ("forget", "ENQUEUED", "gone") not in legal
+    assert {move for move, _, _ in legal} == {str(row.action) for row in LIFECYCLE} | {"forget"}

@@ -1,0 +1,146 @@
+"""A replay enqueues again what SQL selects: counted before, once however often it runs."""
+
+from datetime import date, datetime, timedelta
+
+import pytest
+
+from headrace.client.client import Client
+from headrace.client.codec import Codec
+from headrace.domain.errors import InvalidRequest
+from headrace.spark.lake.changes import changes
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.replay import (
+    Replay,
+    Replayed,
+    Selection,
+    looked_at,
+    new_id,
+    replayed,
+    selected,
+)
+from headrace.spark.lake.schemas import CHANGES
+from headrace.testing.clock import ManualClock
+from headrace.testing.service import MemoryService
+from tests.pipeline.stories import MINUTE, START, Story, at, write
+
+SQL = "SELECT task_id, version, queue_to AS queue, payload, at FROM changes WHERE move = 'enqueue'"
+TASKS = 120
+LATER = timedelta(hours=10)
+
+
+@pytest.fixture
+def told(lake: LakeFrames) -> LakeFrames:
+    """Give a lake in which a task came every minute, its payload not written as Python would."""
+    story = Story("work")
+    for number in range(TASKS):
+        story.now = START + number * MINUTE
+        story.enqueue(f"t{number}", payload=f'{{"n":  1.10, "of": {number}}}')
+    story.enqueue("poor")
+    write(lake.files, story.lines)
+    lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
+    return lake
+
+
+@pytest.fixture
+def service() -> MemoryService:
+    service = MemoryService(clock=ManualClock(at(10)))
+    service.client.create_queue("work")
+    service.client.create_queue("again")
+    return service
+
+
+def run(lake: LakeFrames, replay: Replay, service: MemoryService) -> tuple[Selection, Replayed]:
+    def connect(codec: Codec) -> Client:
+        return service.connect(codec=codec)
+
+    rows = selected(lake, replay)
+    selection = looked_at(rows)
+    return selection, replayed(rows, replay, selection, connect, now=service.clock.now)
+
+
+def test_a_replay_run_twice_adds_everything_and_then_nothing(
+    told: LakeFrames, service: MemoryService
+) -> None:
+    _, first = run(told, Replay("again-1", SQL), service)
+    _, second = run(told, Replay("again-1", SQL), service)
+    _, another = run(told, Replay("again-2", SQL), service)
+
+    assert (first.added, first.refused) == (TASKS, {})
+    assert (second.added, second.existing) == (0, TASKS)
+    assert another.added == TASKS
+    (task,) = service.client.dequeue("work").tasks
+    assert bytes(task.payload_json) == b'{"n":  1.10, "of": 0}'
+    assert task.tags == {"replay": "again-1", "replay_of": "t0"}
+
+
+def test_answers_that_get_lost_add_nothing_twice(told: LakeFrames, service: MemoryService) -> None:
+    with service.faults.lose_answers(rate=0.3):
+        _, done = run(told, Replay("x", SQL), service)
+
+    assert done.added + done.existing == TASKS
+    assert service.client.count_tasks("work").count == TASKS
+
+
+def test_a_dry_run_counts_and_prices_and_enqueues_nothing(
+    told: LakeFrames, service: MemoryService
+) -> None:
+    selection = looked_at(selected(told, Replay("x", SQL)))
+
+    assert (selection.tasks, selection.without_payload) == (TASKS, 1)
+    assert selection.queues == {"work": TASKS}
+    assert selection.write_units == 2 * TASKS
+    assert selection.usd == pytest.approx(2 * TASKS * 0.625e-6, rel=0.5)
+    assert (selection.first, selection.last) == (at(), at() + timedelta(minutes=TASKS - 1))
+    assert service.client.count_tasks("work").count == 0
+
+
+def test_time_can_be_warped_and_the_queue_another(told: LakeFrames, service: MemoryService) -> None:
+    start = service.clock.now + LATER
+    replay = Replay("warp", SQL, queue="again", speed=60, start=start)
+
+    _, done = run(told, replay, service)
+
+    assert done.added == TASKS
+    due = {task.tags["replay_of"]: task.scheduled_at for task in service.client.list_tasks("again")}
+    assert due["t0"] == start
+    assert due["t60"] == start + timedelta(minutes=1)
+
+
+def test_ids_are_made_from_name_task_and_version() -> None:
+    assert new_id("a", "t1", 1) == new_id("a", "t1", 1)
+    assert len({new_id("a", "t1", 1), new_id("b", "t1", 1), new_id("a", "t1", 2)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("replay", "message"),
+    [
+        (Replay("x", "SELECT task_id FROM changes"), "sql must select payload"),
+        (Replay("x", "SELECT task_id, payload FROM changes"), "queue is missing"),
+        (Replay("x", "SELECT task_id, payload FROM changes", "q", speed=2), "sql must select at"),
+        (Replay("a b", SQL), "name must be 1 to 64"),
+        (Replay("x", SQL, speed=0.0), "speed must be more than 0"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused_by_name(
+    lake: LakeFrames, replay: Replay, message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        selected(lake, replay)
+
+
+def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
+    told: LakeFrames, service: MemoryService
+) -> None:
+    service.client.enqueue("again", id=new_id("x", "t0", 1))
+
+    _, done = run(told, Replay("x", SQL), service)
+
+    assert done.added == TASKS - 1
+    assert sum(done.refused.values()) == 1
+
+
+def test_instants_are_aware(told: LakeFrames) -> None:
+    first = looked_at(selected(told, Replay("x", SQL))).first
+
+    assert isinstance(first, datetime)
+    assert first.utcoffset() == timedelta()

@@ -1,0 +1,293 @@
+"""From raw lines to tables: golden stories, late and duplicate lines, runs repeated."""
+
+import dataclasses
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.histogram import Histogram
+from headrace.spark.lake.compact import compact
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.rollup import STATE, Rolled, rollup
+from headrace.spark.lake.schemas import (
+    ATTEMPTS,
+    CHANGES,
+    FAILURES,
+    QUEUE_MINUTES,
+    TABLES,
+    TASKS,
+    Table,
+)
+from tests.pipeline.stories import DAY, MINUTE, SECOND, START, Story, at, write
+
+TODAY = date(2026, 11, 21)
+
+
+def rolled(lake: LakeFrames, **how: Any) -> Rolled:
+    return rollup(lake, today=TODAY, **how)
+
+
+def rows(lake: LakeFrames, table: Table) -> list[dict[str, Any]]:
+    found = [row.asDict() for row in lake.read(table).collect()]
+    return sorted(found, key=lambda row: [str(row[name]) for name in table.key])
+
+
+def everything(lake: LakeFrames) -> dict[str, list[dict[str, Any]]]:
+    return {table.name: rows(lake, table) for table in TABLES}
+
+
+def a_day() -> Story:
+    """Tell of four tasks: one succeeds at the second try, one dies, one moves on, one waits."""
+    story = Story()
+    story.enqueue("t1", payload_bytes=10)
+    story.dequeue("t1")
+    story.wait(2)
+    story.report(
+        "t1",
+        "fail",
+        "ENQUEUED",
+        error_kind="failed",
+        error_type="Timeout",
+        error_message="no answer after 31 s",
+        due_to=story.now + 60 * SECOND,
+    )
+    story.wait(60)
+    story.dequeue("t1")
+    story.wait(4)
+    story.report("t1", "succeed", "SUCCEEDED")
+    story.enqueue("t2")
+    story.dequeue("t2")
+    story.report(
+        "t2",
+        "fail",
+        "DEAD",
+        dead_reason="rejected",
+        error_kind="failed",
+        error_type="Timeout",
+        error_message="no answer after 29 s",
+    )
+    story.enqueue("t3")
+    story.dequeue("t3")
+    story.report("t3", "move", "ENQUEUED", queue_to="next", hop_to=1, attempts_to=0)
+    story.enqueue("t4")
+    return story
+
+
+def test_a_story_becomes_tables(lake: LakeFrames) -> None:
+    story = a_day()
+    write(lake.files, story.lines)
+
+    told = rolled(lake)
+
+    assert told == Rolled((TODAY,), lines=len(story.lines), changes=len(story.lines))
+    attempts = rows(lake, ATTEMPTS)
+    assert [
+        (row["task_id"], row["attempt"], row["outcome"], row["wait_micros"], row["run_micros"])
+        for row in attempts
+    ] == [
+        ("t1", 1, "failed", SECOND, 3 * SECOND),
+        ("t1", 2, "succeeded", 3 * SECOND - 2 * SECOND, 5 * SECOND),
+        ("t2", 1, "dead", SECOND, SECOND),
+        ("t3", 1, "moved", SECOND, SECOND),
+    ]
+    assert attempts[3]["to_queue"] == "next"
+    lives = rows(lake, TASKS)
+    assert [(row["task_id"], row["outcome"], row["attempts"]) for row in lives] == [
+        ("t1", "succeeded", 2),
+        ("t2", "dead", 1),
+        ("t3", "moved", 1),
+    ]
+    assert lives[0]["total_micros"] == (story.lines[4]["at"] - START)
+    assert lives[1]["dead_reason"] == "rejected"
+    (failure,) = rows(lake, FAILURES)
+    assert (failure["n"], failure["dead"], failure["task_ids"]) == (2, 1, ["t1", "t2"])
+    assert failure["sample"] == "no answer after 31 s"
+    first = lake.read(CHANGES).where("task_id = 't1' AND version = 2").collect()[0]
+    assert (first.move, first.state_from, first.state_to) == ("dequeue", "ENQUEUED", "INFLIGHT")
+    assert first["dt"] == TODAY
+
+
+def test_minutes_have_counts_levels_and_histograms(lake: LakeFrames) -> None:
+    write(lake.files, a_day().lines)
+    rolled(lake)
+
+    found = rows(lake, QUEUE_MINUTES)
+    by_place = {(row["queue"], row["minute"].minute): row for row in found}
+    first, second = by_place["mail", 0], by_place["mail", 1]
+    names = ("enqueued", "started", "succeeded", "failed", "moved", "dead")
+    assert [first[name] for name in names] == [1, 1, 0, 1, 0, 0]
+    assert [second[name] for name in names] == [3, 3, 1, 1, 1, 1]
+    assert (first["backlog"], first["inflight"]) == (1, 0)
+    assert (second["backlog"], second["inflight"]) == (1, 0)
+    assert Histogram(first["wait"]).percentile(0.5) == pytest.approx(1, rel=0.025)
+    assert Histogram(second["run"]).count == 3
+    assert first["run_max_micros"] == 3 * SECOND
+    assert by_place["next", 1]["enqueued"] == by_place["next", 1]["backlog"] == 1
+
+
+def test_the_oldest_ready_task_is_told_by_those_who_leave_later(lake: LakeFrames) -> None:
+    story = Story()
+    story.enqueue("old").update()
+    story.wait(5 * 60 - 1)
+    story.enqueue("new")
+    story.wait(5 * 60 - 1)
+    story.dequeue("old")
+    story.dequeue("new")
+    write(lake.files, story.lines)
+    rolled(lake)
+
+    ages = [row["oldest_ready_micros"] for row in rows(lake, QUEUE_MINUTES)]
+    assert ages == [MINUTE, 6 * MINUTE, 0]
+
+
+def test_lines_that_come_twice_or_in_any_order_change_nothing(lake: LakeFrames) -> None:
+    lines = a_day().lines
+    write(lake.files, reversed(lines))
+    write(lake.files, lines[3:9])
+    write(lake.files, lines[:5])
+
+    told = rolled(lake)
+
+    assert (told.changes, told.duplicates) == (len(lines), 11)
+    assert len(rows(lake, CHANGES)) == len(lines)
+
+
+def test_a_run_may_be_repeated_and_a_killed_one_run_again(lake: LakeFrames) -> None:
+    write(lake.files, a_day().lines)
+    rolled(lake)
+    once = everything(lake)
+
+    assert rolled(lake) == Rolled(())
+    lake.files.put(STATE, b'{"days": {}}')  # as if it had been killed before it was done
+    again = rolled(lake)
+
+    assert again.changes == len(once["changes"])
+    assert everything(lake) == once
+    assert rolled(lake, everything=True).days == (TODAY,)
+    assert everything(lake) == once
+
+
+class Killed(Exception):
+    """Stands for a process that ends in the middle."""
+
+
+@pytest.mark.parametrize("at_step", [1, 3])
+def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
+    lake: LakeFrames, at_step: int
+) -> None:
+    lines = a_day().lines
+    write(lake.files, lines[:6])
+    rolled(lake)
+    write(lake.files, lines[6:])
+    steps: list[str] = []
+
+    def say(text: str) -> None:
+        steps.append(text)
+        if len(steps) > at_step:
+            raise Killed
+
+    with pytest.raises(Killed):
+        rolled(lake, say=say)
+    told = rolled(lake)
+
+    assert (told.days, told.changes) == ((TODAY,), len(lines))
+    assert len(rows(lake, ATTEMPTS)) == 4
+    assert sum(row["enqueued"] for row in rows(lake, QUEUE_MINUTES)) == 5
+
+
+def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(lake: LakeFrames) -> None:
+    story = a_day()
+    story.now = START + DAY
+    story.enqueue("t5")
+    late = Story()
+    late.now = START + 100 * SECOND
+    late.enqueue("late")
+    write(lake.files, [line for line in story.lines if line["recorded_at"] < START + DAY])
+    write(lake.files, [line for line in story.lines if line["recorded_at"] >= START + DAY])
+    rolled(lake)
+    before = rows(lake, QUEUE_MINUTES)
+    write(lake.files, [{**late.lines[0], "sequence": "900"}])
+
+    told = rolled(lake)
+
+    assert told.days == (TODAY,)
+    after = rows(lake, QUEUE_MINUTES)
+    last = max(row["minute"] for row in before)
+    levels = [
+        next(row["backlog"] for row in some if row["queue"] == "mail" and row["minute"] == last)
+        for some in (before, after)
+    ]
+    assert levels == [2, 3]
+
+
+def test_a_days_run_in_pieces_is_the_same_as_at_once(lake: LakeFrames, tmp_path: Any) -> None:
+    story = a_day()
+    for day in (1, 2):
+        story.now = START + day * DAY
+        story.enqueue(f"t{day}x")
+        story.dequeue(f"t{day}x")
+    whole = dataclasses.replace(lake, address=str(tmp_path / "whole"))
+    write(whole.files, story.lines)
+    rollup(whole, today=TODAY + timedelta(days=2))
+    for day in range(3):
+        some = [line for line in story.lines if (line["at"] - START) // DAY == day]
+        write(lake.files, some)
+        rollup(lake, today=TODAY + timedelta(days=day))
+
+    assert everything(lake) == everything(whole)
+
+
+def test_an_illegible_line_is_counted_and_left_out(lake: LakeFrames) -> None:
+    (line,) = Story().lines or [Story().enqueue("t1")]
+    nameless = {name: value for name, value in line.items() if name != "task_id"}
+    write(lake.files, [line, {**nameless, "sequence": "2"}])
+
+    told = rolled(lake)
+
+    assert (told.lines, told.changes, told.illegible, told.duplicates) == (2, 1, 1, 0)
+
+
+def test_a_deleted_task_enqueued_again_under_its_id_has_two_lives(lake: LakeFrames) -> None:
+    story = Story()
+    story.enqueue("t1")
+    story.tell("t1", "delete", None)
+    story.enqueue("t1")
+    write(lake.files, story.lines)
+
+    told = rolled(lake)
+
+    assert told.changes == 3
+    assert [row["outcome"] for row in rows(lake, TASKS)] == ["deleted"]
+    assert rows(lake, QUEUE_MINUTES)[-1]["backlog"] == 1
+
+
+def test_an_empty_lake_is_nothing_new(lake: LakeFrames) -> None:
+    assert rolled(lake) == Rolled(())
+    assert [rows(lake, table) for table in TABLES] == [[]] * len(TABLES)
+
+
+def test_instants_are_told_to_the_microsecond(lake: LakeFrames) -> None:
+    story = Story()
+    story.now = START + 1
+    story.enqueue("t1")
+    write(lake.files, story.lines)
+    rolled(lake)
+
+    (row,) = lake.read(CHANGES).collect()
+    assert row["at"].microsecond == 1
+    assert row["at"].replace(tzinfo=at().tzinfo) == at() + timedelta(microseconds=1)
+
+
+def test_compacting_leaves_fewer_files_and_the_same_rows(lake: LakeFrames) -> None:
+    write(lake.files, a_day().lines)
+    rolled(lake)
+    lake.write(lake.read(CHANGES).repartition(5), CHANGES)
+    before = everything(lake)
+
+    done = {one.table: one for one in compact(lake)}
+
+    assert (done["changes"].days, done["changes"].files_after) == (1, 1)
+    assert done["changes"].files_before > 1
+    assert everything(lake) == before
+    assert compact(lake) == []

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
@@ -62,7 +62,7 @@ def left(line: dict[str, Any]) -> bool:
     return not (line.get("state_to") in LIVE and same_queue and line["move"] != "move")
 
 
-@settings(max_examples=3, deadline=None, database=None)
+@settings(max_examples=2, deadline=None, database=None, phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_any_history_is_rolled_up_as_plain_python_would(spark: SparkSession, seed: int) -> None:
     import tempfile  # noqa: PLC0415 (hypothesis and tmp_path do not go together)
@@ -84,8 +84,9 @@ def test_any_history_is_rolled_up_as_plain_python_would(spark: SparkSession, see
         assert [minutes[place][name] for name in EVENTS] == activity.numbers, place
         assert minutes[place]["wait"] == activity.wait.buckets, place
         assert minutes[place]["run"] == activity.run.buckets, place
-    events = Counter(row["queue"] for row in minutes.values() if any(row[name] for name in EVENTS))
-    assert events == Counter(queue for queue, _ in books(service))
+    happened = (*EVENTS, "moved")  # which the books keep as a duration only
+    eventful = {place for place, row in minutes.items() if any(row[name] for name in happened)}
+    assert eventful == set(books(service))
     for queue in QUEUES:
         last = max((place for place in minutes if place[0] == queue), default=None)
         waiting = [one for one in service.store.everything() if one.queue == queue]

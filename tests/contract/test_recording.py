@@ -1,6 +1,7 @@
 """What the recorder promises on every store: each change of a task is counted exactly once.
 
 Tasks change in a store whose stream is kept; the recorder is given it in batches of any kind.
+Long, because all of it stands on the one ground that is laid out here.
 """
 
 import json

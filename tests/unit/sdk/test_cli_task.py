@@ -1,4 +1,4 @@
-"""`headrace task`."""
+"""`headrace task`: long, because it is one test for each of its many subcommands and options."""
 
 from dataclasses import replace
 from typing import Any

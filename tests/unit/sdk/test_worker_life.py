@@ -1,4 +1,7 @@
-"""A whole worker over a service in memory: threads, an event loop, stopping and its orders."""
+"""A whole worker over a service in memory: threads, an event loop, stopping and its orders.
+
+Long, because running, stopping and trouble are told of the same worker on the same ground.
+"""
 
 import asyncio
 import contextlib

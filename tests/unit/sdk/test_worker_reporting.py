@@ -1,4 +1,7 @@
-"""Reports: batched, kept while the service is away, dropped only when their lease is over."""
+"""Reports: batched, kept while the service is away, dropped only when their lease is over.
+
+Long, because each order of events around one report is a test of its own.
+"""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -33,6 +33,7 @@ _PLATFORMS: Final = {
 }
 _START_TIMEOUT_SECONDS: Final = 20.0
 _STOP_TIMEOUT_SECONDS: Final = 5.0
+_LEAST_FREE_BYTES: Final = 1024 * 1024
 _POLL_SECONDS: Final = 0.005
 _PORT_TRIES: Final = 5
 _OTHER_ENDPOINT: Final = "set HEADRACE_DYNAMODB_URL to a DynamoDB-compatible endpoint"
@@ -191,7 +192,7 @@ def _wait_until_ready(engine: Engine, port: int, log: Path) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if engine.process.poll() is not None:
-            raise EngineFailed(f"The embedded engine ended at once: {_last_line(log)}")
+            raise EngineFailed(f"The embedded engine ended at once: {_why(log)}")
         if _answers(port):
             return
         time.sleep(_POLL_SECONDS)
@@ -216,3 +217,11 @@ def _answers(port: int) -> bool:
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if line), "it said nothing")
+
+
+def _why(log: Path) -> str:
+    """Say why the engine ended: it cannot say so itself on a disk that has no room for its log."""
+    free = shutil.disk_usage(log.parent).free
+    if free < _LEAST_FREE_BYTES:
+        return f"the disk of {log.parent} is full ({free:,} bytes free); make room, or name another"
+    return _last_line(log)

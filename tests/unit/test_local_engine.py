@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,6 +80,12 @@ def one_line(kind: type[LocalServiceError], root: Path, system: str, machine: st
 
 def test_an_engine_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=r"^The embedded engine ended at once: [^\n]+$"):
+        start_engine(tmp_path, binary=Path(sys.executable))
+
+
+def test_a_disk_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
+    with pytest.raises(EngineFailed, match=r"the disk of .* is full \(4,096 bytes free\)"):
         start_engine(tmp_path, binary=Path(sys.executable))
 
 

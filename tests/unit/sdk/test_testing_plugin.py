@@ -32,6 +32,13 @@ def loaded() -> None:
     import_module("headrace.testing.inlining")
 
 
+@pytest.fixture(autouse=True)
+def as_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Summaries as a person reads them: pytest prints each message twice where CI is set."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("BUILD_NUMBER", raising=False)
+
+
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
     return pytester.runpytest_inprocess("-p", "no:schemathesis", "-p", "no:cacheprovider", *args)
 

@@ -12,7 +12,11 @@ VENV := .venv
 BUILD_VENV := .venv-build
 PEERS_VENV := .venv-peers
 SPARK_VENV := .venv-spark
+# The versions nearest to EMR Serverless and Glue, and the tests of what differs between versions.
+SPARK_MATRIX := 4.0 4.1
+SPARK_TESTS := backfill enqueue fingerprints proof queue_source replay rollup series station tables
 BROWSER_VENV := .venv-browser
+E2E_VENV := .venv-e2e
 PY := $(VENV)/bin/python
 # An endpoint of one's own replaces the engine, and with it Node.
 ENGINE := $(if $(HEADRACE_DYNAMODB_URL),,node_modules/.ready)
@@ -21,8 +25,9 @@ export PYTHONPATH := $(CURDIR)/functions:$(CURDIR)
 
 ##@ Use
 .PHONY: demo
-demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queue (under a minute)
-	@$(PY) -m examples.ngsi.demo $(ARGS)
+demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queue (under a minute; without Spark: make demo SPARK=no)
+	@test "$(SPARK)" = no || PIP_RETRIES=1 $(MAKE) $(SPARK_VENV)/.ready 2>/dev/null || true
+	@$(PY) -m examples.ngsi.demo $(if $(filter no,$(SPARK)),--spark=no) $(ARGS)
 
 .PHONY: run
 run: $(VENV)/.ready $(ENGINE) ## Serve the API on http://127.0.0.1:8080, data in .headrace/
@@ -40,11 +45,12 @@ test-slow: $(VENV)/.ready node_modules/.ready ## Run the tests that kill, cut of
 pytest = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: check
-check: $(VENV)/.ready ## Lint, formatting, types and import rules
+check: $(VENV)/.ready ## Lint, formatting, types, import rules, and how fast functions start
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
+	@$(PY) -m tests.bench.starts
 
 .PHONY: bench
 bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cost per task
@@ -64,14 +70,25 @@ bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready node_modules/.ready ## Measure 
 
 .PHONY: test-spark
 test-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Run the tests of the data pipeline on Spark (one session, under three minutes)
-	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline $(ARGS)
+	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m "not slow" $(ARGS)
+
+.PHONY: test-spark-slow
+test-spark-slow: $(SPARK_VENV)/.ready node_modules/.ready ## Run those that kill Spark's processes, and the package's
+	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m slow $(ARGS)
+
+.PHONY: test-spark-matrix
+test-spark-matrix: $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) $(SPARK_VENV)/.ready node_modules/.ready ## Run some of them on each version of Spark that is supported
+	@for venv in $(SPARK_MATRIX:%=$(SPARK_VENV)-%) $(SPARK_VENV); do \
+	  $$venv/bin/python -c 'import pyspark; print("Spark", pyspark.__version__, flush=True)' && \
+	  $$venv/bin/python -m pytest -q -m "not slow" $(SPARK_TESTS:%=tests/pipeline/test_%.py) $(ARGS) || exit 1; \
+	done
 
 .PHONY: check-spark
 check-spark: $(SPARK_VENV)/.ready ## Check the types of the data pipeline against PySpark's own
-	@$(PY) -m mypy --python-executable $(SPARK_VENV)/bin/python functions/headrace/spark tests/pipeline
+	@$(PY) -m mypy --python-executable $(SPARK_VENV)/bin/python functions/headrace/spark examples/ngsi/spark tests/pipeline
 
 .PHONY: bench-spark
-bench-spark: $(SPARK_VENV)/.ready ## Measure the data pipeline on Spark
+bench-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Measure the data pipeline on Spark beside other ways, and judge its bars
 	@$(SPARK_VENV)/bin/python -m tests.pipeline.bench $(ARGS)
 
 ##@ Ship
@@ -83,6 +100,16 @@ sam = PYTHONPATH= PATH="$(CURDIR)/$(BUILD_VENV)/bin:$$PATH" SAM_CLI_TELEMETRY=0 
 build: $(BUILD_VENV)/.ready ## Validate template.yaml and build the Lambda package into .aws-sam/
 	@$(sam) validate --lint
 	@$(sam) build $(ARGS)
+	@$(PY) -m tests.bench.packages
+
+.PHONY: package-spark
+package-spark: $(VENV)/.ready ## Build what EMR Serverless and Glue run (ARGS='--lake s3://bucket' puts it there)
+	@$(PY) -m infra.spark $(ARGS)
+
+.PHONY: e2e
+e2e: $(VENV)/.ready $(BUILD_VENV)/.ready $(E2E_VENV)/.ready ## Deploy to an emulator of AWS, and test through its API Gateway (under ten minutes)
+	@$(sam) build
+	@$(PY) -m tests.e2e $(ARGS)
 
 .PHONY: lock
 lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.toml (ARGS=--upgrade for newer versions)
@@ -93,7 +120,10 @@ lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.t
 	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements-dev.txt
 	@$(lock) --group build --output-file requirements-build.txt
 	@$(lock) --group peers --output-file requirements-peers.txt
+	@$(lock) --group e2e --output-file requirements-e2e.txt
 	@$(lock) pyproject.toml --extra server --extra spark --group spark --output-file requirements-spark.txt
+	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements-spark-$(version).txt && ):
+	@$(lock) pyproject.toml --extra spark --constraint requirements-spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
 	@$(lock) pyproject.toml --extra server --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
 
 # What only the command line of Chalice needs, which nobody calls.
@@ -105,7 +135,7 @@ lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-inde
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(BROWSER_VENV) node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(BROWSER_VENV) $(E2E_VENV) node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
 	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -113,7 +143,7 @@ clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 # ---- Setting up: each stamp is renewed when the file that pins its contents changes.
 
@@ -159,6 +189,12 @@ $(BROWSER_VENV)/.ready: requirements-browser.txt | $(VENV)/.packages
 	@$(PY) -m pip --python $(BROWSER_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-browser.txt
 	@touch $@
 
+$(E2E_VENV)/.ready: requirements-e2e.txt | $(VENV)/.packages
+	@echo "Setting up $(E2E_VENV): ministack, an emulator of AWS (half a minute, once)"
+	@test -x $(E2E_VENV)/bin/python || $(PYTHON) -m venv $(E2E_VENV)
+	@$(PY) -m pip --python $(E2E_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-e2e.txt
+	@touch $@
+
 $(SPARK_VENV)/.packages: requirements-spark.txt | $(VENV)/.packages
 	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
@@ -167,4 +203,11 @@ $(SPARK_VENV)/.packages: requirements-spark.txt | $(VENV)/.packages
 
 $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
 	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(SPARK_VENV)-%/.ready: requirements-spark-%.txt pyproject.toml | $(VENV)/.packages
+	@echo "Setting up $(@D): an older PySpark, and a Java for it (two minutes, once)"
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(PY) -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement $<
+	@$(PY) -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@

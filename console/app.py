@@ -4,32 +4,39 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from chalice.app import Chalice
-from chalice.app import Response as ChaliceResponse
+from headrace.runtime.start import starting
 
-from console.chalicelib.answer import SECURITY
-from console.chalicelib.dispatch import answer
-from console.chalicelib.routes import Route
-from console.chalicelib.views import (
-    audit,
-    copying,
-    dead,
-    keys,
-    matching,
-    pattern,
-    pipelines,
-    queue,
-    queues,
-    removing,
-    schedule_form,
-    schedules,
-    search,
-    selected,
-    settings,
-    signin,
-    static,
-    task,
-)
+with starting():
+    from chalice.app import Chalice
+    from chalice.app import Response as ChaliceResponse
+
+    from console.chalicelib.answer import SECURITY
+    from console.chalicelib.dispatch import answer
+    from console.chalicelib.routes import Route
+    from console.chalicelib.views import (
+        audit,
+        copying,
+        dead,
+        keys,
+        matching,
+        pattern,
+        pipelines,
+        proof,
+        queue,
+        queues,
+        removing,
+        schedule_form,
+        schedules,
+        search,
+        selected,
+        settings,
+        signin,
+        static,
+        task,
+    )
+    from headrace.runtime.wiring import prepare
+
+    prepare("keys", "queues", "stats")
 
 FORM: Final = "application/x-www-form-urlencoded"
 VIEWS: Final = (
@@ -46,6 +53,7 @@ VIEWS: Final = (
     schedules,
     schedule_form,
     pipelines,
+    proof,
     keys,
     audit,
     search,

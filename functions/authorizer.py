@@ -13,9 +13,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unauthenticated
 from headrace.http.request import bearer
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import prepare, use_cases
 
 logger = Logger()
+prepare("keys")
 
 
 @logger.inject_lambda_context

@@ -6,14 +6,18 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.runtime.wiring import use_cases
+from headrace.runtime import telemetry
+from headrace.runtime.wiring import prepare, use_cases
 
 logger = Logger()
+prepare("reaping")
 
 
 @logger.inject_lambda_context
-def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
+def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, float]:
     """Make one pass over every queue and say what it did."""
-    reaped = asdict(use_cases().reaping.run())
+    use = use_cases()
+    reaped = asdict(use.reaping.run())
     logger.info("reaped", extra=reaped)
+    telemetry.tell(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
     return reaped

@@ -6,9 +6,10 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import prepare, use_cases
 
 logger = Logger()
+prepare("ticking")
 
 
 @logger.inject_lambda_context

@@ -1,7 +1,7 @@
 """Queues and the flows between them as a picture: columns from the sources on.  Pure arithmetic.
 
 A queue stands one column right of the furthest that feeds it.  Flows that lead back, which loops
-have, are left out of that reckoning and drawn below the others.
+have, are left out of that reckoning and led round below the others, between the columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,9 @@ _LETTERS: Final = 22  # of a name, in a box
 _WIDEST: Final = 8.0  # px of the strongest flow
 _TIP: Final = 12  # px of an arrow's head
 _SIDES: Final = 2
+_ROUND: Final = 28  # px beside a box, in which a flow that leads back turns
+_BEND: Final = 8
+_LANE: Final = 20  # px from one flow that leads back to the next
 
 
 def flowchart(
@@ -29,22 +32,23 @@ def flowchart(
     names = sorted({name for flow in flows for name in (flow.source, flow.target)})
     columns = _columns(flows, names)
     rows = _rows(flows, columns)
-    spots = {name: (_EDGE + columns[name] * _COLUMN, _EDGE + rows[name] * _ROW) for name in names}
+    back = [flow for flow in flows if columns[flow.source] >= columns[flow.target]]
+    left = _EDGE + (_ROUND if back else 0)
+    spots = {name: (left + columns[name] * _COLUMN, _EDGE + rows[name] * _ROW) for name in names}
     boxes = tuple(
         Box(name, _fitted(name), urls[name], enqueued.get(name, 0), *spots[name]) for name in names
     )
     strongest = max((flow.day for flow in flows), default=1)
     depth = max(rows.values(), default=0)
-    back = [flow for flow in flows if columns[flow.source] >= columns[flow.target]]
     floor = _EDGE + (depth + 1) * _ROW
     joins = tuple(
-        _join(flow, spots, strongest, floor + 20 * back.index(flow) if flow in back else None)
+        _join(flow, spots, strongest, floor + _LANE * back.index(flow) if flow in back else None)
         for flow in flows
     )
-    width = 2 * _EDGE + max(columns.values(), default=0) * _COLUMN + BOX_WIDTH
+    width = 2 * left + max(columns.values(), default=0) * _COLUMN + BOX_WIDTH
     return Flowchart(
         width=width,
-        height=floor + 20 * len(back) + (_EDGE if back else _EDGE + BOX_HEIGHT - _ROW),
+        height=floor + _LANE * len(back) + (_EDGE if back else _EDGE + BOX_HEIGHT - _ROW),
         boxes=boxes,
         joins=joins,
         words=_words(flows, len(names)),
@@ -106,18 +110,20 @@ def _join(
     middle = BOX_HEIGHT // _SIDES
     width = round(1.5 + (_WIDEST - 1.5) * (flow.day / strongest) ** 0.5, 1)
     word = f"{words.number(flow.hour)} /h"
+    lift = round(width / 2) + 5  # of the word, above the line
     if below is not None:
-        down = x1 + BOX_WIDTH // _SIDES, y1 + BOX_HEIGHT
-        up = x2 + BOX_WIDTH // _SIDES, y2 + BOX_HEIGHT
+        out, into = x1 + BOX_WIDTH + _ROUND // _SIDES, x2 - _ROUND + _BEND // _SIDES
+        foot1, foot2 = y1 + BOX_HEIGHT - _BEND, y2 + BOX_HEIGHT - _BEND
         path = (
-            f"M{down[0]} {down[1]}C{down[0]} {below} {down[0]} {below} {(down[0] + up[0]) // 2} "
-            f"{below}S{up[0]} {below} {up[0]} {up[1] + _TIP}"
+            f"M{x1 + BOX_WIDTH} {foot1}H{out - _BEND}q{_BEND} 0 {_BEND} {_BEND}V{below - _BEND}"
+            f"q0 {_BEND} -{_BEND} {_BEND}H{into + _BEND}q-{_BEND} 0 -{_BEND} -{_BEND}"
+            f"V{foot2 + _BEND}q0 -{_BEND} {_BEND} -{_BEND}H{x2 - _TIP}"
         )
-        return Join(path, width, word, (down[0] + up[0]) // 2, below - 6)
+        return Join(path, width, word, (out + into) // 2, below - lift)
     start, end = (x1 + BOX_WIDTH, y1 + middle), (x2 - _TIP, y2 + middle)
     bend = (start[0] + end[0]) // 2 if end[0] - start[0] < _COLUMN else end[0] - 48
     path = f"M{start[0]} {start[1]}C{bend} {start[1]} {bend} {end[1]} {end[0]} {end[1]}"
-    return Join(path, width, word, (start[0] + end[0]) // 2, (start[1] + end[1]) // 2 - 6)
+    return Join(path, width, word, (start[0] + end[0]) // 2, (start[1] + end[1]) // 2 - lift)
 
 
 def _fitted(name: str) -> str:

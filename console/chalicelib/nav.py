@@ -12,10 +12,14 @@ ENTRIES: Final = (
     ("Dead letters", urls.DEAD, Permission.LIST),
     ("Schedules", urls.SCHEDULES, Permission.READ),
     ("Pipelines", urls.PIPELINES, Permission.READ),
+    ("Proof", urls.PROOF, Permission.READ),
     ("Keys", urls.KEYS, Permission.ADMINISTER),
     ("Audit", urls.AUDIT, Permission.OPERATE),
 )
 """Text, route, and what a key needs to be shown it."""
+
+_OF_ALL_QUEUES: Final = frozenset({urls.PROOF})
+"""Pages for keys that are for all queues."""
 
 
 def links(visit: Visit) -> tuple[Link, ...]:
@@ -24,5 +28,5 @@ def links(visit: Visit) -> tuple[Link, ...]:
     return tuple(
         Link(text, visit.url(route), current=visit.url(route) == here)
         for text, route, needs in ENTRIES
-        if visit.allows(needs)
+        if visit.allows(needs) and (visit.by.everywhere or route not in _OF_ALL_QUEUES)
     )

@@ -41,6 +41,7 @@ CREATE_KEY: Final = f"{ROOT}/create-key"
 REVOKE_KEY: Final = f"{ROOT}/keys/{{id}}/revoke"
 AUDIT: Final = f"{ROOT}/audit"
 PIPELINES: Final = f"{ROOT}/pipelines"
+PROOF: Final = f"{ROOT}/proof"
 ELSEWHERE: Final = f"{ROOT}/{{path+}}"
 
 

@@ -4,6 +4,8 @@ import math
 from datetime import datetime
 from typing import Final
 
+from headrace.domain.retry import Backoff, RetryStrategy
+
 THIN: Final = "\u202f"  # a thin space that no line is broken at
 _CUT: Final = 14  # letters of an id that are shown whole
 _HEAD: Final = 6
@@ -94,3 +96,22 @@ def cut(text: str) -> str:
 def count_of(amount: int, one: str, many: str | None = None) -> str:
     """Return ``1 task`` or ``3 tasks``."""
     return f"{number(amount)} {one if amount == 1 else many or f'{one}s'}"
+
+
+def retries(retry: RetryStrategy) -> str:
+    """Return how often and when a failed task is tried again."""
+    if retry.max_retries == 0:
+        return "none"
+    if retry.kind is Backoff.INTERVALS:
+        waits = [retry.delay_seconds(n, 0.5) for n in range(1, retry.max_retries + 1)]
+    else:
+        waits = [retry.delay_seconds(n, 0.5) for n in range(1, min(3, retry.max_retries) + 1)]
+    shown = ", ".join(duration(wait) for wait in waits[:3])
+    more = ", …" if retry.max_retries > len(waits[:3]) else ""
+    return f"{retry.max_retries}, after {shown}{more}"
+
+
+def upon(verb: str, what: str) -> str:
+    """Return a verb with what it is done to: ``Restart 3 tasks``, and ``Run 3 tasks now``."""
+    first, _, rest = verb.partition(" ")
+    return " ".join(filter(None, (first, what, rest)))

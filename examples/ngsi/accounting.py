@@ -13,7 +13,7 @@ from examples.ngsi.ngsi import CORRELATOR_TAG, Row, split
 from examples.ngsi.traffic import Notification
 from examples.ngsi.trouble import ON_PURPOSE, fails_once
 from headrace.client.models import Task
-from headrace.domain.task import State
+from headrace.domain.task import FINISHED, State
 
 RowsOfTask = Mapping[str, Sequence[Row]]
 
@@ -53,31 +53,21 @@ def audit(
     sent: Sequence[Notification], tasks: Sequence[Task], rows: RowsOfTask, crash: Crash
 ) -> Outcome:
     """Hold what came out against what was sent."""
-    tasks_of: defaultdict[str, list[Task]] = defaultdict(list)
-    for task in tasks:
-        tasks_of[task.tags.get(CORRELATOR_TAG, "")].append(task)
-    problems: list[str] = []
+    pairs, problems = matched(sent, tasks)
     expected = 0
-    for notification in sent:
-        found = tasks_of.pop(notification.correlator, [])
-        if len(found) != 1:
-            problems.append(f"{notification.correlator}: {len(found)} tasks instead of one")
-            continue
-        task = found[0]
-        should_be = _expected_rows(notification, task)
+    for notification, task in pairs:
+        should_be = expected_rows(notification, task)
         expected += len(should_be)
         got = list(rows.get(task.id, ()))
         problems += (
             f"{notification.correlator} (task {task.id}): {problem}"
             for problem in _problems(notification, task, should_be, got)
         )
-    unknown = [task.id for left in tasks_of.values() for task in left]
-    problems += [f"task {task_id}: nobody sent it" for task_id in unknown]
     known = {task.id for task in tasks}
     problems += [f"task {task_id}: rows of no task" for task_id in rows if task_id not in known]
     problems += _crash_problems(tasks, crash)
     return Outcome(
-        retries=sum(map(_retries, tasks)),
+        retries=retries(tasks),
         reclaimed=sum(_of_kind(task, "lease_expired") for task in tasks),
         rows_expected=expected,
         rows_out=sum(map(len, rows.values())),
@@ -91,15 +81,34 @@ def states(tasks: Iterable[Task]) -> dict[State, int]:
     return dict(Counter(task.state for task in tasks))
 
 
-def _expected_rows(notification: Notification, task: Task) -> list[Row]:
+def matched(
+    sent: Sequence[Notification], tasks: Sequence[Task]
+) -> tuple[list[tuple[Notification, Task]], list[str]]:
+    """Each notification with its task; and the problems: those without one, and tasks of nobody."""
+    tasks_of: defaultdict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        tasks_of[task.tags.get(CORRELATOR_TAG, "")].append(task)
+    pairs: list[tuple[Notification, Task]] = []
+    problems: list[str] = []
+    for notification in sent:
+        found = tasks_of.pop(notification.correlator, [])
+        if len(found) == 1:
+            pairs.append((notification, found[0]))
+        else:
+            problems.append(f"{notification.correlator}: {len(found)} tasks instead of one")
+    unknown = [task.id for left in tasks_of.values() for task in left]
+    return pairs, [*problems, *(f"task {task_id}: nobody sent it" for task_id in unknown)]
+
+
+def expected_rows(notification: Notification, task: Task) -> list[Row]:
+    """The rows that a notification should give, by the pure rules."""
     if notification.error is not None:
         return []
     return split(notification.body, notification.headers, task.created_at)
 
 
-def _problems(
-    notification: Notification, task: Task, should_be: Sequence[Row], got: Sequence[Row]
-) -> Iterator[str]:
+def wrong_end(notification: Notification, task: Task) -> Iterator[str]:
+    """What is wrong with how a task has ended."""
     well = notification.error is None
     queue, state = (ENTITIES_QUEUE, State.SUCCEEDED) if well else (NOTIFY_QUEUE, State.DEAD)
     last = task.errors[-1].message if task.errors else "no error"
@@ -111,15 +120,28 @@ def _problems(
             yield f"ended with {last!r} instead of {notification.error!r}"
         if task.dead_reason != "rejected":
             yield f"dead_reason {task.dead_reason} instead of rejected"
-    if len(got) != len(should_be):
-        yield f"{len(got)} rows in the file, not the {len(should_be)} expected"
-    elif list(got) != list(should_be):
-        yield "a row is not as expected"
     first_tries = [error for error in task.errors if error.attempt == 1]
     if fails_once(task.id) and not any(
         error.message == ON_PURPOSE or error.kind == "lease_expired" for error in first_tries
     ):
         yield "its first attempt should have failed on purpose"
+
+
+def retries(tasks: Iterable[Task]) -> int:
+    """How many attempts were reported as failed and were followed by another."""
+    return sum(_of_kind(task, "failed") - int(task.state is State.DEAD) for task in tasks)
+
+
+def _problems(
+    notification: Notification, task: Task, should_be: Sequence[Row], got: Sequence[Row]
+) -> Iterator[str]:
+    yield from wrong_end(notification, task)
+    if task.state not in FINISHED:
+        return
+    if len(got) != len(should_be):
+        yield f"{len(got)} rows in the file, not the {len(should_be)} expected"
+    elif list(got) != list(should_be):
+        yield "a row is not as expected"
 
 
 def _crash_problems(tasks: Sequence[Task], crash: Crash) -> Iterator[str]:
@@ -134,8 +156,3 @@ def _crash_problems(tasks: Sequence[Task], crash: Crash) -> Iterator[str]:
 
 def _of_kind(task: Task, kind: str) -> int:
     return sum(error.kind == kind for error in task.errors)
-
-
-def _retries(task: Task) -> int:
-    """Attempts that a worker reported as failed and that were followed by another."""
-    return _of_kind(task, "failed") - int(task.state is State.DEAD)

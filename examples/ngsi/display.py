@@ -36,6 +36,7 @@ class Display:
         self.console = console
         self._total = total
         self._shown_at = 0.0
+        self._shown = ""
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=36),
@@ -66,12 +67,7 @@ class Display:
         """Bring what is seen up to date."""
         if self._progress.disable:
             if time.monotonic() - self._shown_at >= PLAIN_EVERY_SECONDS:
-                self._shown_at = time.monotonic()
-                ready, running, well, dead = map(standing.of, State)
-                self.say(
-                    f"{standing.seconds:5.1f} s  posted {standing.posted}/{self._total}"
-                    f"  waiting {ready}  in flight {running}  succeeded {well}  dead {dead}"
-                )
+                self._say_plainly(standing)
             return
         moved = sum(standing.counts.get(ENTITIES_QUEUE, {}).values())
         split = moved + standing.counts.get(NOTIFY_QUEUE, {}).get(State.DEAD, 0)
@@ -79,6 +75,16 @@ class Display:
         self._bar("notifications taken", standing.posted, "")
         self._bar("split into rows, or dead", split, f"{standing.of(State.DEAD)} dead")
         self._bar("finished", standing.of(*FINISHED), waiting)
+
+    def _say_plainly(self, standing: Standing) -> None:
+        ready, running, well, dead = map(standing.of, State)
+        text = (
+            f"posted {standing.posted}/{self._total}"
+            f"  waiting {ready}  in flight {running}  succeeded {well}  dead {dead}"
+        )
+        if text != self._shown:  # nothing new is no news
+            self._shown_at, self._shown = time.monotonic(), text
+            self.say(f"{standing.seconds:5.1f} s  {text}")
 
     def _bar(self, name: str, completed: int, note: str) -> None:
         if name not in self._bars:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from examples.ngsi.time_index import attributes_of, time_index
-from examples.ngsi.values import MOST_LEVELS, Json, instant_text, too_deep, typed_value
+from examples.ngsi.values import MOST_LEVELS, Json, instant_text, too_deep, typed_value, unit_of
 
 SERVICE_TAG = "fiware-service"
 SERVICE_PATH_TAG = "fiware-servicepath"
@@ -28,10 +28,11 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of a row; a missing or unfit value is None."""
+    """One attribute of a row; a missing or unfit value is None, as is a unit that did not come."""
 
     type: str
     value: Any
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _attributes(entity: dict[str, Json], where: str) -> dict[str, Attribute]:
             raise Unreadable(f"nested more than {MOST_LEVELS} levels deep - '{where}.{name}'")
         typed = typed_value(attribute)
         if typed is not None:
-            attributes[name] = Attribute(*typed)
+            attributes[name] = Attribute(*typed, unit_of(attribute))
     return attributes
 
 

@@ -74,7 +74,7 @@ def notifications(number: int) -> list[Notification]:
     return sent
 
 
-def _entities(body: Body) -> Entities:
+def entities_of(body: Body) -> Entities:
     # One of our own files, whose data is known to be a list of objects.
     return cast("Entities", body["data"])
 
@@ -84,19 +84,19 @@ def _no_data(body: Body, _headers: dict[str, str]) -> None:
 
 
 def _data_is_one_entity(body: Body, _headers: dict[str, str]) -> None:
-    body["data"] = _entities(body)[0]
+    body["data"] = entities_of(body)[0]
 
 
 def _no_id(body: Body, _headers: dict[str, str]) -> None:
-    del _entities(body)[0]["id"]
+    del entities_of(body)[0]["id"]
 
 
 def _second_has_no_type(body: Body, _headers: dict[str, str]) -> None:
-    del _entities(body)[1]["type"]
+    del entities_of(body)[1]["type"]
 
 
 def _id_is_a_number(body: Body, _headers: dict[str, str]) -> None:
-    _entities(body)[0]["id"] = 4567
+    entities_of(body)[0]["id"] = 4567
 
 
 def _three_paths_for_two(_body: Body, headers: dict[str, str]) -> None:

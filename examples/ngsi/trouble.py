@@ -37,14 +37,15 @@ def die_for(
 
     def die_once(ctx: Context) -> Iterator[None]:
         yield
-        if ctx.queue == ENTITIES_QUEUE and _taken(token):
+        if ctx.queue == ENTITIES_QUEUE and taken(token):
             last_words()
             os.kill(os.getpid(), signal.SIGKILL)
 
     return die_once
 
 
-def _taken(token: Path) -> bool:
+def taken(token: Path) -> bool:
+    """Take the *token*; return whether it was there, which is true once."""
     try:
         token.unlink()
     except FileNotFoundError:

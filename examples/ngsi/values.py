@@ -66,6 +66,19 @@ def typed_value(attribute: dict[str, Json]) -> tuple[str, Json] | None:
     return declared, _finite(value if convert is None else convert(value))
 
 
+def unit_of(attribute: dict[str, Json]) -> str | None:
+    """The unit of measure that came with an attribute, such as CEL, or None.
+
+    NGSI-LD has ``unitCode`` beside the value, NGSI v2 in the metadata.
+    """
+    unit = attribute.get("unitCode")
+    metadata = attribute.get("metadata")
+    if unit is None and isinstance(metadata, dict):
+        entry = metadata.get("unitCode")
+        unit = entry.get("value") if isinstance(entry, dict) else None
+    return unit if isinstance(unit, str) and unit.isprintable() else None
+
+
 def _inferred_type(value: Json) -> str:
     """The NGSI type of a value that came without one, as all of NGSI-LD's properties do."""
     if isinstance(value, list):

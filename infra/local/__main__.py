@@ -88,7 +88,9 @@ def refusal(error: LocalServiceError, *, say_options: bool) -> str:
 def greeting(service: Service) -> str:
     """Tell where everything is; the only place that ever shows the admin key."""
     data = "in memory" if service.settings.data_dir == IN_MEMORY else str(service.folder)
-    engine = f"process {service.engine.pid}" if service.engine else service.dynamodb_url
+    engine = service.dynamodb_url
+    if service.engine is not None:
+        engine = f"process {service.engine.pid} at {engine}"
     return "\n".join(
         [
             "Headrace is ready.",

@@ -45,6 +45,8 @@ def function_environment(
     return {
         **{name: os.environ.get(name, value) for name, value in _DEFAULTS.items()},
         **credentials,
+        # The engine syncs each write of a batch by itself, and a transaction once.
+        "HEADRACE_SENDER": os.environ.get("HEADRACE_SENDER", "together" if embedded else "batch"),
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         "HEADRACE_DYNAMODB_URL": url,

@@ -1,7 +1,7 @@
 """The folder a service keeps its data in: made, locked, and given back; or one in memory.
 
-Kept in it: the database, `engine.log`, `engine.pid`, `admin.key` (mode 600), `lock`, and the raw
-changes of all tasks in `lake/`.
+Kept in it: the database, `engine.log`, `engine.pid`, `engine.url` (where stations on Spark find
+the engine), `admin.key` (mode 600), `lock`, and the raw changes of all tasks in `lake/`.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ LAKE_NAME: Final = "lake"
 
 _PREFIX: Final = "headrace-"
 _ENGINE_NOTE: Final = "engine.pid"
+_ENGINE_ADDRESS: Final = "engine.url"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the tmpfs itself; the folder in it is private)
 _KEY: Final = re.compile(r"[!-~]{16,256}")
 _END_TIMEOUT_SECONDS: Final = 5.0
@@ -78,14 +79,19 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def engine_noted(folder: Path, pid: int) -> Iterator[None]:
-    """Keep the engine's process id in the folder, for whoever finds it after we were killed."""
-    note = folder / _ENGINE_NOTE
-    note.write_text(f"{pid}\n", encoding="ascii")
+def engine_noted(folder: Path, pid: int, url: str) -> Iterator[None]:
+    """Keep in the folder where the engine answers, while it does, and its process id.
+
+    That is for whoever finds it after we were killed.
+    """
+    notes = {folder / _ENGINE_NOTE: str(pid), folder / _ENGINE_ADDRESS: url}
+    for note, text in notes.items():
+        note.write_text(f"{text}\n", encoding="ascii")
     try:
         yield
     finally:
-        note.unlink(missing_ok=True)
+        for note in notes:
+            note.unlink(missing_ok=True)
 
 
 def kept_admin_key(folder: Path) -> str:

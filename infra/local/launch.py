@@ -24,11 +24,15 @@ _POLL_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A service that has said it is ready; `engine_pid` is None when it was given an endpoint."""
+    """A service that has said it is ready; `engine_pid` is None when it was given an endpoint.
+
+    `dynamodb_url` is that endpoint, or where the engine answers.
+    """
 
     url: str
     admin_key: str
     engine_pid: int | None
+    dynamodb_url: str
     process: subprocess.Popen[bytes]
     output: Path
 
@@ -121,11 +125,12 @@ def _wait_until_ready(process: subprocess.Popen[bytes], output: Path) -> Launche
         text = (output / "stdout").read_text()
         if "Ctrl-C stops it." in text:
             values = dict(re.findall(r"^  (\w[\w ]*?)  +(\S.*)$", text, flags=re.MULTILINE))
-            engine = re.fullmatch(r"process (\d+)", values["Engine"])
+            engine = re.fullmatch(r"process (\d+) at (\S+)", values["Engine"])
             return Launched(
                 url=values["URL"],
                 admin_key=values["Admin key"],
                 engine_pid=int(engine[1]) if engine else None,
+                dynamodb_url=engine[2] if engine else values["Engine"],
                 process=process,
                 output=output,
             )

@@ -147,7 +147,7 @@ class Service:
             self.dynamodb_url = self.settings.dynamodb_url
             return self.dynamodb_url
         self.engine = undo.enter_context(running_engine(self.folder))
-        undo.enter_context(engine_noted(self.folder, self.engine.pid))
+        undo.enter_context(engine_noted(self.folder, self.engine.pid, self.engine.url))
         stream.add_index(self.engine.database)
         self.dynamodb_url = self.engine.url
         return self.dynamodb_url

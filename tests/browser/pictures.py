@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from playwright.sync_api import Route
+from playwright.sync_api import BrowserContext, Route
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
@@ -33,7 +33,7 @@ _REFUSED: Final = WorkerError(
 
 def main() -> None:
     """Let the hour pass, and draw it."""
-    console = _hour()
+    console = hour()
     dead = console.use.inspect.list("mail", descending=True, limit=250).tasks
     task = next(t for t in dead if t.attempts > 1 and t.finished_at)
     shots: tuple[tuple[str, str, Colours, int], ...] = (
@@ -45,9 +45,14 @@ def main() -> None:
     with chromium() as browser:
         for name, path, colours, height in shots:
             with opened(browser, Window(1280, height, colours, script=False)) as (context, page):
-                context.route("**/*", lambda route: _answer(console, route))
+                serve(console, context)
                 page.goto(f"https://{HOST}{path}")
                 page.screenshot(path=_INTO / f"{name}.png")
+
+
+def serve(console: Browser, context: BrowserContext) -> None:
+    """Let *console* answer whatever pages of *context* ask for."""
+    context.route("**/*", lambda route: _answer(console, route))
 
 
 def _answer(console: Browser, route: Route) -> None:
@@ -57,7 +62,8 @@ def _answer(console: Browser, route: Route) -> None:
     route.fulfill(status=shown.status, headers=headers, body=shown.body)
 
 
-def _hour() -> Browser:
+def hour() -> Browser:
+    """Return a console over an hour of mail that begins to fail."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, settings_ttl_seconds=1, session_secret=SECRET)
     stream = Streamed(MemoryStore(), clock)

@@ -3,20 +3,26 @@
 import argparse
 import itertools
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from headrace.client.client import Client
 from infra.local.launch import launched
 from tests.browser.chrome import Colours, Window, chromium, dry_run, opened, signed_in
+from tests.browser.moments import MOMENTS
+from tests.browser.pictures import serve
 from tests.browser.places import names_of, pages, states
+from tests.browser.rare import rare
 from tests.browser.stock import fill
+from tests.console.conftest import HOST
 
-_WIDTHS: Final = (320, 768, 1440)
+_WIDTHS: Final = (320, 390, 1280)
 _FIRST: Final = ("all", "create-queue", "schedules", "keys", "audit", "pipelines", "dead")
-_HIGHEST: Final = 4_000  # pixels of a page that are drawn
+_HIGHEST: Final = 8_000  # pixels of a page that are drawn
 
 
 def main() -> None:
@@ -48,20 +54,51 @@ def main() -> None:
                 for name, path in places.items()
                 if re.search(given.only, prefix + name)
             }
-            _draw(browser, state, wanted, given)
+            for window in _windows(given) if wanted else ():
+                with opened(browser, window, state) as (_, page):
+                    for name, place in wanted.items():
+                        page.goto(place)
+                        _draw(page, window, given.into / name)
+        _draw_rare(browser, given)
+        for window in _windows(given):
+            _draw_moments(browser, window, full.url, admin, given)
 
 
-def _draw(browser: Browser, state: Any, wanted: dict[str, str], given: argparse.Namespace) -> None:
-    for width, colours in itertools.product(given.widths, given.colours) if wanted else ():
-        with opened(browser, Window(width, 900, colours), state) as (_, page):
-            for name, url in wanted.items():
-                page.goto(url)
-                high = min(_HIGHEST, int(page.evaluate("document.documentElement.scrollHeight")))
-                target = given.into / f"{name}-{width}-{colours}.png"
-                clip = {"x": 0, "y": 0, "width": width, "height": max(high, 400)}
-                page.screenshot(path=target, full_page=True, clip=clip)
-                over = int(page.evaluate("document.documentElement.scrollWidth")) - width
-                print(f"{target}{f', {over} px too wide' if over > 0 else ''}")  # noqa: T201  how far it is
+def _windows(given: argparse.Namespace) -> Iterator[Window]:
+    for width, colours in itertools.product(given.widths, given.colours):
+        yield Window(width, 900, colours)
+
+
+def _draw_rare(browser: Browser, given: argparse.Namespace) -> None:
+    wanted = {name: one for name, one in rare().items() if re.search(given.only, name)}
+    for window in _windows(given):
+        for name, (console, path) in wanted.items():
+            still = replace(window, script=False)
+            with opened(browser, still) as (context, page):
+                serve(console, context)
+                page.goto(f"https://{HOST}{path}")
+                _draw(page, window, given.into / name)
+
+
+def _draw_moments(
+    browser: Browser, window: Window, url: str, state: Any, given: argparse.Namespace
+) -> None:
+    for name, (path, steps) in MOMENTS.items():
+        if re.search(given.only, name):
+            with opened(browser, window, state) as (_, page):
+                page.goto(f"{url}{path}")
+                steps(page)
+                _draw(page, window, given.into / name)
+
+
+def _draw(page: Page, window: Window, target: Path) -> None:
+    page.wait_for_load_state()
+    high = min(_HIGHEST, int(page.evaluate("document.documentElement.scrollHeight")))
+    path = target.with_name(f"{target.name}-{window.width}-{window.colours}.png")
+    clip = {"x": 0, "y": 0, "width": window.width, "height": max(high, 400)}
+    page.screenshot(path=path, full_page=True, clip=clip)
+    over = int(page.evaluate("document.documentElement.scrollWidth")) - window.width
+    print(f"{path}{f', {over} px too wide' if over > 0 else ''}")  # noqa: T201  how far it is
 
 
 if __name__ == "__main__":

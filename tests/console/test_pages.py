@@ -261,7 +261,7 @@ def test_a_waiting_task_says_why_it_waits(stocked: Browser) -> None:
     [task] = stocked.put("mail", delay_in_seconds=120)
     text = stocked.get(f"/console/tasks/{task}").text
 
-    assert "scheduled The task is not due yet. Until in 2 min" in text
+    assert "scheduled The task is not due yet. This ends in 2 min" in text
     assert "paused Deliveries of queue mail are paused" in text
 
 

@@ -1,11 +1,14 @@
 """Schedules: what is shown of them, and the journey from an empty form to a run."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from console.chalicelib.cron_words import spoken
+from console.chalicelib.retry_fields import retry_texts
 from headrace.domain.access import Role
+from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.audit import AuditFilter
 from headrace.ops.reports import ReportStatus
@@ -94,6 +97,11 @@ def test_a_schedule_is_made_after_its_runs_were_seen(stocked: Browser) -> None:
         ("dedupe_key", "x" * 257, "must be at most 256 bytes"),
         ("expires_in_seconds", "-1", "must be a whole number from 0"),
         ("keepalive_timeout_in_seconds", "0", "must be a whole number from 1 to 43200"),
+        ("max_retries", "101", "must be a whole number from 0 to 100"),
+        ("base_seconds", "soon", "must be a number from 0 to 86400"),
+        ("max_delay", "2592001", "must be a number from 0 to 2592000"),
+        ("jitter", "1.5", "must be a number from 0 to 1"),
+        ("intervals", "1, two", "must be 1 to 100 numbers from 0 to 2592000, with commas between"),
         ("queue", "nowhere", "no queue nowhere"),
         ("queue", "no spaces", "must be 1 to 128 letters"),
         ("name", "nightly", "is the name of another schedule of mail"),
@@ -105,7 +113,8 @@ def test_a_wrong_field_is_named(
     planned: Browser, field: str, value: str, says: str, do: str
 ) -> None:
     form = planned.get("/console/create-schedule").page
-    typed = {"queue": "mail", "name": "new", "cron": "* * * * *", "payload": "{}", field: value}
+    typed = {"queue": "mail", "name": "new", "cron": "* * * * *", "payload": "{}",
+             "retry_kind": "fixed", field: value}  # fmt: skip
     refused = planned.submit(form, "/create-schedule", **typed, do=do)
 
     tag = "textarea" if field == "payload" else "input"
@@ -114,6 +123,23 @@ def test_a_wrong_field_is_named(
     assert wrong.attributes["aria-invalid"] == "true"
     assert says in refused.page.one("p", id=wrong.attributes["aria-describedby"]).text
     assert len(planned.use.schedules.seen_by(planned.use.keys.known("bootstrap")).schedules) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ({"retry_kind": "hourly"}, "must be one of exponential, linear"),
+        ({"max_retries": "3"}, "choose a backoff, or leave the fields beside it empty"),
+    ],
+)
+def test_retries_without_a_backoff_are_not_guessed(
+    planned: Browser, typed: dict[str, str], says: str
+) -> None:
+    form = planned.get(f"{HERE}/edit").page
+    refused = planned.submit(form, "/edit", payload="{}", do="save", **typed)
+
+    assert refused.status == 400
+    assert says in refused.page.one("p", id="e-retry_kind").text
 
 
 def test_an_edit_keeps_what_the_form_does_not_have(planned: Browser) -> None:
@@ -148,16 +174,77 @@ def test_a_schedule_is_run_now(planned: Browser) -> None:
     assert (entry.actor, entry.changed) == ("bootstrap", 1)
 
 
-def test_a_run_by_hand_is_told_from_a_tick(planned: Browser) -> None:
+def test_a_run_by_hand_is_told_from_a_tick_and_says_how_it_ended(planned: Browser) -> None:
     planned.submit(planned.get(f"{HERE}/run").page, "/run")
     planned.clock.forward(1)
+    assert "Last run 1 s ago ready run by hand" in planned.get(HERE).text
 
-    assert "run by hand" in planned.get(HERE).text
+    [task] = [task for task in planned.take("mail", 10) if task.schedule == "nightly"]
+    planned.say(task, ReportStatus.FAILED, retryable=False)
+    assert "dead rejected, run by hand" in planned.get(HERE).text
+    assert "dead rejected, run by hand" in planned.get("/console/schedules").text
+
+    planned.use.tasks.delete(task.id)
+    assert "run by hand, its task is not kept any more" in planned.get(HERE).text
+
+
+def test_a_run_that_the_dedupe_key_holds_back_says_so(planned: Browser) -> None:
+    planned.use.schedules.put("mail", "nightly", replace(NIGHTLY, dedupe_key="one at a time"))
+    planned.submit(planned.get(f"{HERE}/run").page, "/run")
+    planned.clock.forward(1)
+    held = planned.follow(planned.submit(planned.get(f"{HERE}/run").page, "/run"))
+
+    assert "Nothing was enqueued: task tsk_" in held.text
+    assert "holds the dedupe key." in held.text
+
+
+def test_a_schedule_has_retries_of_its_own(planned: Browser) -> None:
+    form = planned.get(f"{HERE}/edit").page
+    assert form.one("select", name="retry_kind").all("option")[0].text == "as the queue says"
+    typed = {"payload": NIGHTLY.payload, "do": "save"}
+    own = planned.submit(form, "/edit", **typed, retry_kind="fixed", max_retries="7")
+
+    assert "Retries 7, after 20 s, 20 s, 20 s, …" in planned.follow(own).text
+    settings = planned.use.schedules.get("mail", "nightly").schedule.settings
+    assert settings == replace(NIGHTLY, retry_strategy=RetryStrategy(Backoff.FIXED, 7))
+    listed = {"retry_kind": "intervals", "intervals": "10, 60.5", "jitter": "0"}
+    planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **listed)
+    assert planned.use.schedules.get("mail", "nightly").schedule.settings.retry_strategy == (
+        RetryStrategy(Backoff.INTERVALS, 2, jitter=0, intervals=(10, 60.5))
+    )
+
+
+def test_retries_that_were_set_elsewhere_stay_until_they_are_cleared(planned: Browser) -> None:
+    odd = RetryStrategy(Backoff.QUADRATIC, 3, base_seconds=1.5, max_delay_seconds=90, jitter=0.25)
+    planned.use.schedules.put("mail", "nightly", replace(NIGHTLY, retry_strategy=odd))
+    typed = {"payload": NIGHTLY.payload, "do": "save"}
+    form = planned.get(f"{HERE}/edit").page
+    planned.submit(form, "/edit", **typed, tags="a=b")
+    kept = planned.use.schedules.get("mail", "nightly").schedule.settings
+    assert kept == replace(NIGHTLY, retry_strategy=odd, tags={"a": "b"})
+
+    empty = dict.fromkeys(retry_texts(odd), "")
+    planned.submit(planned.get(f"{HERE}/edit").page, "/edit", **typed, **empty)
+    assert planned.use.schedules.get("mail", "nightly").schedule.settings.retry_strategy is None
+
+
+def test_a_form_of_before_that_asks_no_retries_leaves_them(planned: Browser) -> None:
+    own = replace(NIGHTLY, retry_strategy=RetryStrategy(max_retries=2))
+    planned.use.schedules.put("mail", "nightly", own)
+    token = (
+        planned.get(f"{HERE}/edit").page.one("form", class_="stacked").one("input", name="token")
+    )
+    fields = {"cron": "0 3 * * *", "timezone": "Europe/Madrid", "payload": NIGHTLY.payload,
+              "token": token.attributes["value"], "do": "save"}  # fmt: skip
+    planned.post(f"{HERE}/edit", fields)
+
+    stored = planned.use.schedules.get("mail", "nightly").schedule.settings.retry_strategy
+    assert stored == own.retry_strategy
 
 
 def test_a_schedule_is_deleted_after_a_question(planned: Browser) -> None:
     asked = planned.get(f"{HERE}/delete")
-    assert "Delete: schedule nightly of mail?" in asked.text
+    assert "Delete schedule nightly of mail?" in asked.text
     done = planned.follow(planned.submit(asked.page, "/delete"))
 
     assert "Schedule nightly of mail is deleted." in done.text

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import pytest
 from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.domain.tally import Activity
+from headrace.ops.archive import Archive
 from headrace.ops.changelog import Changelog
+from headrace.ops.metrics import Steps
 from headrace.ops.recording import Recorded
 from headrace.runtime.wiring import Settings
 from headrace.store.base import Lake, Store, metered
@@ -55,6 +60,22 @@ def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
     assert second[0].stamp != first[0].stamp
     assert second[1] == first[1]
     assert lake.list("nothing/") == []
+
+
+def test_series_are_read_from_any_lake(lake: Lake) -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    day = date(2026, 11, 1)
+    steps = Steps.asked(now - timedelta(days=21), now, 86_400, now)
+    activity = Activity([5, 4, 3, 2, 1])
+    archive = Archive(lake)
+    assert not archive.known()
+
+    lake.put(SPAN, Span(day, now.date()).text())
+    lake.put(file_of("mail", day), content_of({minute_of(day): activity}))
+
+    assert archive.known() == range(minute_of(day), minute_of(now.date()))
+    assert [*archive.minutes("mail", steps, archive.known())] == [(minute_of(day), activity)]
+    assert [*archive.minutes("other", steps, archive.known())] == []
 
 
 def test_a_folder_that_cannot_be_written_is_unavailable(tmp_path: Path) -> None:

@@ -90,6 +90,15 @@ def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
         world.use.queues.list(prefix="o", limit=3, cursor="AAAA")
 
 
+def test_a_full_page_of_queues_that_is_the_last_leads_no_further(world: World) -> None:
+    for name in ("qa", "qb", "r"):
+        world.queue(name)
+
+    assert world.use.queues.list(prefix="q", limit=2).cursor is None
+    assert world.use.queues.list(limit=3).cursor is None
+    assert world.use.queues.list(limit=2).cursor is not None
+
+
 def test_a_paused_queue_delivers_nothing_and_says_when_to_ask_again(world: World) -> None:
     queue = world.queue()
     world.put(queue)

@@ -17,9 +17,11 @@ from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from infra.local.lambdas import LambdaContext
 from infra.local.tables import Function
+from tests.e2e.deployed import Deployed, Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 
-KEY = "a-key-for-the-tests"
+THERE = deployed()
+KEY = "a-key-for-the-tests" if THERE is None else THERE.key
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
 HIDDEN = {"payload": "what-is-in-it", "result": "what-came-of-it", "progress": "how-far-it-is"}
 
@@ -49,6 +51,7 @@ class Service:
     clock: ManualClock
     use: UseCases
     key: str | None = KEY
+    handler: Handler = api.handler
     context: Any = field(
         default_factory=lambda: LambdaContext(
             Function("Api", "api.handler", 29, 512), lambda: False
@@ -69,7 +72,7 @@ class Service:
 
     def _answer(self, event: dict[str, Any]) -> Answer:
         with using(self.use):
-            answer = api.handler(event, self.context)
+            answer = self.handler(event, self.context)
         return Answer(
             answer["statusCode"],
             {name.lower(): values[0] for name, values in answer["multiValueHeaders"].items()},
@@ -86,7 +89,7 @@ class Service:
     def keyed(self, admin_key: str | None) -> "Service":
         """Return the same service with another key, or with none, to let clients in."""
         keys = replace(self.use.keys, admin_key=admin_key)
-        return replace(self, use=replace(self.use, keys=keys))
+        return replace(self, use=self.use.but(keys=keys))
 
     def _headers(self) -> dict[str, str]:
         sent = {"Content-Type": "application/json"}
@@ -156,7 +159,7 @@ def proxy_event(
 @pytest.fixture
 def call() -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
-    return new_service()
+    return new_service() if THERE is None else service_at(THERE)
 
 
 @pytest.fixture
@@ -178,3 +181,9 @@ def new_service() -> Service:
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
     return Service(clock, build(settings, MemoryStore(), now=clock))
+
+
+def service_at(there: Deployed) -> Service:
+    """Return a service that is deployed, with nothing in it."""
+    there.wipe()
+    return Service(RealClock(), there.use, handler=there.handler)

@@ -27,7 +27,7 @@ class _Failing:
 
 def failing(service: Service, error: Exception) -> Service:
     use: Any = _Failing(error)
-    return replace(service, use=replace(service.use, queues=use, tasks=use))
+    return replace(service, use=service.use.but(queues=use, tasks=use))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def rows_in(folder: Path) -> int:
 @pytest.mark.slow
 # One test, because tests of one file are spread over processes and each would run the demo.
 def test_it_ends_well_with_every_notification_accounted_for(tmp_path: Path) -> None:
-    run = demo(f"--notifications={NUMBER}", "--json", f"--keep={tmp_path}")
+    run = demo(f"--notifications={NUMBER}", "--json", f"--keep={tmp_path}", "--spark=no")
 
     assert run.returncode == 0, run.stderr
     summary: dict[str, Any] = json.loads(run.stdout)
@@ -53,6 +53,9 @@ def test_it_ends_well_with_every_notification_accounted_for(tmp_path: Path) -> N
     # the few that end dead in the first queue have it cheaper.
     assert summary["write_units_per_task"] >= 13
     assert summary["tasks_per_second"] > 0
+    # That part has a test of its own, beside the others that want Spark.
+    assert summary["spark"] == {"left_out": "it was left out as asked"}
+    assert "Without the part on Spark: it was left out as asked\n" in run.stderr
 
 
 def test_a_number_that_makes_no_sense_is_refused_at_once() -> None:

@@ -144,6 +144,23 @@ class TestStopping:
             assert len(acknowledged) <= counted["count"] <= len(acknowledged) + 5
             client.close()
 
+    def test_the_tasks_of_a_call_reach_the_disk_in_one_transaction(self, tmp_path: Path) -> None:
+        # As 25 transactions each of them writes its pages and the log's again: 40 KB a task.
+        with launched(data_dir=tmp_path) as service:
+            client = Client(service)
+            client.call("POST", "/v1/queues", {"name": "kept"})
+            before = written(service.engine_pid)
+            body = {"tasks": [{"payload": number} for number in range(25)]}
+            client.call("POST", "/v1/queues/kept/tasks", body)
+            assert written(service.engine_pid) - before < 25 * 15_000
+            client.close()
+
+
+def written(pid: int) -> int:
+    """Return the bytes that a process has written so far."""
+    counters = Path(f"/proc/{pid}/io").read_text(encoding="ascii")
+    return int(dict(line.split(": ") for line in counters.splitlines())["wchar"])
+
 
 def poll_until_gone(client: Client, queue: str) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):

@@ -100,7 +100,7 @@ class Scene:
         return tasks
 
     def successes(self) -> int:
-        return sum(point.succeeded for point in self.client.get_metrics(self.queue).points)
+        return sum(point.succeeded or 0 for point in self.client.get_metrics(self.queue).points)
 
     def figures(self, tasks: list[Task], what: str) -> None:
         attempts = Counter(task.attempts for task in tasks)

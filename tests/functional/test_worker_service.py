@@ -16,6 +16,7 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
 from headrace.client.client import Client
+from headrace.client.sending import NewTask
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import Forbidden, LeaseLost, NotFound, Unauthenticated
 from headrace.domain.task import State
@@ -79,6 +80,23 @@ def test_a_worker_makes_its_queue_and_runs_what_was_enqueued(client: Client) -> 
         wait_until(lambda: client.get_task(task_id).state is State.SUCCEEDED)
 
     assert client.get_task(task_id).result == 42
+
+
+def test_one_lease_is_kept_for_all_tasks_for_as_long_as_their_handlers_run(
+    client: Client, queue: str
+) -> None:
+    app = App(client)
+
+    def handler(seconds: float) -> None:
+        time.sleep(seconds)
+
+    app.handler(queue=queue)(handler)
+    tasks = client.enqueue_many(queue, [NewTask(payload=2.5 if n < 3 else 0) for n in range(40)])
+
+    Worker(app, group_lease=True, keepalive=1).run(burst=True)
+
+    done = [client.get_task(str(task.id)) for task in tasks]
+    assert {(task.state, task.attempts) for task in done} == {(State.SUCCEEDED, 1)}
 
 
 def test_a_lease_is_kept_for_as_long_as_its_handler_runs(client: Client, queue: str) -> None:

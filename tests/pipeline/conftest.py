@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.spark.session import session
+from infra.local.engine import Engine
+from infra.local.tables import TableNames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.lake.frames import LakeFrames
+    from tests.pipeline.ground import Ground
 
 collect_ignore_glob = [] if find_spec("pyspark") else ["*.py"]
 
@@ -26,8 +29,17 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
+    "spark.python.daemon.module": "headrace.spark.daemon",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let PySpark 4.0 and 4.1 leave their own sockets to the garbage collector."""
+    config.addinivalue_line(
+        "filterwarnings",
+        "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +60,12 @@ def lake(spark: "SparkSession", tmp_path: Path) -> "LakeFrames":
     from headrace.spark.lake.frames import LakeFrames  # noqa: PLC0415 (not without PySpark)
 
     return LakeFrames(spark, str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def ground(engine: Engine, tables: TableNames) -> "Ground":
+    """Give empty tables on the engine that all tests share."""
+    from headrace.spark.sources.connect import Connection  # noqa: PLC0415 (not without PyArrow)
+    from tests.pipeline.ground import Ground  # noqa: PLC0415 (likewise)
+
+    return Ground(Connection(tables.tasks, tables.control, engine.url, "us-east-1"))

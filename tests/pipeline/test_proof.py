@@ -11,10 +11,11 @@ from pyspark.sql import functions as f
 
 from headrace.domain.changelog import Line
 from headrace.domain.lifecycle import LIFECYCLE
+from headrace.domain.proof import LATEST, ProofReport
 from headrace.spark.lake.changes import changes
 from headrace.spark.lake.checks import checks, legal_moves
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import LATEST, proof, violations
+from headrace.spark.lake.proof import proof, violations
 from headrace.spark.lake.schemas import CHANGES
 from tests.pipeline.stories import HOUR, SECOND, Story, at, true_history, write
 
@@ -155,7 +156,7 @@ def test_a_history_that_begins_in_the_middle_is_none_of_its_fault(lake: LakeFram
 def test_the_report_is_kept_as_json_with_examples(lake: LakeFrames) -> None:
     story = a_life("t1")
     story.report("t1", "succeed", "SUCCEEDED", settled="other")
-    proof(recorded(lake, story.lines))
+    proof(recorded(lake, story.lines), since=at(0).date(), now=at(30))
 
     body = json.loads(lake.files.get(LATEST) or b"")
     assert body["holds"] is False
@@ -164,7 +165,13 @@ def test_the_report_is_kept_as_json_with_examples(lake: LakeFrames) -> None:
     assert (example["task_id"], example["version"], example["queue"]) == ("t1", 5, "mail")
     assert example["detail"] == "from mail/INFLIGHT to mail/SUCCEEDED after mail/INFLIGHT/4"
     assert body["first"] == "2026-11-21T00:00:00.000000Z"
-    assert len(lake.files.list("proof/")) == 2
+    names = [file.name for file in lake.files.list("reports/proof/")]
+    assert names == ["reports/proof/2026-11-22T06-00-00.json", LATEST]
+    read = ProofReport.of(lake.files.get(LATEST) or b"")
+    assert (read.made_at, read.since, read.live) == (at(30), at(0).date(), False)
+    assert (read.first, read.tasks, read.changes) == (at(0), 2, len(story.lines))
+    assert read.violations == body["violations"]
+    assert [one.task_id for one in read.examples["foreign_report"]] == ["t1"]
 
 
 def test_an_empty_lake_proves_nothing_and_says_so(lake: LakeFrames) -> None:

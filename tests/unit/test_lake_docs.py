@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.domain import changelog
+from headrace.domain.proof import FINDINGS
 from headrace.domain.task import Place, State, Task
 from headrace.domain.transitions import transition
 from headrace.spark.lake.schemas import CHANGES, DAY, TABLES, Table, markdown
@@ -36,6 +37,9 @@ def test_the_docs_name_every_finding_of_the_proof() -> None:
     assert len(kinds) > 10
     named = set(re.findall(r"^\| `([a-z_]+)` \|", DOCS.partition("## Tables")[0], re.MULTILINE))
     assert named == kinds | {"overdue", "reused_lease", "lost"}
+    for kind, says in FINDINGS.items():
+        assert f"| `{kind}` | {says}" in DOCS
+    assert named == set(FINDINGS)
 
 
 def test_a_raw_line_has_no_field_that_the_table_of_changes_lacks() -> None:

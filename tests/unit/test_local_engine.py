@@ -132,8 +132,9 @@ def test_a_process_that_has_got_an_engines_number_is_left_alone(tmp_path: Path) 
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     ) as other:
-        with data_folder(str(tmp_path)) as folder, engine_noted(folder, other.pid):
-            pass
+        with data_folder(str(tmp_path)) as folder, engine_noted(folder, other.pid, "http://x"):
+            assert (folder / "engine.url").read_text() == "http://x\n"
+        assert not (tmp_path / "engine.url").exists()
         (tmp_path / "engine.pid").write_text(str(other.pid))
 
         with data_folder(str(tmp_path)):

@@ -8,20 +8,36 @@ from typing import Any
 import pytest
 
 from headrace.domain import plan
-from headrace.domain.errors import HeadraceError, Unauthenticated, Unavailable
+from headrace.domain.errors import (
+    HeadraceError,
+    NotFound,
+    PayloadTooLarge,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
 from headrace.http import request
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.ops import key_body, ledger, queue_body, schedule_body
 from infra.local.tables import Template
 
-TABLE_ARNS: dict[str, Any] = {
+RESOURCES: dict[str, Any] = {
     "Tasks": {"Fn::GetAtt": "TasksTable.Arn"},
     "TasksByState": {"Fn::Sub": "${TasksTable.Arn}/index/by_state"},
     "Control": {"Fn::GetAtt": "ControlTable.Arn"},
     "Books": {"Fn::GetAtt": "ControlTable.Arn"},
     "Progress": {"Fn::GetAtt": "ControlTable.Arn"},
     "TasksStream": {"Fn::Sub": "${TasksTable.Arn}/stream/*"},
+    "AdminKey": {"Fn::GetAtt": "AdminKey.Id"},
+    "SessionSecret": {"Fn::GetAtt": "SessionSecret.Id"},
+    "Lake": {"Fn::GetAtt": "Lake.Arn"},
+    "LakeSeries": {"Fn::Sub": "${Lake.Arn}/series/*"},
+    "LakeReports": {"Fn::Sub": "${Lake.Arn}/reports/*"},
+    "LakeRaw": {"Fn::Sub": "${Lake.Arn}/raw/*"},
+    "Failures": {"Fn::GetAtt": "RecorderFailures.Arn"},
 }
+# What only a door needs: who may come in, and the charts of long ago.
+OF_DOORS = {"AdminKey", "SessionSecret", "Lake", "LakeReports", "LakeSeries"}
 CREATES_TASKS = {"dynamodb:PutItem", "dynamodb:PartiQLInsert"}
 
 
@@ -50,6 +66,12 @@ def actions(template: Template, function: str, sid: str) -> set[str]:
         if statement["Sid"] == sid
         for action in statement["Action"]
     }
+
+
+def environment(template: Template, function: str) -> dict[str, Any]:
+    found: dict[str, Any] = properties(template, function).get("Environment", {})
+    variables: dict[str, Any] = found.get("Variables", {})
+    return variables
 
 
 def schema(of: dict[str, Any]) -> dict[str, str]:
@@ -111,50 +133,76 @@ def test_a_table_is_paid_by_use_swept_by_ttl_and_survives_its_stack(
     assert template["Resources"][table]["UpdateReplacePolicy"] == "Retain"
 
 
-def test_every_permission_names_its_actions_and_its_table(template: Template) -> None:
+def test_every_permission_names_its_actions_and_its_resource(template: Template) -> None:
     for function in functions(template):
         for statement in statements(template, function):
             assert statement["Effect"] == "Allow"
             assert isinstance(statement["Action"], list)
             assert not [action for action in statement["Action"] if "*" in action]
-            assert statement["Resource"] == TABLE_ARNS[statement["Sid"]]
+            assert statement["Resource"] == RESOURCES[statement["Sid"]]
 
 
 def test_no_function_may_scan(template: Template) -> None:
     for function in functions(template):
-        for sid in TABLE_ARNS:
+        for sid in RESOURCES:
             assert "dynamodb:Scan" not in actions(template, function, sid)
 
 
 def test_the_reaper_may_do_what_the_api_may_except_make_tasks(template: Template) -> None:
-    api = {sid: actions(template, "ApiFunction", sid) for sid in TABLE_ARNS}
-    reaper = {sid: actions(template, "ReaperFunction", sid) for sid in TABLE_ARNS}
+    api = {sid: actions(template, "ApiFunction", sid) for sid in {*RESOURCES} - OF_DOORS}
+    reaper = {sid: actions(template, "ReaperFunction", sid) for sid in RESOURCES if api.get(sid)}
+    api = {sid: allowed for sid, allowed in api.items() if allowed}
 
     assert reaper == api | {"Tasks": api["Tasks"] - CREATES_TASKS}
 
 
-def test_only_doors_know_the_admin_key(template: Template) -> None:
-    knowing = [
-        function
-        for function in functions(template)
-        if "HEADRACE_ADMIN_KEY"
-        in properties(template, function).get("Environment", {}).get("Variables", {})
-    ]
+@pytest.mark.parametrize(
+    ("variable", "secret", "knowing"),
+    [
+        (
+            "HEADRACE_ADMIN_KEY_ARN",
+            "AdminKey",
+            ["ApiFunction", "ConsoleFunction", "AuthorizerFunction"],
+        ),
+        ("HEADRACE_SESSION_SECRET_ARN", "SessionSecret", ["ConsoleFunction"]),
+    ],
+)
+def test_a_secret_is_made_by_the_stack_and_read_by_those_that_need_it(
+    template: Template, variable: str, secret: str, knowing: list[str]
+) -> None:
+    told = {name: environment(template, name).get(variable) for name in functions(template)}
+    allowed = [name for name in functions(template) if actions(template, name, secret)]
 
-    assert knowing == ["ApiFunction", "ConsoleFunction", "AuthorizerFunction"]
-    assert template["Parameters"]["AdminKey"]["NoEcho"] is True
+    assert {name: told[name] for name in knowing} == {
+        name: {"Fn::GetAtt": f"{secret}.Id"} for name in knowing
+    }
+    assert [name for name in told if told[name]] == allowed == knowing
+    assert properties(template, secret)["GenerateSecretString"]["PasswordLength"] >= 32
+    assert secret not in template["Parameters"]
+
+
+def test_no_function_has_a_secret_in_its_environment(template: Template) -> None:
+    secret = {"HEADRACE_ADMIN_KEY", "HEADRACE_SESSION_SECRET"}
+
+    for name in functions(template):
+        assert not secret & environment(template, name).keys()
+
+
+@pytest.mark.parametrize("name", ["HEADRACE_METRICS", "HEADRACE_SETTINGS_TTL_SECONDS"])
+def test_every_function_is_told(template: Template, name: str) -> None:
+    assert name in template["Globals"]["Function"]["Environment"]["Variables"]
 
 
 def test_the_console_may_do_no_more_than_the_api(template: Template) -> None:
-    for sid in TABLE_ARNS:
+    for sid in {*RESOURCES} - {"SessionSecret", "LakeReports"}:  # its pages alone have a proof
         assert actions(template, "ConsoleFunction", sid) <= actions(template, "ApiFunction", sid)
-    assert template["Parameters"]["SessionSecret"]["NoEcho"] is True
-    assert template["Parameters"]["SessionSecret"]["MinLength"] >= 32
 
 
 def test_the_authorizer_may_only_look_up_keys(template: Template) -> None:
-    (statement,) = statements(template, "AuthorizerFunction")
+    by_sid = {each["Sid"]: each for each in statements(template, "AuthorizerFunction")}
+    statement = by_sid["Control"]
 
+    assert set(by_sid) == {"AdminKey", "Control"}
     assert statement["Action"] == ["dynamodb:GetItem"]
     leading = {"dynamodb:LeadingKeys": [key_body.KIND]}
     assert statement["Condition"] == {"ForAllValues:StringEquals": leading}
@@ -201,6 +249,9 @@ def test_the_authorizer_is_asked_only_about_what_may_be_a_key(
         ("UNAUTHORIZED", "unauthenticated"),
         ("ACCESS_DENIED", "unauthenticated"),
         ("AUTHORIZER_FAILURE", "unavailable"),
+        ("MISSING_AUTHENTICATION_TOKEN", "not_found"),
+        ("REQUEST_TOO_LARGE", "payload_too_large"),
+        ("THROTTLED", "rate_limited"),
     ],
 )
 def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
@@ -209,13 +260,19 @@ def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
     answer = properties(template, "Api")["GatewayResponses"][kind]
     body = json.loads(answer["ResponseTemplates"]["application/json"])
     headers = answer["ResponseParameters"]["Headers"]
-    known: list[type[HeadraceError]] = [Unauthenticated, Unavailable]
+    known: list[type[HeadraceError]] = [
+        NotFound,
+        PayloadTooLarge,
+        RateLimited,
+        Unauthenticated,
+        Unavailable,
+    ]
     (error,) = [error(body["detail"]) for error in known if error.code == code]
     ours = problem(error, request_id="$context.requestId", where="")
 
     assert (body, answer["StatusCode"]) == (json.loads(ours.body), ours.status)
     fixed = {name: value[1:-1] for name, value in headers.items() if name != "X-Request-Id"}
-    assert fixed == {"Content-Type": CONTENT_TYPE, **ours.headers}
+    assert fixed.items() >= {"Content-Type": CONTENT_TYPE, **ours.headers}.items()
     assert headers["X-Request-Id"] == "context.requestId"
 
 
@@ -288,7 +345,8 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     by_sid = {each["Sid"]: each for each in statements(template, "RecorderFunction")}
     reads, writes = by_sid["Control"], by_sid["Books"]
 
-    assert set(by_sid) == {"TasksStream", "Control", "Books"}
+    assert set(by_sid) == {"TasksStream", "Control", "Books", "LakeRaw", "Failures"}
+    assert by_sid["LakeRaw"]["Action"] == ["s3:PutObject"]
     assert reads["Action"] == ["dynamodb:GetItem"]
     assert writes["Action"] == ["dynamodb:PutItem"]
     assert reads["Condition"] == {
@@ -317,4 +375,85 @@ def test_the_stream_comes_in_batches_of_one_known_shard_that_may_come_again(
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["BisectBatchOnFunctionError"] is True
     assert 60 <= mapping["MaximumRecordAgeInSeconds"] <= 86_400  # the stream keeps a day
+    failed = mapping["DestinationConfig"]["OnFailure"]["Destination"]
+    assert failed == {"Fn::GetAtt": "RecorderFailures.Arn"}
     assert properties(template, "RecorderFunction")["Handler"] == "recorder.handler"
+
+
+@pytest.mark.parametrize("table", ["TasksTable", "ControlTable"])
+def test_a_table_can_be_brought_back_protected_and_encrypted_with_a_key_of_ones_own(
+    template: Template, table: str
+) -> None:
+    of = properties(template, table)
+
+    assert of["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert of["DeletionProtectionEnabled"] == {"Fn::If": ["Protected", True, False]}
+    assert of["SSESpecification"]["Fn::If"][:2] == [
+        "OwnKey",
+        {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": {"Ref": "KmsKeyArn"}},
+    ]
+
+
+def test_the_lake_is_nobody_elses(template: Template) -> None:
+    lake = properties(template, "Lake")
+    (denied,) = properties(template, "LakePolicy")["PolicyDocument"]["Statement"]
+
+    assert set(lake["PublicAccessBlockConfiguration"].values()) == {True}
+    assert lake["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    assert "BucketEncryption" in lake
+    assert (denied["Effect"], denied["Action"], denied["Principal"]) == ("Deny", "s3:*", "*")
+    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_all_logs_end_some_day_and_every_function_has_its_own(template: Template) -> None:
+    groups = {
+        name
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::Logs::LogGroup"
+        and resource["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+    }
+    own = [
+        properties(template, name)["LoggingConfig"]["LogGroup"]["Ref"]
+        for name in functions(template)
+    ]
+
+    assert len(set(own)) == len(own)
+    assert groups == {*own, "AccessLogs"}
+
+
+def test_the_stage_waits_for_the_role_that_writes_its_logs(template: Template) -> None:
+    account = template["Resources"]["ApiGatewayAccount"]
+
+    assert account["DependsOn"] == "Api"
+    assert {"Ref": "ApiGatewayAccount"} in properties(template, "Api")["Variables"]["logs"]["Fn::If"]
+
+
+def test_access_logs_show_no_key_and_no_query(template: Template) -> None:
+    shown = properties(template, "Api")["AccessLogSetting"]["Format"]
+
+    assert json.loads(shown)["status"] == "$context.status"
+    assert not re.search("authorization|header|query|context.path", shown.lower())
+
+
+def test_spark_costs_nothing_unless_it_is_asked_for(template: Template) -> None:
+    spark = ("AWS::EMRServerless", "AWS::Glue", "AWS::Scheduler")
+    conditions = {
+        resource.get("Condition")
+        for resource in template["Resources"].values()
+        if resource["Type"].startswith(spark)
+    }
+
+    assert conditions == {"Spark", "Emr", "Glue"}
+    assert template["Parameters"]["SparkRuntime"]["Default"] == "none"
+    assert properties(template, "SparkApplication")["AutoStopConfiguration"]["Enabled"] is True
+    assert "MaximumCapacity" in properties(template, "SparkApplication")
+
+
+def test_spark_never_writes_what_the_recorder_wrote(template: Template) -> None:
+    (policy,) = properties(template, "SparkRole")["Policies"]
+    by_sid = {each.get("Sid"): each for each in policy["PolicyDocument"]["Statement"]}
+
+    written = {one["Fn::Sub"] for one in by_sid["Write"]["Resource"]}
+    assert written == {
+        f"${{Lake.Arn}}/{part}/*" for part in ("logs", "reports", "series", "state", "tables")
+    }

@@ -68,6 +68,16 @@ class TaskList:
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """How a queue is doing, in a line."""
+
+    oldest: Age | None
+    oldest_inflight: Age | None
+    rates: tuple[Fact, ...]
+    limited: str
+
+
+@dataclass(frozen=True, slots=True)
 class FilterForm:
     """What may be asked of tasks; ``open`` when something is."""
 
@@ -87,16 +97,14 @@ class QueuePage(Page):
     description: str
     paused: bool
     resume_at: datetime | None
-    limited: str
     pause: Confirm | None
     resume: Confirm | None
     tabs: tuple[Tab, ...]
     as_of: datetime
-    oldest: Age | None
-    oldest_inflight: Age | None
-    rates: tuple[Fact, ...]
+    figures: Figures
     spans: tuple[Tab, ...]
     charts: tuple[Chart, ...]
+    gaps: bool
     filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]

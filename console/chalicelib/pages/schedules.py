@@ -89,5 +89,6 @@ class ScheduleFormPage(Page):
     timing: tuple[Field, ...]
     content: tuple[Field, ...]
     limits: tuple[Field, ...]
+    retries: tuple[Field, ...]
     when: str
     runs: Runs | None

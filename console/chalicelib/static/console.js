@@ -142,6 +142,15 @@
     setTimeout(look, EVERY);
   }
 
+  // What is current stands in sight where a narrow window shows but a part of a row.
+  function showCurrent() {
+    each(".places [aria-current], .diagram .node-current", (one) => {
+      const room = one.closest(".places, .scroll");
+      const at = one.getBoundingClientRect(), around = room.getBoundingClientRect();
+      room.scrollLeft += at.left + at.width / 2 - around.left - around.width / 2;
+    });
+  }
+
   function dress(root) {
     tellTimes(root);
     showCopies(root);
@@ -149,6 +158,7 @@
   }
 
   dress(document);
+  showCurrent();
   setInterval(tellTimes, 1000, document);
   if (tools && document.querySelector("[data-live]")) {
     tools.hidden = false;

@@ -1,7 +1,9 @@
 """The charts of a queue: what happened, how long tasks waited and ran, how many are waiting."""
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from console.chalicelib import charts, urls, words
@@ -12,45 +14,77 @@ from headrace.domain.histogram import Histogram
 from headrace.domain.tally import Activity
 from headrace.domain.task import Status
 from headrace.domain.transitions import Event
-from headrace.ops.metrics import Metrics
+from headrace.ops.metrics import STEP_SECONDS, Metrics
 from headrace.ops.stats import QueueStats
 
 SPAN: Final = "span"
-_DAY: Final = "day"
-_DAY_STEP: Final = 1800  # seconds
 _EVENTS: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
 _SHARES: Final = (("p50", 0.5), ("p99", 0.99))
 
 
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """How far back, in steps of how many seconds; ``times`` is how steps are named."""
+
+    name: str
+    back: timedelta
+    step: int
+    times: str = "%H:%M"
+
+    def begin(self, now: datetime) -> datetime:
+        """Return where the first step begins, so that the last one ends at *now* or after."""
+        end = math.ceil(now.timestamp() / self.step) * self.step
+        return datetime.fromtimestamp(end, UTC) - self.back
+
+
+_SPANS: Final[Mapping[str, _Span]] = {
+    "": _Span("Last hour", timedelta(hours=1), 60),
+    "day": _Span("Last day", timedelta(days=1), 1_800),
+    "week": _Span("Last week", timedelta(days=7), 7_200, "%d %b %H:%M"),
+    "month": _Span("Last month", timedelta(days=30), 43_200, "%d %b %H:%M"),
+}
+
+
 def metrics_asked(visit: Visit, queue: str) -> Metrics:
-    """Return the series that the address asks for: the last hour, or the last day."""
-    if visit.request.asked(SPAN) != _DAY:
-        return visit.use.stats.metrics(queue)
-    since = _half_hour(visit.now) - timedelta(days=1) + timedelta(seconds=_DAY_STEP)
-    return visit.use.stats.metrics(queue, since=since, step_seconds=_DAY_STEP)
+    """Return the series that the address asks for; the last hour if none."""
+    span = _asked(visit)
+    since = span.begin(visit.now)
+    return visit.use.stats.metrics(queue, since=since, step_seconds=span.step)
 
 
 def spans(visit: Visit, query: dict[str, object]) -> tuple[Tab, ...]:
-    """Return the links to both lengths of time; *query* is what else the page was asked."""
-    day = visit.request.asked(SPAN) == _DAY
+    """Return the links to each length of time; *query* is what else the page was asked."""
+    asked = _asked(visit)
     return tuple(
-        Tab(text, visit.url(urls.QUEUE, {**query, SPAN: value}, queue=visit.queue), is_day is day)
-        for text, value, is_day in (("Last hour", "", False), ("Last day", _DAY, True))
+        Tab(
+            span.name,
+            visit.url(urls.QUEUE, {**query, SPAN: value}, queue=visit.queue),
+            span is asked,
+        )
+        for value, span in _SPANS.items()
     )
+
+
+def gaps(metrics: Metrics) -> bool:
+    """Tell whether something is missing."""
+    return any(point.activity is None for point in metrics.points)
 
 
 def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
     """Return the four charts."""
     points = metrics.points
     activities = [point.activity for point in points]
-    times = [f"{point.at:%H:%M}" for point in points]
-    minutes = metrics.step_seconds // 60
-    per = " a minute" if minutes == 1 else f" in {minutes} min"
+    named = next(span.times for span in _SPANS.values() if span.step == metrics.step_seconds)
+    times = [point.at.strftime(named) for point in points]
+    minute = metrics.step_seconds == STEP_SECONDS
+    per = " a minute" if minute else f" in {words.duration(metrics.step_seconds)}"
     return (
         charts.chart(
             "Events",
             [
-                Line(event.value, [activity.number(event) for activity in activities])
+                Line(
+                    event.value, [None if one is None else one.number(event) for one in activities]
+                )
                 for event in _EVENTS
             ],
             times=times,
@@ -69,28 +103,31 @@ def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
     )
 
 
-def backlog(activities: Sequence[Activity], stats: QueueStats) -> Sequence[int]:
-    """Return how many tasks were ENQUEUED at the end of each step: counted back from now."""
-    waiting = stats.counts[Status.SCHEDULED] + stats.counts[Status.READY]
-    found: list[int] = []
+def backlog(activities: Sequence[Activity | None], stats: QueueStats) -> Sequence[int | None]:
+    """Return how many tasks were ENQUEUED at the end of each step: counted back from now.
+
+    Before a step that nothing is known of, nothing is known.
+    """
+    waiting: int | None = stats.counts[Status.SCHEDULED] + stats.counts[Status.READY]
+    found: list[int | None] = []
     for activity in reversed(activities):
-        found.append(max(0, waiting))
-        waiting -= activity.backlog
+        found.append(None if waiting is None else max(0, waiting))
+        waiting = None if waiting is None or activity is None else waiting - activity.backlog
     return found[::-1]
 
 
 def _lengths(
     title: str,
-    activities: Sequence[Activity],
+    activities: Sequence[Activity | None],
     times: Sequence[str],
     which: Callable[[Activity], Histogram],
 ) -> Chart:
     lines = [
-        Line(name, [which(activity).percentile(share) for activity in activities])
+        Line(name, [None if one is None else which(one).percentile(share) for one in activities])
         for name, share in _SHARES
     ]
     return charts.chart(title, lines, times=times, said=words.duration)
 
 
-def _half_hour(at: datetime) -> datetime:
-    return at.replace(minute=at.minute - at.minute % 30, second=0, microsecond=0)
+def _asked(visit: Visit) -> _Span:
+    return _SPANS.get(visit.request.asked(SPAN), _SPANS[""])

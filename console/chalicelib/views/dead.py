@@ -10,7 +10,6 @@ from console.chalicelib.pages.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.routes import Reply, Routes
 from console.chalicelib.views.acting import ACTIONS, action_named
 from console.chalicelib.views.matching import go_on
-from console.chalicelib.views.queues import crumb
 from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -49,7 +48,6 @@ def show(visit: Visit) -> Reply:
     left = len(groups) - len(shown)
     return DeadPage(
         title="Dead letters",
-        crumbs=(crumb(visit),),
         here=here,
         prefix=Field("name", "Queue begins with", prefix),
         looked=_said(looks),
@@ -61,7 +59,7 @@ def show(visit: Visit) -> Reply:
             if operates
         ),
         pager=Pager(
-            shown=words.count_of(len(page.queues), "queue"),
+            shown=words.count_of(len(page.queues), "queue") if page.queues else "",
             first=visit.url(urls.DEAD, {"name": prefix}) if visit.request.asked("cursor") else None,
             next=visit.url(urls.DEAD, {"name": prefix, "cursor": page.cursor})
             if page.cursor

@@ -23,6 +23,7 @@ from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
+from headrace.ops.matched import STEP
 from headrace.ops.matched_set import MatchedSet
 
 routes: Final = Routes()
@@ -151,9 +152,9 @@ def _page(visit: Visit, found: MatchedSet, *, refresh: bool, error: str = "") ->
     else:
         crumbs.append(Link("Dead letters", visit.url(urls.DEAD)))
     tasks = words.count_of(found.count, "task")
-    question = f"{action.verb} {tasks} of {place}"
+    question = words.upon(action.verb, f"{tasks} of {place}")
     if found.looking:
-        question = f"{action.verb} all that match in {place}: looking"
+        question = f"{words.upon(action.verb, f'all that match in {place}')}: looking"
     elif not found.begun:
         question += "?"
     over = visit.now > found.seen_at + LASTS and not found.done
@@ -162,7 +163,7 @@ def _page(visit: Visit, found: MatchedSet, *, refresh: bool, error: str = "") ->
         crumbs=tuple(crumbs),
         question=question,
         said=_said(found, action, over=over),
-        tells=action.tells if not found.begun and found.count else "",
+        tells=_tells(found, action),
         trouble=_trouble(found),
         filter=_which(found),
         numbers=_numbers(found, action),
@@ -197,6 +198,21 @@ def _said(found: MatchedSet, action: TaskAction, *, over: bool) -> str:
         return f"Done: {words.count_of(found.changed, 'task')} {action.done}."
     so_far = f"{words.number(found.at)} of {words.count_of(found.count, 'task')}"
     return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
+
+
+def _tells(found: MatchedSet, action: TaskAction) -> str:
+    """Return what to know before one goes on, or while it goes on."""
+    if found.looking or found.acting:
+        return (
+            "It goes on step by step, and only while this page is open. Leave it and it rests "
+            "where it is; this page then takes it up again with one button."
+        )
+    if found.begun or not found.count:
+        return ""
+    steps = (
+        " Keep this page open until it is done: it goes step by step." if found.count > STEP else ""
+    )
+    return f"{action.tells}{steps}"
 
 
 def _trouble(found: MatchedSet) -> str:
@@ -280,7 +296,7 @@ def _choices(found: MatchedSet, action: TaskAction) -> tuple[Choice, ...]:
     if found.done:
         return ()
     tasks = words.count_of(found.rest, "task")
-    whole = f"{action.verb} the other {tasks}" if found.begun else f"{action.verb} {tasks}"
-    some = f"{action.verb} only {FEW}{' more' if found.begun else ''}"
+    whole = words.upon(action.verb, f"the other {tasks}" if found.begun else tasks)
+    some = words.upon(action.verb, f"only {FEW}{' more' if found.begun else ''}")
     few = (Choice("few", some, action.danger),) if found.rest > FEW else ()
     return (*few, Choice("all", whole, action.danger))

@@ -18,7 +18,7 @@ from console.chalicelib.pages.parts import (
     Pager,
     Tab,
 )
-from console.chalicelib.pages.queue import QueuePage, ScheduleRow, TaskList, TaskRow
+from console.chalicelib.pages.queue import Figures, QueuePage, ScheduleRow, TaskList, TaskRow
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views import charting, filtering, schedules
 from console.chalicelib.views.acting import ACTIONS
@@ -29,7 +29,6 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import Queue
-from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.stats import QueueStats
 
@@ -78,16 +77,19 @@ def show(visit: Visit) -> Reply:
         description=queue.settings.description,
         paused=paused,
         resume_at=queue.resume_at,
-        limited=limits_of(queue),
         pause=_pause_form(visit) if operates and not paused else None,
         resume=_resume_form(visit) if operates and paused else None,
         tabs=_tabs(visit, stats, asked),
         as_of=stats.as_of,
-        oldest=waiting(stats.age_of_oldest_ready),
-        oldest_inflight=waiting(stats.age_of_oldest_inflight),
-        rates=_rates(stats),
+        figures=Figures(
+            waiting(stats.age_of_oldest_ready),
+            waiting(stats.age_of_oldest_inflight),
+            _rates(stats),
+            limits_of(queue),
+        ),
         spans=charting.spans(visit, asked.query()),
         charts=charting.charts_of(metrics, stats),
+        gaps=charting.gaps(metrics),
         filter=filtering.form(visit, asked) if lists else None,
         tasks=tasks,
         settings=_settings(queue),
@@ -203,7 +205,8 @@ def _tasks(visit: Visit, queue: Queue, asked: Asked) -> TaskList:
         if operates and (rows or cursor)
         else None,
         matching_actions=tuple(
-            Choice(each.name, f"{each.verb} all that match…", each.danger) for each in fits
+            Choice(each.name, f"{words.upon(each.verb, 'all that match')}…", each.danger)
+            for each in fits
         ),
     )
 
@@ -291,7 +294,7 @@ def _settings(queue: Queue) -> tuple[Fact, ...]:
     expires = settings.expires_in_seconds
     return (
         Fact("Lease", words.duration(settings.keepalive_timeout_in_seconds)),
-        Fact("Retries", retries_in_words(settings.retry_strategy)),
+        Fact("Retries", words.retries(settings.retry_strategy)),
         Fact("Expires", f"{words.duration(expires)} after it is due" if expires else "never"),
         Fact("Limits", limits_of(queue) or "none"),
         Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
@@ -301,16 +304,3 @@ def _settings(queue: Queue) -> tuple[Fact, ...]:
         Fact("Created", at=queue.created_at),
         Fact("Changed", at=queue.updated_at),
     )
-
-
-def retries_in_words(retry: RetryStrategy) -> str:
-    """Return how often and when a failed task is tried again."""
-    if retry.max_retries == 0:
-        return "none"
-    if retry.kind is Backoff.INTERVALS:
-        waits = [retry.delay_seconds(n, 0.5) for n in range(1, retry.max_retries + 1)]
-    else:
-        waits = [retry.delay_seconds(n, 0.5) for n in range(1, min(3, retry.max_retries) + 1)]
-    shown = ", ".join(words.duration(wait) for wait in waits[:3])
-    more = ", …" if retry.max_retries > len(waits[:3]) else ""
-    return f"{retry.max_retries}, after {shown}{more}"

@@ -11,12 +11,14 @@ from console.chalicelib.forms import Errors
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Field, Link, Option
 from console.chalicelib.pages.schedules import Runs, ScheduleFormPage
+from console.chalicelib.retry_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.schedules import SHOWN_RUNS, runs_of, schedules_crumb, when
 from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.ops import permitted
 
@@ -138,7 +140,19 @@ def _read(visit: Visit, errors: Errors, old: ScheduleSettings) -> ScheduleSettin
             given("keepalive_timeout_in_seconds"),
             limits.KEEPALIVE_SECONDS,
         ),
+        retry_strategy=_retry({one.name: given(one.name) for one in OPTIONAL}, errors)
+        if "retry_kind" in visit.request.form
+        else old.retry_strategy,
     )
+
+
+def _retry(texts: dict[str, str], errors: Errors) -> RetryStrategy | None:
+    """Return the strategy that was typed, the usual where a field is empty; None: the queue's."""
+    if not texts["retry_kind"]:
+        if any(texts.values()):
+            errors.add("retry_kind", "choose a backoff, or leave the fields beside it empty")
+        return None
+    return read_retry({name: text or USUAL[name] for name, text in texts.items()}, errors)
 
 
 def _payload(errors: Errors, text: str) -> str:
@@ -179,6 +193,7 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
         "dedupe_key": settings.dedupe_key or "",
         "expires_in_seconds": text(settings.expires_in_seconds),
         "keepalive_timeout_in_seconds": text(settings.keepalive_timeout_in_seconds),
+        **(retry_texts(settings.retry_strategy) if settings.retry_strategy else {}),
     }
 
 
@@ -229,6 +244,9 @@ def _page(
                   "Empty: as the queue says; 0: never.", kind="number"),
             field("keepalive_timeout_in_seconds", "Lease, seconds", "Empty: as the queue says.",
                   kind="number"),
+        ),
+        retries=tuple(
+            one.field(str(typed.get(one.name, "")), errors.of(one.name)) for one in OPTIONAL
         ),
         when="",
         runs=None,

@@ -155,19 +155,19 @@ def ask(visit: Visit) -> Reply:
         action=visit.url(
             urls.SCHEDULE_ACTION, queue=schedule.queue, name=schedule.name, action=action.name
         ),
-        button=action.verb if action.name == "run" else f"{action.verb} this schedule",
+        button=words.upon(action.verb, "this schedule"),
         back=here,
         danger=action.danger,
     )
     already = "paused already" if action.name == "pause" else "not paused"
     return ConfirmPage(
-        title=f"{action.verb}?",
+        title=f"{words.upon(action.verb, 'schedule')}?",
         crumbs=(
             schedules_crumb(visit),
             _queue_link(visit, schedule),
             Link(schedule.name, here),
         ),
-        question=f"{action.verb}: schedule {schedule.name} of {schedule.queue}?",
+        question=f"{words.upon(action.verb, f'schedule {schedule.name} of {schedule.queue}')}?",
         tells=action.tells if fits else f"It is {already}.",
         samples=(),
         more="",
@@ -258,12 +258,13 @@ def _queue_link(visit: Visit, schedule: Schedule) -> Link:
 
 
 def _outcome(visit: Visit, last: LastRun) -> Outcome:
-    if last.by_hand:
-        return Outcome(last.at, "run by hand", None, None)
+    by_hand = "run by hand" if last.by_hand else ""
     if last.task is None:
-        return Outcome(last.at, "its task is not kept any more", None, None)
+        said = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
+        return Outcome(last.at, said, None, None)
     status = last.task.status(visit.now)
-    said = last.task.dead_reason or "" if status is Status.DEAD else ""
+    reason = last.task.dead_reason if status is Status.DEAD else ""
+    said = ", ".join(filter(None, (reason, by_hand)))
     return Outcome(last.at, said, status, visit.url(urls.TASK, id=last.task.id))
 
 
@@ -284,7 +285,7 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
         Fact("Expires", _expiry(settings)),
         Fact("Lease", "as the queue says" if keepalive is None else words.duration(keepalive)),
-        Fact("Retries", "as the queue says" if retry is None else words.number(retry.max_retries)),
+        Fact("Retries", "as the queue says" if retry is None else words.retries(retry)),
         Fact("Created", at=schedule.created_at),
         Fact("Changed", at=schedule.updated_at),
     )

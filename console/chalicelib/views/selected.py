@@ -63,7 +63,7 @@ def _confirm_page(
         fields = (target_field(visit, visit.queue, visit.request.given("to_queue"), error),)
     form = Confirm(
         action=visit.url(urls.SELECTED, queue=visit.queue),
-        button=f"{action.verb} {amount}",
+        button=words.upon(action.verb, amount),
         back=back,
         danger=action.danger,
         fields=fields,
@@ -76,9 +76,9 @@ def _confirm_page(
     )
     left = len(results) - _SAMPLES
     return ConfirmPage(
-        title=f"{action.verb} {amount}?",
+        title=f"{words.upon(action.verb, amount)}?",
         crumbs=(crumb(visit), Link(visit.queue, visit.url(urls.QUEUE, queue=visit.queue))),
-        question=f"{action.verb} {amount} of {visit.queue}?",
+        question=f"{words.upon(action.verb, f'{amount} of {visit.queue}')}?",
         tells=action.tells,
         samples=tuple(
             Sample(

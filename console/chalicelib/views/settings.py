@@ -12,10 +12,10 @@ from typing import Final
 from console.chalicelib import urls, words
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Confirm, Field, Hidden, Link, Option
+from console.chalicelib.pages.parts import Confirm, Hidden, Link
 from console.chalicelib.pages.settings import Difference, DiffPage, FieldGroup, SettingsPage
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.setting_fields import GROUPS, LABELS, Setting, read_settings, texts_of
+from console.chalicelib.setting_fields import GROUPS, LABELS, read_settings, texts_of
 from console.chalicelib.views.queues import crumb
 from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
@@ -78,14 +78,6 @@ def _version(visit: Visit, queue: Queue) -> int:
 
 
 def _form(visit: Visit, texts: Texts, errors: Errors, *, base: Texts, version: int) -> SettingsPage:
-    def field(setting: Setting) -> Field:
-        text = texts[setting.name]
-        options = tuple(Option(value, said, value == text) for value, said in setting.options)
-        return Field(
-            setting.name, setting.label, text, setting.kind, setting.hint,
-            errors.of(setting.name), options=options, width=setting.width,
-        )  # fmt: skip
-
     here = visit.url(urls.QUEUE, queue=visit.queue)
     return SettingsPage(
         title=f"Edit settings of {visit.queue}",
@@ -94,7 +86,9 @@ def _form(visit: Visit, texts: Texts, errors: Errors, *, base: Texts, version: i
         back=here,
         hidden=_carried(base, version),
         groups=tuple(
-            FieldGroup(title, tuple(field(setting) for setting in settings))
+            FieldGroup(
+                title, tuple(one.field(texts[one.name], errors.of(one.name)) for one in settings)
+            )
             for title, settings in GROUPS
         ),
     )

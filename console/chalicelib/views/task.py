@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from console.chalicelib import diagram, urls
+from console.chalicelib import diagram, urls, words
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
@@ -132,7 +132,7 @@ def _confirm_page(visit: Visit, action: TaskAction, task: Task, *, error: str = 
         fields = (target_field(visit, task.queue, visit.request.given("to_queue"), error),)
     form = Confirm(
         action=visit.url(urls.TASK_ACTION, id=task.id, action=action.name),
-        button=f"{action.verb} this task" if action.action is not BulkAction.RUN else action.verb,
+        button=words.upon(action.verb, "this task"),
         back=here,
         danger=action.danger,
         fields=fields,
@@ -141,9 +141,9 @@ def _confirm_page(visit: Visit, action: TaskAction, task: Task, *, error: str = 
     fits = action.fits(task, task.status(visit.now))
     state = task.status(visit.now).value.lower()
     return ConfirmPage(
-        title=f"{action.verb}?",
+        title=f"{words.upon(action.verb, 'task')}?",
         crumbs=(*_crumbs(visit, task), Link(task.id, here)),
-        question=f"{action.verb}: task {task.id} of {task.queue}?",
+        question=f"{words.upon(action.verb, f'task {task.id} of {task.queue}')}?",
         tells=action.tells if fits else f"That cannot be done to a task that is {state}.",
         samples=(),
         more="",

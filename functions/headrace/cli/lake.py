@@ -59,13 +59,31 @@ def compact(session: Session, lake: str | None) -> int:
     metavar="DAY",
     help="The first day to look at; all unless given.",
 )
+@click.option("--live", is_flag=True, help="Look for lost tasks in the table too.")
 @click.pass_obj
-def proof(session: Session, lake: str | None, since: object) -> int:
+def proof(session: Session, lake: str | None, since: object, *, live: bool) -> int:
     """Prove every task's history against the lifecycle.
 
     Ends with 1 if something is found: the kinds, how often, and with which tasks.
     """
-    return run(session, lake, ["proof", *(["--since", f"{since:%Y-%m-%d}"] if since else [])])
+    words = ["--since", f"{since:%Y-%m-%d}"] if since else []
+    return run(session, lake, ["proof", *words, *(["--live"] if live else [])])
+
+
+@lake_command.command(
+    "backfill", example="headrace lake backfill s3://exports/AWSDynamoDB/01795219200000-a1b2c3d4"
+)
+@click.argument("export")
+@_lake_option
+@click.option("--payloads", metavar="PATTERNS", help="Queues whose payloads are kept too.")
+@click.pass_obj
+def backfill(session: Session, export: str, lake: str | None, payloads: str | None) -> int:
+    """Learn from an EXPORT of the table what the lake missed.
+
+    It tells nothing twice, however often it runs.
+    """
+    words = [f"--payloads={payloads}"] if payloads else []
+    return run(session, lake, ["backfill", export, *words])
 
 
 @lake_command.command(

@@ -27,6 +27,7 @@ COMMANDS: Final = {
         "worker": "See who works, and quiet or stop a worker.",
         "key": "Create, list and revoke keys.",
         "audit": "Read what was changed by hand.",
+        "station": "Run stations of a pipeline on Spark.",
         "lake": "Keep, prove and replay the history of all tasks.",
         "completion": "Print the completion script of a shell.",
     }.items()

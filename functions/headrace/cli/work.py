@@ -69,6 +69,7 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
     help="What running tasks may take to end when it is stopped: 30s.",
 )
 @click.option("--keepalive", type=params.seconds, metavar="TIME", help="How long leases last.")
+@click.option("--group-lease", is_flag=True, help="One lease over all tasks, of 60s.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),

@@ -55,14 +55,17 @@ class Stats(Model, frozen=True, kw_only=True):
 
 
 class Point(Model, frozen=True, kw_only=True):
-    """What happened in one step of a series; waits and runs in seconds."""
+    """What happened in one step of a series; waits and runs in seconds.
+
+    Numbers are None where the service has them no longer, or not yet from the lake.
+    """
 
     at: datetime
-    enqueued: int
-    started: int
-    succeeded: int
-    failed: int
-    dead: int
+    enqueued: int | None
+    started: int | None
+    succeeded: int | None
+    failed: int | None
+    dead: int | None
     wait_p50: float | None
     wait_p99: float | None
     run_p50: float | None

@@ -36,6 +36,9 @@ FORMAT: Final = 1
 FORGET: Final = "forget"
 """The move of a task that the table removed because it was past its retention."""
 
+FILLED: Final = "export-"
+"""How the shard of a line begins that no stream told: it was made up from an export."""
+
 # Attributes by the names under which headrace.store.items keeps them; a test compares.
 TASK_ID: Final = "task_id"
 CREATED_AT: Final = "created_at"
@@ -52,7 +55,8 @@ TRAIL: Final = "trail"
 SIZES: Final = "_sizes"
 """Where an image whose large texts were left out says how many bytes they have."""
 
-_MESSAGE: Final = 1024  # characters of an error that are kept
+MESSAGE: Final = 1024
+"""Characters of an error that are kept."""
 _ERROR: Final = ("kind", "type", "message")
 _FAILURES: Final = (Action.FAIL, Action.RECLAIM)
 
@@ -181,7 +185,7 @@ def _error(new: Image | None) -> Line:
     if new is None or new[LAST_MOVE]["S"] not in _FAILURES or not new[ERRORS]["L"]:
         return {}
     error = json.loads(new[ERRORS]["L"][-1]["S"])
-    return {f"error_{name}": str(error.get(name, ""))[:_MESSAGE] for name in _ERROR}
+    return {f"error_{name}": str(error.get(name, ""))[:MESSAGE] for name in _ERROR}
 
 
 def _text(image: Image, name: str) -> str | None:

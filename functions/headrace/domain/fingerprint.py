@@ -8,16 +8,20 @@ import re
 from hashlib import sha256
 from typing import Final
 
+from headrace.domain.changelog import MESSAGE
 from headrace.domain.task import Task
 
 LENGTH: Final = 16
 FINGERPRINT_RE: Final = re.compile(rf"[0-9a-f]{{{LENGTH}}}", re.ASCII)
 
+# Where a word begins and ends, as Python's ASCII has it; \b of Java 17 knows other alphabets.
+_BEGIN: Final = r"(?<![0-9a-z_])"
+_END: Final = r"(?![0-9a-z_])"
 BLANKS: Final = (
     (r"'[^']*'|\"[^\"]*\"|`[^`]*`", "?"),
-    (r"\b(tsk|lse|lsg|rpl)_[0-9a-z_]+", "?"),
-    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b", "?"),
-    (r"\b(0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{6,}\b", "?"),
+    (_BEGIN + r"(tsk|lse|lsg|rpl)_[0-9a-z_]+", "?"),
+    (_BEGIN + r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}" + _END, "?"),
+    (_BEGIN + r"(0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{6,}" + _END, "?"),
     (r"[0-9]+([.,:][0-9]+)*", "?"),
     (r"\s+", " "),
 )
@@ -31,7 +35,7 @@ _BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank
 
 def fingerprint(kind: str, message: str) -> str:
     """Return what is the same for errors alike: 16 hex digits."""
-    text = message.lower()
+    text = message[:MESSAGE].lower()  # so much of it is in the lake
     for pattern, blank in _BLANKS:
         text = pattern.sub(blank, text)
     whole = f"{kind}\n{text.strip(' ')}"

@@ -119,13 +119,14 @@ class Progress:
     ``recent`` are those that may still be ahead.  ``done`` are stretches of time, first and last
     tick included, in which every tick has been enqueued; there is more than one only after ticks
     were missed, so that a clock that jumps there and back makes none twice and loses none.
-    ``ran_at`` is when somebody last ran it by hand.
+    ``ran_at`` is when somebody last ran it by hand, and ``ran_id`` the task that this made.
     """
 
     edition: str
     done: tuple[tuple[datetime, datetime], ...] = ()
     recent: tuple[datetime, ...] = ()
     ran_at: datetime | None = None
+    ran_id: str | None = None
 
     def has(self, tick: datetime) -> bool:
         """Tell whether *tick* has been enqueued."""

@@ -64,15 +64,20 @@ class Stats(Answer):
     staleness_seconds: Staleness
 
 
+Number: TypeAlias = Annotated[
+    int | None, Field(description="null: not known, as the service has it no longer or not yet.")
+]
+
+
 class Point(Answer):
     """What happened in one step."""
 
     at: Annotated[At, Field(description="Where the step begins.")]
-    enqueued: Annotated[int, Field(description="New, moved here, or restarted; not a retry.")]
-    started: Annotated[int, Field(description="Deliveries.")]
-    succeeded: int
-    failed: Annotated[int, Field(description="Attempts that failed or whose lease lapsed.")]
-    dead: int
+    enqueued: Annotated[Number, Field(description="New, moved here, or restarted; not a retry.")]
+    started: Annotated[Number, Field(description="Deliveries.")]
+    succeeded: Number
+    failed: Annotated[Number, Field(description="Attempts that failed or whose lease lapsed.")]
+    dead: Number
     wait_p50: Percentile
     wait_p99: Annotated[Percentile, Field(description="From the due time to the delivery.")]
     run_p50: Percentile
@@ -88,7 +93,8 @@ class Metrics(Answer):
         list[Point],
         Field(
             max_length=POINTS,
-            description=f"Minutes are kept for {KEPT.days} days; before that, all is 0.",
+            description=f"The service keeps {KEPT.days} days; what is older comes from the lake. "
+            "Where that has no rolled-up day, or there is no lake, every number is null.",
         ),
     ]
     step_seconds: int

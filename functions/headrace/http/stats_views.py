@@ -49,19 +49,20 @@ def metrics_json(metrics: Metrics) -> str:
 
 
 def _point(point: Point) -> dict[str, Any]:
-    activity = point.activity
+    counted = point.activity
     return {
         "at": instant(point.at),
-        **{event.value: activity.number(event) for event in COUNTED},
-        **_percentiles("wait", activity.wait),
-        **_percentiles("run", activity.run),
+        **{event.value: None if counted is None else counted.number(event) for event in COUNTED},
+        **_percentiles("wait", None if counted is None else counted.wait),
+        **_percentiles("run", None if counted is None else counted.run),
     }
 
 
-def _percentiles(name: str, histogram: Histogram) -> dict[str, float | None]:
+def _percentiles(name: str, histogram: Histogram | None) -> dict[str, float | None]:
+    lengths = histogram or Histogram()
     return {
-        f"{name}_p50": _seconds(histogram.percentile(0.5)),
-        f"{name}_p99": _seconds(histogram.percentile(0.99)),
+        f"{name}_p50": _seconds(lengths.percentile(0.5)),
+        f"{name}_p99": _seconds(lengths.percentile(0.99)),
     }
 
 

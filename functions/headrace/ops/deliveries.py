@@ -112,6 +112,16 @@ class Deliveries:
             self.sleep(nap)
             pause = min(pause * _POLL_GROWTH, self.poll_after_seconds * _POLL_CEILING)
 
+    def lease(
+        self, queue: Queue, entries: Sequence[Entry], *, worker: str, group: Group
+    ) -> list[Task]:
+        """Put those of *entries* under *group* that can be had, as far as the queue's limits allow.
+
+        They are what the index shows as due; how many they are is the caller's business.
+        """
+        call = _Call(len(entries), worker, None, group)
+        return self._lease(queue, entries, len(entries), call)
+
     def _poll_after(self, queue: Queue, call: _Call, now: datetime) -> float:
         if queue.paused(now):
             longer = max(_PAUSED_POLL_SECONDS, self.poll_after_seconds)

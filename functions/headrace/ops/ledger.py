@@ -262,6 +262,10 @@ class Ledger:
                 after = record.name
         return Totals(lanes, buckets)
 
+    def oldest(self) -> int:
+        """Return the first minute since 1970 that is still kept."""
+        return micros_of(self.now() - KEPT) // MINUTE // _BLOCK * _BLOCK
+
     def minutes(
         self, queue: str, lanes: Sequence[Record], since: int, until: int
     ) -> Iterator[tuple[int, Activity]]:
@@ -285,8 +289,7 @@ class Ledger:
     def _read_blocks(
         self, bucket: int, since: int, until: int
     ) -> Iterator[tuple[int, str, Record]]:
-        oldest = micros_of(self.now() - KEPT) // MINUTE
-        after = _block_name(max(since, oldest) // _BLOCK)
+        after = _block_name(max(since, self.oldest()) // _BLOCK)
         while True:
             records, more = self.store.records(_series(bucket), after=after, limit=_PAGE)
             for record in records:

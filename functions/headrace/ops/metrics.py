@@ -10,6 +10,9 @@ from headrace.domain.tally import MINUTE, Activity
 from headrace.ops.ledger import micros_of
 
 POINTS: Final = 1_500
+DAYS: Final = 92
+"""The longest range: a file of the lake is read for each day."""
+
 STEP_SECONDS: Final = 60
 _LONGEST: Final = 31_536_000  # a year
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -19,10 +22,10 @@ _HOUR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What happened from ``at`` on, for one step."""
+    """What happened from ``at`` on, for one step; None where that is not known."""
 
     at: datetime
-    activity: Activity
+    activity: Activity | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,9 @@ class Steps:
             least = -(-(end - begin) // (POINTS * _MINUTE)) * STEP_SECONDS
             message = f"must be at least {least} for this range: {POINTS} points are the most"
             raise _wrong("step_seconds", message)
+        if end - begin > timedelta(days=DAYS):
+            message = f"must be at most {DAYS} days before {'to' if until else 'now'}"
+            raise _wrong("from", message)
         return cls(begin, step_seconds // STEP_SECONDS, count)
 
     @property
@@ -76,14 +82,29 @@ class Steps:
         """The last minute since 1970."""
         return self.first + self.count * self.minutes - 1
 
-    def points(self, happened: Iterable[tuple[int, Activity]]) -> Sequence[Point]:
-        """Return a point for each step; *happened* are minutes of the range, in any order."""
-        activities = [Activity() for _ in range(self.count)]
+    def place(self, minute: int) -> int:
+        """Return which step a minute since 1970 is in, from 0."""
+        return (minute - self.first) // self.minutes
+
+    def points(
+        self, happened: Iterable[tuple[int, Activity]], unknown: Iterable[range] = ()
+    ) -> Sequence[Point]:
+        """Return a point for each step; *happened* are minutes of the range, in any order.
+
+        A step with minutes in *unknown* says nothing: what there is of it is not the whole.
+        """
+        activities: list[Activity | None] = [Activity() for _ in range(self.count)]
+        for gap in filter(None, unknown):
+            first, last = max(gap[0], self.first), min(gap[-1], self.last)
+            for place in range(self.place(first), self.place(last) + 1):
+                activities[place] = None
         for minute, activity in happened:
-            activities[(minute - self.first) // self.minutes].merge(activity)
+            counted = activities[self.place(minute)]
+            if counted is not None:
+                counted.merge(activity)
         return [
-            Point(self.begin + number * self.minutes * _MINUTE, activity)
-            for number, activity in enumerate(activities)
+            Point(self.begin + number * self.minutes * _MINUTE, counted)
+            for number, counted in enumerate(activities)
         ]
 
 

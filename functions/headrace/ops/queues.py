@@ -91,9 +91,13 @@ class Queues:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
         scope = f"queues {prefix}"
         after = self.cursors.read(scope, cursor) if cursor else ""
-        records, more = self.store.records(queue_body.KIND, prefix=prefix, after=after, limit=limit)
+        # One more than asked for, and a full page that is the last does not lead to an empty one.
+        records, more = self.store.records(
+            queue_body.KIND, prefix=prefix, after=after, limit=limit + 1
+        )
+        more = more or len(records) > limit
         now = self.now()
-        queues = tuple(queue_body.from_record(record).as_seen(now) for record in records)
+        queues = tuple(queue_body.from_record(record).as_seen(now) for record in records[:limit])
         return QueuePage(queues, self.cursors.write(scope, queues[-1].name) if more else None)
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:

@@ -33,7 +33,11 @@ _TRUST_FOR: Final = timedelta(seconds=60)
 
 @dataclass(slots=True)
 class Reaped:
-    """What a pass of the reaper did; ``released`` is what closed groups still held."""
+    """What a pass of the reaper did; ``released`` is what closed groups still held.
+
+    ``oldest_ready_seconds`` is how long the oldest task that could be taken, in a queue that is not
+    paused, has been waiting for somebody to take it.
+    """
 
     retried: int = 0
     released: int = 0
@@ -43,6 +47,7 @@ class Reaped:
     evicted: int = 0
     purged: int = 0
     throttled: bool = False
+    oldest_ready_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(slots=True)
@@ -83,7 +88,8 @@ class Reaping:
                     reaped.released += released
                     reaped.retried += waits_again and not released
                     reaped.buried += not waits_again
-                reaped.expired += sum(1 for _ in self.expired(queue, shard, full=full))
+                expired = self.expired(queue, shard, full=full, reaped=reaped)
+                reaped.expired += sum(1 for _ in expired)
             reaped.evicted += self.evict(queue)
         if full:
             self._full_pass_at = self.now()
@@ -142,15 +148,23 @@ class Reaping:
             return end
         return settle.reclaim(task, queue, now=now, spread=self.spread())
 
-    def expired(self, queue: Queue, shard: int, *, full: bool) -> Iterator[Task]:
+    def expired(
+        self, queue: Queue, shard: int, *, full: bool, reaped: Reaped | None = None
+    ) -> Iterator[Task]:
         """Bury the tasks of one shard that waited past their ``expires_at``, and yield them.
 
         Waiting tasks expire after they fall due, so only due ones are looked at; from the oldest
-        until a page holds nothing expired, or all of them in a *full* pass.
+        until a page holds nothing expired, or all of them in a *full* pass.  The oldest that goes
+        on waiting is noted in *reaped*.
         """
+        paused = queue.settings.dequeuing_settings.dequeuing_paused
         for entries in self._overdue(Place(queue.name, State.ENQUEUED, shard)):
             now = self.now()
             over = [entry for entry in entries if entry.expires_at and entry.expires_at <= now]
+            if reaped is not None and not paused and len(over) < len(entries):
+                oldest = min(entry.scheduled_at for entry in entries if entry not in over)
+                waited = (now - oldest).total_seconds()
+                reaped.oldest_ready_seconds = max(reaped.oldest_ready_seconds, waited)
             if not over and not full:
                 return
             yield from self.bury(queue, over)

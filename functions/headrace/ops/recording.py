@@ -7,7 +7,7 @@ far each shard is counted, so what comes again changes nothing.
 Where there is a lake, a batch is written to it first; see ``changelog``.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from headrace.domain.changelog import Line, line
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.tally import MINUTE
-from headrace.domain.transitions import Transition, Unreadable, farewell, transition
+from headrace.domain.transitions import Event, Transition, Unreadable, farewell, transition
 from headrace.ops.changelog import Changelog
 from headrace.ops.ledger import BATCH_BYTES, Lane, Ledger, lane_of
 from headrace.ops.queues import Queues
@@ -38,12 +38,14 @@ class Recorded:
 
     ``unreadable`` are records that are none of a task and say why; they are left out for good.
     ``failed_at`` is the first that could not be counted now and must come again, None if all were.
+    ``events`` is what happened in those that were counted, all queues together.
     """
 
     counted: int
     repeated: int
     unreadable: tuple[str, ...] = ()
     failed_at: str | None = None
+    events: Mapping[Event, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Recording:
         except Unavailable:
             return Recorded(0, 0, tuple(unreadable), str(ordered[0].sequence))
         waiting = deque([ordered] if ordered else ())
+        events: Counter[Event] = Counter()
         counted = 0
         while waiting:
             part = waiting.popleft()
@@ -89,18 +92,22 @@ class Recording:
                 waiting.extendleft((part[middle:], part[:middle]))
                 continue
             try:
-                counted += self._count(shard, part)
+                counted += self._count(shard, part, events)
             except Unavailable:
                 failed_at = str(part[0].sequence)
-                return Recorded(counted, 0, tuple(unreadable), failed_at)
-        return Recorded(counted, len(readings) - counted, tuple(unreadable))
+                return Recorded(counted, 0, tuple(unreadable), failed_at, events)
+        repeated = len(readings) - counted
+        return Recorded(counted, repeated, tuple(unreadable), events=events)
 
     def position(self, shard: str) -> int:
         """Return the last sequence number counted of *shard*, -1 if none was."""
         return self.ledger.lane(lane_of(shard)).done(shard)
 
-    def _count(self, shard: str, readings: Sequence[_Reading]) -> int:
-        """Add *readings* to the lane of their shard; return how many were new."""
+    def _count(self, shard: str, readings: Sequence[_Reading], events: Counter[Event]) -> int:
+        """Add *readings* to the lane of their shard, and what happened to *events*.
+
+        Return how many were new.
+        """
         number = lane_of(shard)
         for _ in range(_TRIES):
             # Taken out until it is written: what is half done must not be gone on with.
@@ -118,6 +125,7 @@ class Recording:
             lane.reach(shard, fresh[-1].sequence, self.ledger.now())
             if self.ledger.keep(lane):
                 self._lanes[number] = lane
+                events.update(one.event for read in fresh for one in read.change.happenings)
                 return len(fresh)
             self.ledger.wait()
         message = "too many shards of the stream are being counted at once"

@@ -72,6 +72,7 @@ def to_text(progress: Progress) -> str:
         "done": [[_micros(first), _micros(last)] for first, last in progress.done],
         "recent": [_micros(tick) for tick in progress.recent],
         "ran_at": None if progress.ran_at is None else _micros(progress.ran_at),
+        "ran_id": progress.ran_id,
     }
     return json.dumps(body, separators=(",", ":"))
 
@@ -84,6 +85,7 @@ def from_text(text: str) -> Progress:
         done=tuple((_instant(first), _instant(last)) for first, last in body["done"]),
         recent=tuple(_instant(tick) for tick in body["recent"]),
         ran_at=None if body["ran_at"] is None else _instant(body["ran_at"]),
+        ran_id=body.get("ran_id"),  # older marks have none
     )
 
 

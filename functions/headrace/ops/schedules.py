@@ -37,8 +37,7 @@ class Seen:
 class LastRun:
     """When a schedule last ran, and what became of it.
 
-    ``task`` is that of the last tick, without its payload; None when it is not kept any more.  A
-    run by hand has a task of its own, which the schedule does not know.
+    ``task`` is what it made, without its payload; None when that is not kept any more.
     """
 
     at: datetime
@@ -154,13 +153,12 @@ class Schedules:
         at = progress.last_run_at(now) if progress else None
         if progress is None or at is None:
             return None
-        if at == progress.ran_at and not progress.has(at):
-            return LastRun(at, by_hand=True, task=None)
-        made = tick_id(schedule.queue, schedule.name, at)
-        task = self.store.read([made], payload=False).get(made)
+        by_hand = at == progress.ran_at and not progress.has(at)
+        made = progress.ran_id if by_hand else tick_id(schedule.queue, schedule.name, at)
+        task = self.store.read([made], payload=False).get(made) if made else None
         if task is not None and (task.queue != schedule.queue or task.hidden(now)):
             task = None  # moved on to a queue that may be somebody else's, or past its retention
-        return LastRun(at, by_hand=False, task=task)
+        return LastRun(at, by_hand=by_hand, task=task)
 
     def delete(self, queue: str, name: str) -> None:
         """Remove a schedule and its tasks that are not due yet.  Raises NotFound."""
@@ -180,7 +178,7 @@ class Schedules:
             created = result.outcome is EnqueueOutcome.CREATED
             outcome.changed = int(created)
             if created:
-                self.ticking.note_run(schedule_body.key(queue, name), now)
+                self.ticking.note_run(schedule_body.key(queue, name), now, result.id)
         return result
 
     def _living(self, schedules: list[Schedule]) -> tuple[Schedule, ...]:

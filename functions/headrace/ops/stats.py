@@ -7,11 +7,15 @@ in a large one it divides the recorder's number into ready and scheduled.
 **How old the figures are.**  They are as of the latest change the recorder has counted.  Nothing
 comes from the stream while nothing changes, so when that is a while ago the index is asked for a
 change of this queue that came after it: if there is none, the figures are as of now.
+
+**How far back.**  The recorder's minutes are kept for a week; what came before is in the lake, from
+where the days that are rolled up are read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Final, Protocol
 
 from headrace.domain.change import Entry
@@ -20,6 +24,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.tally import MINUTE, STATES, Activity
 from headrace.domain.task import Place, State, Status, Task
 from headrace.domain.transitions import Event
+from headrace.ops.archive import Archive
 from headrace.ops.inspect import Inspect
 from headrace.ops.ledger import Ledger, Totals, micros_of
 from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
@@ -117,6 +122,7 @@ class Stats:
     inspect: Inspect
     ledger: Ledger
     now: Callable[[], datetime]
+    archive: Archive | None = None
 
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
         """Return how *queue* is doing; *exact* counts every entry of the index instead.
@@ -175,16 +181,33 @@ class Stats:
     ) -> Metrics:
         """Return a point for each step from *since* (its minute) to *until* (not included).
 
-        The last hour when neither is named.  Minutes are kept for a week.
-        Raises NotFound, and InvalidRequest naming ``from`` or ``step_seconds``.
+        The last hour when neither is named.  What is more than a week ago is read from the lake;
+        steps of days that are not rolled up, or without a lake, say nothing.
+        Raises NotFound, InvalidRequest naming ``from`` or ``step_seconds``, and Unavailable.
         """
         source = self.queues.cached(queue)
         now = self.now()
         steps = Steps.asked(since, until, step_seconds, now)
         lanes = self.ledger.lanes()
-        points = steps.points(self.ledger.minutes(queue, lanes, steps.first, steps.last))
+        recorded = self.ledger.oldest()
+        before, unknown = self._before(queue, steps, recorded)
+        since_then = self.ledger.minutes(queue, lanes, max(steps.first, recorded), steps.last)
+        points = steps.points(chain(before, since_then), unknown)
         as_of = self._as_of(source, lanes, now)
         return Metrics(points, step_seconds, as_of, _seconds(now - as_of))
+
+    def _before(
+        self, queue: str, steps: Steps, recorded: int
+    ) -> tuple[Iterable[tuple[int, Activity]], Sequence[range]]:
+        """Return what happened before the minute *recorded*, and what is not known of that."""
+        if steps.first >= recorded:
+            return (), ()
+        known = self.archive.known() if self.archive is not None else range(0)
+        if self.archive is None or not known:
+            return (), [range(steps.first, recorded)]
+        happened = self.archive.minutes(queue, steps, range(known.start, min(known.stop, recorded)))
+        unknown = range(steps.first, min(known.start, recorded)), range(known.stop, recorded)
+        return happened, unknown
 
     # -- many queues ---------------------------------------------------------------------------
 

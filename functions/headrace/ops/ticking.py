@@ -125,13 +125,13 @@ class Ticking:
             return
         raise _busy(name)
 
-    def note_run(self, name: str, at: datetime) -> None:
-        """Note that a schedule was run by hand."""
+    def note_run(self, name: str, at: datetime, task_id: str | None) -> None:
+        """Note that a schedule was run by hand, and which task that made."""
         for _ in range(_TRIES):
             text = self._mark(name)
             if text is None:
                 return
-            progress = replace(schedule_body.from_text(text), ran_at=at)
+            progress = replace(schedule_body.from_text(text), ran_at=at, ran_id=task_id)
             if self.store.set_mark(schedule_body.progress_mark(name, progress, expects=text)):
                 return
 

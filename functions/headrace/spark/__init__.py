@@ -1,1 +1,37 @@
-"""The data pipeline on Spark.  Nobody imports it: it needs ``pip install headrace[spark]``."""
+"""The data pipeline on Spark.  It needs ``pip install headrace[spark]``; nobody imports it.
+
+>>> from headrace.spark import Station, register
+>>> from headrace.spark.session import session
+
+``session(name)`` starts Spark as it should be for all of this, ``register(spark)`` makes the
+formats ``headrace``, ``headrace.enqueue``, ``headrace.table`` and ``headrace.export`` known, and a
+``Station`` moves tasks from one queue to the next:
+
+>>> def cleaned(tasks):
+...     value = f.get_json_object("payload", "$.value").cast("double")
+...     return tasks.withColumn("action", f.when(value.isNull(), "fail").otherwise("move"))
+>>> Station(queue="raw", to="clean", transform=cleaned).run(session("cleaning"), drain=True)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.spark.sources.register import register
+    from headrace.spark.station.station import Station
+
+__all__ = ["Station", "register"]
+
+_PLACES = {
+    "Station": "headrace.spark.station.station",
+    "register": "headrace.spark.sources.register",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (each name is another thing)
+    """Import what is asked for only then: the lake's jobs need neither boto3 nor a queue."""
+    from importlib import import_module  # noqa: PLC0415
+
+    if name not in _PLACES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(_PLACES[name]), name)

@@ -22,6 +22,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 
+_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 def micros(instant: datetime) -> int:
     """Return *instant* in microseconds since 1970, exactly."""
@@ -45,10 +47,6 @@ def _place(text: str) -> Place:
 
 def _number(text: str) -> int | float:
     return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _dump(value: Any) -> str:  # noqa: ANN401  JSON is anything
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _error_text(error: TaskError) -> str:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -57,14 +58,35 @@ class FolderLake:
                     yield Stored(stored, found.st_size, str(found.st_mtime_ns))
 
 
+class LakeToBe:
+    """A lake in S3, connected when it is first used: most requests need none, and it takes time."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self._place = bucket, prefix
+
+    @cached_property
+    def _lake(self) -> Lake:
+        from headrace.store.s3lake import connected  # noqa: PLC0415 (as said above)
+
+        return connected(*self._place)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object."""
+        self._lake.put(name, content)
+
+    def get(self, name: str) -> bytes | None:
+        """Return what an object holds; None if there is none."""
+        return self._lake.get(name)
+
+    def list(self, prefix: str) -> Sequence[Stored]:
+        """Return the objects whose names begin with *prefix*, by name."""
+        return self._lake.list(prefix)
+
+
 def lake_at(address: str) -> Lake:
     """Return the lake at *address*.  Raises ValueError for what is no address of one."""
     place = s3_place(address)
-    if place is None:
-        return FolderLake(Path(address))
-    from headrace.store.s3lake import connected  # noqa: PLC0415 (a folder needs no boto3)
-
-    return connected(*place)
+    return FolderLake(Path(address)) if place is None else LakeToBe(*place)
 
 
 def s3_place(address: str) -> tuple[str, str] | None:

@@ -1,13 +1,13 @@
-"""A lake in S3: the one module that knows boto3's S3."""
+"""A lake in S3: the one module that knows botocore's S3."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
 from headrace.store.base import Stored
@@ -20,7 +20,7 @@ _BROKEN: Final = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"
 class S3Lake:
     """Objects of one bucket; *prefix* is empty or ends with a slash."""
 
-    client: Any  # boto3's, which ships no types
+    client: Any  # botocore's, which ships no types
     bucket: str
     prefix: str
 
@@ -55,18 +55,18 @@ class S3Lake:
 
 
 def connected(bucket: str, prefix: str) -> S3Lake:
-    """Return the lake under *prefix* of *bucket*, with credentials and region as boto3 finds them.
+    """Return the lake under *prefix* of *bucket*, credentials and region as AWS SDKs find them.
 
     AWS_ENDPOINT_URL_S3 names another S3.
     """
     retries = {"mode": "standard", "total_max_attempts": 4}
     config = Config(connect_timeout=2, read_timeout=20, retries=retries)
-    return S3Lake(boto3.Session().client("s3", config=config), bucket, prefix)
+    return S3Lake(Session().create_client("s3", config=config), bucket, prefix)
 
 
 @contextmanager
 def _vendor_errors() -> Iterator[None]:
-    """Turn what boto3 raises when S3 is slow or away into Unavailable.
+    """Turn what botocore raises when S3 is slow or away into Unavailable.
 
     What only a wrong deployment can cause passes through.
     """

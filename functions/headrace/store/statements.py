@@ -142,8 +142,11 @@ class _Expression(_Writer):
         return {alias: attribute for attribute, alias in self.aliases.items()}
 
 
-def statement(change: Change, table: str) -> dict[str, Any]:
-    """Return *change* as one entry of BatchExecuteStatement."""
+def statement(change: Change, table: str, *, returning: bool = True) -> dict[str, Any]:
+    """Return *change* as one entry of BatchExecuteStatement.
+
+    Without *returning* it does not ask for the item, and may be one of ExecuteTransaction.
+    """
     if change.insert is not None:
         item = to_item(change.insert)
         slots = ",".join(f"'{attribute}':?" for attribute in item)
@@ -152,15 +155,16 @@ def statement(change: Change, table: str) -> dict[str, Any]:
 
     writer = _PartiQL()
     if change.gone:
-        head, returning = f'DELETE FROM "{table}"', "RETURNING ALL OLD *"  # noqa: S608  as above
+        head, which = f'DELETE FROM "{table}"', "OLD"  # noqa: S608  as above
     else:
         removals = writer.removals(change)
         remove = f" REMOVE {', '.join(removals)}" if removals else ""
         head = f'UPDATE "{table}" SET {", ".join(writer.assignments(change))}{remove}'  # noqa: S608
-        returning = "RETURNING ALL NEW *"
+        which = "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
     where = " AND ".join((key, *writer.conditions(change)))
-    return {"Statement": f"{head} WHERE {where} {returning}", "Parameters": writer.parameters}
+    told = f" RETURNING ALL {which} *" if returning else ""
+    return {"Statement": f"{head} WHERE {where}{told}", "Parameters": writer.parameters}
 
 
 @dataclass(frozen=True, slots=True)

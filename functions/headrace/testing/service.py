@@ -1,10 +1,10 @@
 """The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Final, Self, TypedDict
 
@@ -15,8 +15,10 @@ from headrace.client.app.app import App
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
-from headrace.domain.lease import LeaseName
-from headrace.domain.task import State
+from headrace.domain.group import group_of
+from headrace.domain.lease import LeaseName, names_lease
+from headrace.domain.task import State, Task
+from headrace.ops.leases import with_present_ends
 from headrace.ops.reaping import Reaped
 from headrace.ops.recording import Recorded
 from headrace.ops.reports import Report, ReportStatus
@@ -35,6 +37,7 @@ URL: Final = "http://headrace.test"
 ADMIN_KEY: Final = "admin-key-of-a-test"
 REQUEST_TAKES: Final = timedelta(milliseconds=1)
 TIMERS_EVERY: Final = timedelta(minutes=1)
+_A_MOMENT: Final = timedelta(milliseconds=1)
 _RETRIES: Final = 30  # no try waits, and an unlucky seed should not end a story
 
 
@@ -223,19 +226,32 @@ class MemoryService:
         """Let the leases of these tasks lapse: the clock jumps to their end, the reaper runs.
 
         Leases of other tasks that end by then are renewed, as the heartbeats of whoever holds
-        them would have done.
+        them would have done; but tasks that are under one lease lose it together.
         """
-        tasks = self.store.read(task_ids).values()
+        tasks = with_present_ends(self.store, list(self.store.read(task_ids).values()))
         ends = [task.lease_expires_at for task in tasks if task.lease_expires_at is not None]
         if not ends:
             return
+        self._extend_others({group_of(task.lease_id) for task in tasks}, max(ends))
         self.clock.forward_to(max(ends))
         for task in self.store.everything():
             over = task.lease_expires_at is not None and task.lease_expires_at <= self.clock.now
-            if over and task.id not in task_ids:
+            if over and task.id not in task_ids and group_of(task.lease_id) is None:
                 beat = Report(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
                 self.use_cases.reports.report(task.queue, [beat])
         self.use_cases.reaping.run()
+
+    def _extend_others(self, lapsing: Collection[str | None], until: datetime) -> None:
+        """Extend all other group leases in time, as often as it takes *until* then."""
+        while True:
+            used = {group_of(task.lease_id) for task in self.store.everything()} - {*lapsing, None}
+            groups = [self.store.group(str(group_id)) for group_id in used]
+            held = [group for group in groups if group and group.holds(self.clock.now)]
+            soonest = min(held, key=lambda group: group.expires_at, default=None)
+            if soonest is None or soonest.expires_at > until:
+                return
+            self.clock.forward_to(soonest.expires_at - _A_MOMENT)
+            self.use_cases.leases.extend(soonest.id)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         response = self._respond(request)
@@ -244,8 +260,15 @@ class MemoryService:
 
     def _may_repeat(self, task_id: str, lease: str) -> bool:
         task = self.store.read([task_id]).get(task_id)
-        if task is None or task.state is not State.INFLIGHT or str(LeaseName.of(task)) != lease:
+        if task is None or task.state is not State.INFLIGHT or not names_lease(lease, task):
             return False
+        group = group_of(task.lease_id)
+        if group is None:
+            return self._has_retries(task)
+        together = [one for one in self.store.everything() if group_of(one.lease_id) == group]
+        return all(map(self._has_retries, together))
+
+    def _has_retries(self, task: Task) -> bool:
         with suppress(NotFound):
             queue = self.use_cases.queues.cached(task.queue)
             return task.attempts <= (task.retry or queue.settings.retry_strategy).max_retries

@@ -11,6 +11,8 @@ from pyspark.sql import functions as f
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import rollup
+from tests.bench.results import Bar
+from tests.pipeline.bench.figures import Figure, Told
 
 T = TypeVar("T")
 
@@ -19,10 +21,11 @@ START = 1_795_219_200_000_000
 SPAN = 82_800_000_000  # 23 hours, so that the last life ends on its day
 QUEUES = 10
 WARM_UP = 30_000
+SECONDS = 60  # of two processors, for a million changes
 _FILES = 2  # of an hour
 
 
-def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[str]:
+def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
     """Measure a rollup, the next one with one more batch, and the proof; yield what was found."""
     warm = LakeFrames(spark, f"{folder}/warm")
     change_log(warm, WARM_UP)
@@ -44,11 +47,20 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[str]:
         f"rolled up {told.changes:,} in {seconds:.1f} s, {told.changes / seconds:,.0f} a second, "
         f"{used:.0f} s of CPU"
     )
+    yield Figure("rollup, changes made into five tables", told.changes / seconds, "changes/s")
+    yield Bar(
+        f"rollup of {changes:,} changes",
+        seconds,
+        SECONDS * changes / 1_000_000,
+        at_most=True,
+        unit="s",
+    )
     table = sum(file.size for file in lake.files.list("tables/changes/"))
     yield f"changes take {table / 1e6:.0f} MB as Parquet"
     seconds, report = _timed(lambda: proof(lake))
     found = "nothing found" if report.holds else f"found {report.violations}"
     yield f"proof of {report.tasks:,} tasks in {seconds:.1f} s: {found}"
+    yield Figure("proof", told.changes / seconds, "changes/s")
 
 
 def _cpu_seconds(spark: SparkSession) -> float:

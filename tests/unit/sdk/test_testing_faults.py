@@ -103,6 +103,57 @@ def test_a_lease_that_lapses_takes_no_other_along(service: MemoryService) -> Non
     assert [task.id for task in service.client.dequeue("mail", batch_size=3).tasks] == [tasks[0].id]
 
 
+def under_one_lease(service: MemoryService, count: int, **task: Any) -> list[LeasedTask]:
+    """Take *count* new tasks under a lease of 30 seconds, extended after 20."""
+    for number in range(count):
+        service.client.enqueue("mail", number, **task)
+    lease = service.client.open_lease(keepalive_timeout_in_seconds=30)
+    tasks = service.client.dequeue("mail", batch_size=count, lease_id=lease.id).tasks
+    service.clock.forward(20)
+    service.client.extend_lease(lease.id)
+    return tasks
+
+
+def test_tasks_under_one_lease_lose_it_together_and_at_its_present_end(
+    service: MemoryService,
+) -> None:
+    first, second = under_one_lease(service, 2)
+    others = under_one_lease(service, 1)
+    began = service.clock.now
+    with service.faults.duplicate_delivery():
+        late = say(service, first)
+
+    assert late.outcome in ("NOT_INFLIGHT", "STALE_LEASE")
+    assert (service.clock.now - began).total_seconds() == pytest.approx(10, abs=0.1)
+    assert say(service, second).outcome in ("NOT_INFLIGHT", "STALE_LEASE")
+    assert [say(service, task).outcome for task in others] == ["OK"]
+    assert {task.attempts for task in service.client.dequeue("mail", batch_size=9).tasks} == {2}
+
+
+def test_other_leases_of_many_are_extended_as_often_as_it_takes(service: MemoryService) -> None:
+    service.client.enqueue("mail", keepalive_timeout_in_seconds=300)
+    alone = take(service)
+    group = under_one_lease(service, 2)
+
+    service.lapse([alone.id])
+
+    assert say(service, alone).outcome in ("NOT_INFLIGHT", "STALE_LEASE")
+    assert [say(service, task).outcome for task in group] == ["OK", "OK"]
+    assert service.clock.now > group[0].lease.expires_at
+
+
+def test_a_lease_with_a_task_that_must_not_come_again_does_not_lapse(
+    service: MemoryService,
+) -> None:
+    fault = service.faults.duplicate_delivery(rate=1)
+    [last] = under_one_lease(service, 1, retry_strategy={**AT_ONCE, "max_retries": 0})
+    service.client.enqueue("mail")
+    [other] = service.client.dequeue("mail", lease_id=last.lease.id).tasks
+
+    assert (say(service, other).outcome, fault.struck) == ("OK", 0)
+    assert (say(service, last).outcome, fault.struck) == ("OK", 0)
+
+
 def test_a_task_without_retries_left_is_not_delivered_twice(service: MemoryService) -> None:
     service.client.enqueue("mail", retry_strategy={**AT_ONCE, "max_retries": 0})
     service.faults.duplicate_delivery(rate=1)

@@ -16,7 +16,7 @@ from headrace.client.models import Dequeued, Lease, LeasedTask, Reported, rememb
 from headrace.client.sending import Report, reports_body
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.holding import Held, Interruption
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -91,7 +91,9 @@ class FakeService:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.monotonic = monotonic
         self.waiting: dict[str, deque[LeasedTask]] = defaultdict(deque)
-        self.leases: dict[str, str] = {}  # lease: task
+        self.leases: dict[str, str] = {}  # lease: task; under a group, task: group
+        self.groups: dict[str, float] = {}  # those that are open, with their length
+        self.group_calls: list[str] = []
         self.done: dict[str, Report] = {}  # by task
         self.calls: list[tuple[str, list[Report]]] = []
         self.asked: list[tuple[str, int]] = []
@@ -129,16 +131,49 @@ class FakeService:
     def check_queue(self, queue: str) -> None:
         self._may_fail()
 
+    def open_lease(self, *, keepalive: float) -> Lease:
+        self._may_fail()
+        self._number += 1
+        group = f"group-{self._number}"
+        self.groups[group] = keepalive
+        self.group_calls.append(f"open {group}")
+        return Lease(id=group, expires_at=self.now + timedelta(seconds=keepalive))
+
+    def extend_lease(self, id: str, *, within: float) -> Lease:
+        self.within = within
+        self.group_calls.append(f"extend {id}")
+        self._may_fail()
+        if id not in self.groups:
+            raise LeaseLost("the lease has lapsed")
+        return Lease(id=id, expires_at=self.now + timedelta(seconds=self.groups[id]))
+
+    def close_lease(self, id: str) -> None:
+        self._may_fail()
+        self.group_calls.append(f"close {id}")
+        if self.groups.pop(id, None) is None:
+            raise LeaseLost("the lease has lapsed")
+
     def dequeue(
-        self, queue: str, *, batch_size: int, worker: str, keepalive: float | None
+        self,
+        queue: str,
+        *,
+        batch_size: int,
+        worker: str,
+        keepalive: float | None,
+        lease_id: str | None = None,
     ) -> Dequeued:
         self._may_fail()
+        if lease_id is not None and lease_id not in self.groups:
+            raise LeaseLost("the lease has lapsed")
         self.asked.append((queue, batch_size))
         tasks: list[LeasedTask] = []
         while self.waiting[queue] and len(tasks) < batch_size:
             task = self.waiting[queue].popleft()
-            lease = Lease(id=task.lease.id, expires_at=self.now + timedelta(seconds=KEEPALIVE))
-            self.leases[lease.id] = task.id
+            lasts = KEEPALIVE if lease_id is None else self.groups[lease_id]
+            lease = Lease(
+                id=lease_id or task.lease.id, expires_at=self.now + timedelta(seconds=lasts)
+            )
+            self.leases[task.id if lease_id else lease.id] = lease_id or task.id
             tasks.append(msgspec.structs.replace(task, lease=lease))
         return Dequeued(tasks=tasks, now=self.now, poll_after_seconds=self.poll_after)
 
@@ -172,7 +207,7 @@ class FakeService:
         lease = None
         if report.status in self.refusals:
             outcome = self.refusals[report.status]
-        elif self.leases.get(report.lease_id) == report.task_id:
+        elif self._under_a_group(report) or self.leases.get(report.lease_id) == report.task_id:
             outcome = "OK"
             if report.status == "INFLIGHT":
                 lease = Lease(
@@ -192,6 +227,10 @@ class FakeService:
             detail=None,
             now=self.now,
         )
+
+    def _under_a_group(self, report: Report) -> bool:
+        lease = report.lease_id
+        return lease in self.groups and self.leases.get(report.task_id) == lease
 
     def _may_fail(self) -> None:
         if self.fault is not None:

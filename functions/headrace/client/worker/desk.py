@@ -11,6 +11,7 @@ from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Report, carried
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import came_of, released
+from headrace.client.worker.groups import Group
 from headrace.client.worker.holding import Held, Holding, Interruption
 from headrace.client.worker.logs import about
 from headrace.client.worker.observing import Observer, Observers
@@ -68,10 +69,10 @@ class Desk:
         self._observers = Observers(observers) if observers else None
         self.closed = False
 
-    def take(self, task: LeasedTask, lease_ends: float) -> None:
-        """Hold *task* and let it run; its lease ends at *lease_ends* (monotonic)."""
+    def take(self, task: LeasedTask, lease_ends: float, group: Group | None = None) -> None:
+        """Hold *task* and let it run; its lease ends at *lease_ends*, if not put off by *group*."""
         now = self._clock.monotonic()
-        held = Held(task, self._app.route(task), now=now, lease_ends=lease_ends)
+        held = Held(task, self._app.route(task), now=now, lease_ends=lease_ends, group=group)
         held.copy_progress_with(self._copy_progress)
         self.holding.add(held)
         if self.closed:

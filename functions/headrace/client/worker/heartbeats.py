@@ -1,20 +1,21 @@
-"""Asking for more time, a third of the lease before each: the lease of what waits or runs."""
+"""Asking for more time when a third of a lease is over: the lease of what waits or runs."""
 
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
 from headrace.client.worker.backoff import Backoff
 from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.groups import Group
 from headrace.client.worker.holding import NOTHING, Held, Holding
 from headrace.client.worker.loop import Loop
 from headrace.client.worker.sending import send_each, without_progress
 from headrace.client.worker.service import Service
-from headrace.domain.errors import HeadraceError, NotFound
+from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 from headrace.domain.limits import BATCH
 
 _LONGEST_REST: Final = 0.25
@@ -31,6 +32,8 @@ _log = logging.getLogger("headrace.worker")
 class Heartbeats:
     """Prolongs leases from a thread of its own, up to 25 of one queue in a call.
 
+    What is under a group has that extended, by one call for all of it; its progress goes in calls
+    as ever.
     One without an answer is given up after half of what is left of the leases, so that there is
     time for another.
     """
@@ -57,22 +60,68 @@ class Heartbeats:
         """Send the heartbeats that are due; return the seconds until the next may be."""
         now = self._clock.monotonic()
         by_queue: dict[str, list[Held]] = defaultdict(list)
+        by_group: dict[Group, list[Held]] = defaultdict(list)
         next_at = now + _LONGEST_REST
         for held in self._holding.all():
             if held.lost or held.over:
+                continue
+            if held.group is not None:
+                by_group[held.group].append(held)
                 continue
             queue_at = self._next_at.get(held.task.queue, now)
             early = (held.beat_at - held.beaten_at) * _SHARED
             if max(held.beat_at - early, queue_at) <= now:
                 by_queue[held.task.queue].append(held)
             next_at = min(next_at, max(held.beat_at, queue_at))
+        for group, members in by_group.items():
+            next_at = min(next_at, self._see_to(group, members, now))
         if not any(held.beat_at <= now for due in by_queue.values() for held in due):
             return max(_SHORTEST_REST, next_at - now)
+        self._beat_all(by_queue)
+        return _SHORTEST_REST
+
+    def _beat_all(self, by_queue: Mapping[str, list[Held]]) -> None:
         for queue, due in by_queue.items():
             for start in range(0, len(due), BATCH):
                 if not self._beat(queue, due[start : start + BATCH]):
                     break  # the other queues may fare better
-        return _SHORTEST_REST
+
+    def _see_to(self, group: Group, members: list[Held], now: float) -> float:
+        """Extend *group* if it is time; return when to look at it again."""
+        if not group.lost and max(group.beat_at, group.next_at) <= now:
+            self._extend(group, members)
+        if group.lost:
+            for held in members:
+                self._lost(held, "the lease of all tasks is lost")
+            return now + _LONGEST_REST
+        return max(group.beat_at, group.next_at)
+
+    def _extend(self, group: Group, members: list[Held]) -> None:
+        backoff = self._backoffs.setdefault(group.id, Backoff(_LONGEST_WAIT, self._chance))
+        asked_at = self._clock.monotonic()
+        within = max(_SHORTEST_TIMEOUT, group.lease_ends - asked_at) / 2
+        try:
+            lease = self._service.extend_lease(group.id, within=within)
+        except (LeaseLost, NotFound):
+            group.lost = True
+        except Exception as error:  # noqa: BLE001 (the leases of all depend on this thread)
+            if not backoff.failures:
+                _log.warning("The lease of all tasks is not extended: %s", error)
+            group.next_at = self._clock.monotonic() + backoff.failed()
+        else:
+            if backoff.worked():
+                _log.info("The lease of all tasks is extended again")
+            group.extended(asked_at)
+            for held in members:
+                held.prolong(lease.expires_at, now=asked_at, lease_ends=group.lease_ends)
+            self._tell_progress(members)
+
+    def _tell_progress(self, members: list[Held]) -> None:
+        by_queue: dict[str, list[Held]] = defaultdict(list)
+        for held in members:
+            if held.has_progress:
+                by_queue[held.task.queue].append(held)
+        self._beat_all(by_queue)
 
     def _beat(self, queue: str, batch: list[Held]) -> bool:
         """Send the heartbeats of *batch*; False: that did not work, and *queue* has to wait."""
@@ -113,7 +162,7 @@ class Heartbeats:
             lease_id=held.task.lease.id,
             status="INFLIGHT",
             progress=None if progress is NOTHING else progress,
-            keepalive_timeout_in_seconds=self._keepalive,
+            keepalive_timeout_in_seconds=self._keepalive if held.group is None else None,
         )
 
     def _answered(self, held: Held, result: Reported, asked_at: float) -> None:

@@ -5,10 +5,13 @@ import math
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.client.app.execution import Route
 from headrace.client.models import LeasedTask
+
+if TYPE_CHECKING:
+    from headrace.client.worker.groups import Group
 
 NOTHING: Final = object()
 """No progress to send."""
@@ -50,10 +53,19 @@ class Held:
 
     It waits, runs, and is over; only what waits can be withdrawn, only what runs interrupted.
     Times are of the monotonic clock.  To the app it is the `Control` of the attempt.
+    ``group`` is the lease that it is under with others, if it is.
     """
 
-    def __init__(self, task: LeasedTask, route: Route, *, now: float, lease_ends: float) -> None:
-        self.task, self.route = task, route
+    def __init__(
+        self,
+        task: LeasedTask,
+        route: Route,
+        *,
+        now: float,
+        lease_ends: float,
+        group: "Group | None" = None,
+    ) -> None:
+        self.task, self.route, self.group = task, route, group
         self.lost = self.abandoned = False
         self.started_at = self.seconds = 0.0
         self.soft_at = self.hard_at = math.inf
@@ -90,6 +102,11 @@ class Held:
     def copy_progress_with(self, copy: Callable[[object], object]) -> None:
         """Let *copy* say what is sent, or refuse what cannot be, where the handler sees it."""
         self._copy_progress = copy
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether there is progress that is not sent yet."""
+        return self._progress is not NOTHING
 
     def take_progress(self) -> object:
         """Return progress that is not sent yet, or NOTHING."""
@@ -176,7 +193,8 @@ class Holding:
     """All that is held; *on_level* is called when so few are left as was asked for."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}  # by lease: a task may come back to where it was lost
+        # By task and lease: many may have one lease, and a task may come back to where it was lost.
+        self._held: dict[tuple[str, str], Held] = {}
         self._lock = threading.Lock()
         self._level = -1
         self._on_level: Callable[[], None] = lambda: None
@@ -191,12 +209,12 @@ class Holding:
     def add(self, held: Held) -> None:
         """Hold one more."""
         with self._lock:
-            self._held[held.task.lease.id] = held
+            self._held[held.task.id, held.task.lease.id] = held
 
     def remove(self, held: Held) -> None:
         """Hold one less."""
         with self._lock:
-            gone = self._held.pop(held.task.lease.id, None)
+            gone = self._held.pop((held.task.id, held.task.lease.id), None)
             left = len(self._held)
         if gone is not None and left <= self._level:
             self._on_level()

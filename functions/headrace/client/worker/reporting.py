@@ -12,6 +12,7 @@ from headrace.client.sending import Report
 from headrace.client.worker.backoff import Backoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import failed
+from headrace.client.worker.groups import Group
 from headrace.client.worker.holding import Held
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.sending import failure_instead, send_each
@@ -104,6 +105,14 @@ class Reporter:
     def unsaid(self) -> bool:
         """Whether there are reports that the service has not answered."""
         return len(self) > 0
+
+    def unsaid_under(self, group: Group) -> bool:
+        """Whether there is such a report on a task whose lease is *group*."""
+        return any(
+            kept.held.group is group
+            for line in list(self._lines.values())
+            for kept in list(line.kept)
+        )
 
     @property
     def in_trouble(self) -> bool:

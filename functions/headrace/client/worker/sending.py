@@ -23,12 +23,12 @@ def send_each(
     instead: Instead,
     *,
     within: float,
-    replaced: Collection[str] = (),
+    replaced: Collection[tuple[str, str]] = (),
 ) -> list[Reported | None]:
     """Send up to 25 *reports* and return one result each; None where there was nothing to send.
 
     The ones that the service (or the codec) refuses are replaced by what *instead* says, each
-    once (*replaced* are the leases of those that were), and the others sent without them.
+    once (*replaced* are the tasks and leases of those that were), and the others sent without them.
 
     Raises what else goes wrong; Forbidden if the key may not report on tasks of this queue.
     """
@@ -50,10 +50,10 @@ def send_each(
     else:
         for place in named:
             report = mended.pop(place)
-            instead_of_it = None if report.lease_id in replaced else instead(report, refused)
+            instead_of_it = None if _which(report) in replaced else instead(report, refused)
             if instead_of_it is not None:
                 mended[place] = instead_of_it
-        replaced = {*replaced, *(reports[place].lease_id for place in named)}
+        replaced = {*replaced, *(_which(reports[place]) for place in named)}
         parts = [sorted(mended)]
     results: list[Reported | None] = [None] * len(reports)
     for part in filter(None, parts):
@@ -62,6 +62,10 @@ def send_each(
         for place, result in zip(part, sent, strict=True):
             results[place] = result
     return results
+
+
+def _which(report: Report) -> tuple[str, str]:
+    return report.task_id, report.lease_id
 
 
 def _named(refused: InvalidRequest, count: int) -> set[int]:

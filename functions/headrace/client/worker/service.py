@@ -10,7 +10,7 @@ from headrace.client.call import Call
 from headrace.client.calls import queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
-from headrace.client.models import Dequeued, Reported
+from headrace.client.models import Dequeued, Lease, Reported
 from headrace.client.sending import Report
 from headrace.domain.errors import Forbidden, NotFound
 
@@ -34,9 +34,34 @@ class Service(Protocol):
         ...
 
     def dequeue(
-        self, queue: str, *, batch_size: int, worker: str, keepalive: float | None
+        self,
+        queue: str,
+        *,
+        batch_size: int,
+        worker: str,
+        keepalive: float | None,
+        lease_id: str | None = None,
     ) -> Dequeued:
-        """Lease up to *batch_size* tasks."""
+        """Lease up to *batch_size* tasks, under the group *lease_id* if that is named.
+
+        Raises LeaseLost when the group has ended.
+        """
+        ...
+
+    def open_lease(self, *, keepalive: float) -> Lease:
+        """Open a lease for many tasks that lasts *keepalive* seconds."""
+        ...
+
+    def extend_lease(self, id: str, *, within: float) -> Lease:
+        """Let it last as long again.
+
+        Raises LeaseLost when it has ended, and Unavailable when nothing is heard for *within*
+        seconds.
+        """
+        ...
+
+    def close_lease(self, id: str) -> None:
+        """End it and give back what is unsettled under it.  Raises LeaseLost, NotFound."""
         ...
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
@@ -84,7 +109,13 @@ class RemoteService:
         self._client.send(queues.get_queue(queue), again=False)
 
     def dequeue(
-        self, queue: str, *, batch_size: int, worker: str, keepalive: float | None
+        self,
+        queue: str,
+        *,
+        batch_size: int,
+        worker: str,
+        keepalive: float | None,
+        lease_id: str | None = None,
     ) -> Dequeued:
         """Ask once: a repeat after a lost answer would lease further tasks."""
         call = work.dequeue(
@@ -92,8 +123,22 @@ class RemoteService:
             batch_size=batch_size,
             worker=worker,
             keepalive_timeout_in_seconds=keepalive,
+            lease_id=lease_id,
         )
         return self._client.send(call, again=False)
+
+    def open_lease(self, *, keepalive: float) -> Lease:
+        """Ask once: one whose answer is lost holds nothing, and lapses."""
+        call = work.open_lease(keepalive_timeout_in_seconds=keepalive)
+        return self._client.send(call, again=False)
+
+    def extend_lease(self, id: str, *, within: float) -> Lease:
+        """Ask once: the heartbeats have a pace of their own."""
+        return self._client.send(work.extend_lease(id), again=False, timeout=within)
+
+    def close_lease(self, id: str) -> None:
+        """Close it; a repeat does no harm."""
+        self._client.send(work.close_lease(id), again=False)
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
         """Report once: who asked keeps the reports and tries again."""

@@ -23,7 +23,8 @@ class WorkerSettings:
     """Which queues, how many tasks at a time, and how to end.  Durations are seconds.
 
     ``queues`` maps names to weights, in the order given; ``prefetch`` None adapts to the pace of
-    the tasks; ``keepalive`` None leaves the length of leases to the tasks and queues.
+    the tasks; ``keepalive`` None leaves the length of leases to the tasks and queues;
+    ``group_lease`` puts all tasks under one.
     """
 
     queues: Mapping[str, float]
@@ -34,9 +35,10 @@ class WorkerSettings:
     name: str
     shutdown_timeout: float = 30.0
     keepalive: float | None = None
+    group_lease: bool = False
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 (each a keyword)
         cls,
         queues: Queues,
         *,
@@ -47,6 +49,7 @@ class WorkerSettings:
         name: str | None = None,
         shutdown_timeout: float = 30.0,
         keepalive: float | None = None,
+        group_lease: bool = False,
     ) -> "WorkerSettings":
         """Check what is given.  Raises InvalidRequest naming the setting and its limit."""
         if concurrency is None:
@@ -69,6 +72,7 @@ class WorkerSettings:
             name=name,
             shutdown_timeout=shutdown_timeout,
             keepalive=keepalive,
+            group_lease=group_lease,
         )
 
 

@@ -9,11 +9,18 @@ from headrace.client.models import Dequeued
 from headrace.client.worker.backoff import Backoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.desk import Desk
+from headrace.client.worker.groups import Group, Groups
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.service import Service
 from headrace.client.worker.settings import WorkerSettings
 from headrace.client.worker.sources import Source, Sources
-from headrace.domain.errors import HeadraceError, NotFound, RateLimited, Unavailable
+from headrace.domain.errors import (
+    HeadraceError,
+    LeaseLost,
+    NotFound,
+    RateLimited,
+    Unavailable,
+)
 from headrace.domain.limits import BATCH
 
 _LONGEST_WAIT: Final = 5.0
@@ -21,6 +28,7 @@ _UNREPORTED: Final = 250
 """Reports that may wait for the service before no more tasks are taken."""
 
 _UNREPORTED_SECONDS: Final = 0.1
+_LOST_SECONDS: Final = 0.1
 
 _log = logging.getLogger("headrace.worker")
 
@@ -43,6 +51,7 @@ class Taker:
         fatal: Callable[[Exception], None],
         drained: Callable[[], None],
         chance: random.Random,
+        groups: Groups | None = None,
         ready: Callable[[], None] = lambda: None,
         away: Callable[[HeadraceError, float], None] = lambda *_: None,
     ) -> None:
@@ -50,13 +59,13 @@ class Taker:
 
         *prepare* is called first, and *ready* when it has worked; *drained* whenever all queues
         were found empty, *away* for each question without an answer, with the seconds since the
-        first of them.
+        first of them.  With *groups*, tasks are put under a lease of many.
         """
         self._service, self._clock, self._settings = service, clock, settings
         self._desk, self._prepare, self._fatal, self._drained = desk, prepare, fatal, drained
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
         self._backoff = Backoff(_LONGEST_WAIT, chance)
-        self._ready, self._told_away = ready, away
+        self._ready, self._told_away, self._groups = ready, away, groups
         self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False
         self.loop = Loop("taking", self.step)
@@ -83,20 +92,28 @@ class Taker:
         return self._ask(source, room, now)
 
     def _ask(self, source: Source, room: int, now: float) -> float:
+        group: Group | None = None
         try:
+            if self._groups is not None:
+                group = self._groups.current()
             found = self._service.dequeue(
                 source.queue,
                 batch_size=min(room, BATCH),
                 worker=self._settings.name,
-                keepalive=self._settings.keepalive,
+                keepalive=self._settings.keepalive if group is None else None,
+                lease_id=None if group is None else group.id,
             )
         except (Unavailable, RateLimited) as error:
+            if group is not None and isinstance(error, Unavailable):
+                group.doubtful = True  # what was leased may never have been heard of
             return self._away(error)
+        except LeaseLost as error:
+            return self._lost(source, group, error)
         except HeadraceError as error:
             return self._refused(source, error)
         if self._backoff.worked():
             _log.info("The service answers again")
-        self._came(source, found, asked_at=now)
+        self._came(source, found, group, asked_at=now)
         return 0.0
 
     def _begin(self) -> float:
@@ -131,12 +148,14 @@ class Taker:
         held = len(self._desk.holding)  # after saying when to be woken, so that no change is missed
         return 0 if held > level else most - held
 
-    def _came(self, source: Source, found: Dequeued, *, asked_at: float) -> None:
+    def _came(
+        self, source: Source, found: Dequeued, group: Group | None, *, asked_at: float
+    ) -> None:
         self._clock.heard(found.now, asked_at=asked_at)
         self._answered = True
         source.refusals.worked()
         for task in found.tasks:
-            self._desk.take(task, self._clock.monotonic_at(task.lease.expires_at))
+            self._desk.take(task, self._clock.monotonic_at(task.lease.expires_at), group)
         if found.tasks:
             self._desk.taken(source.queue, len(found.tasks))
             source.gave()
@@ -154,6 +173,14 @@ class Taker:
             _log.warning("The service is away; asking again until it is back: %s", error)
         self._told_away(error, now - self._away_since)
         return self._backoff.failed()
+
+    def _lost(self, source: Source, group: Group | None, error: LeaseLost) -> float:
+        """Go on under another lease; the heartbeats see to what is held under this one."""
+        if group is None:
+            return self._refused(source, error)
+        group.lost = True
+        _log.warning("The lease of all tasks is lost, and another is opened: %s", error)
+        return _LOST_SECONDS
 
     def _refused(self, source: Source, error: HeadraceError) -> float:
         if not self._answered:

@@ -14,6 +14,7 @@ from headrace.client.clock import utc_now
 from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
 from headrace.client.worker.desk import Desk
+from headrace.client.worker.groups import Groups
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer
@@ -52,6 +53,8 @@ class Worker:
         name: how operators see it; host and process, unless said.
         shutdown_timeout: seconds that running tasks may take to end when it stops.
         keepalive: seconds that leases last between two heartbeats; the task's own, unless said.
+        group_lease: hold all tasks under one lease, which lasts *keepalive* (60) seconds and is
+            extended by one call.
         app_path: ``module:name`` of the app, for the child processes; found, unless said.
         version: of the program, for operators to see.
         observers: are told what happens, to count it.
@@ -77,6 +80,7 @@ class Worker:
         name: str | None = None,
         shutdown_timeout: float = 30.0,
         keepalive: float | None = None,
+        group_lease: bool = False,
         app_path: str | None = None,
         version: str = "",
         observers: Sequence[Observer] = (),
@@ -95,6 +99,7 @@ class Worker:
             name=name,
             shutdown_timeout=shutdown_timeout,
             keepalive=keepalive,
+            group_lease=group_lease,
         )
         chance = chance or random.Random()  # noqa: S311 (spreads load, hides nothing)
         self._log_format: LogFormat | None = log_format
@@ -117,6 +122,7 @@ class Worker:
             fatal=self._fail,
             chance=chance,
         )
+        self._groups = self._grouped(service) if group_lease else None
         self._taker = Taker(
             service,
             clock,
@@ -125,6 +131,7 @@ class Worker:
             prepare=lambda: service.prepare(app),
             fatal=self._fail,
             drained=self._drained,
+            groups=self._groups,
             ready=self._ready,
             away=self._away,
             chance=chance,
@@ -215,6 +222,8 @@ class Worker:
         self._wait_until(self._nothing_unsaid, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS))
         if desk.reporter.unsaid:
             _log.warning("Some reports could not be sent before the end")
+        if self._groups is not None:
+            self._groups.close()
         _log.info("Stopped")
 
     def _wait_until(self, done: Callable[[], bool], until: float) -> bool:
@@ -237,6 +246,16 @@ class Worker:
 
     def _nothing_unsaid(self) -> bool:
         return not self.desk.reporter.unsaid and self._taker.loop.join(0)
+
+    def _grouped(self, service: Service) -> Groups:
+        desk = self.desk
+        return Groups(
+            service,
+            self._clock.monotonic,
+            desk.holding,
+            keepalive=self.settings.keepalive,
+            unsaid=desk.reporter.unsaid_under,
+        )
 
     # ------------------------------------------------------------------------- its other threads
 

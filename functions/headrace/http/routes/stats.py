@@ -15,7 +15,7 @@ from headrace.http.routing import (
     new_router,
     queue_name,
 )
-from headrace.ops.metrics import POINTS, STEP_SECONDS
+from headrace.ops.metrics import DAYS, POINTS, STEP_SECONDS
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -45,7 +45,8 @@ def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
     summary="Show what happened in a queue, step by step",
     description=(
         "From the minute of `from` up to `to`, the last hour by default. "
-        f"Steps are whole minutes, and at most {POINTS} in number."
+        f"{DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in number. "
+        "Days that the service no longer has come from the lake, once they are rolled up."
     ),
     tags=_TAGS,
     operation_id="get_metrics",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.spark.lake.frames import LakeFrames
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+SETTLE_SECONDS: Final = 90.0
+"""The recorder gathers changes for up to a minute."""
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
 
 
@@ -97,7 +99,20 @@ def _compact(lake: "LakeFrames", _asked: argparse.Namespace, told: Told) -> int:
 def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
 
-    report = proof(lake, since=asked.since, say=told.progress)
+    if asked.live:
+        from headrace.spark.lake.live import proof_with_table  # noqa: PLC0415 (needs boto3)
+
+        report = proof_with_table(
+            lake,
+            {},
+            settle_seconds=asked.settle,
+            now=lambda: datetime.now(UTC),
+            sleep=time.sleep,
+            since=asked.since,
+            say=told.progress,
+        )
+    else:
+        report = proof(lake, since=asked.since, now=datetime.now(UTC), say=told.progress)
     span = f"{report.first} to {report.last}" if report.first else "nothing recorded yet"
     lines = [
         f"from            {span}",
@@ -110,6 +125,24 @@ def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
         lines.append(f"  {kind}: {number:,}, such as {'; '.join(ids)}")
     told.outcome(json.loads(report.text()), lines)
     return DONE if report.holds else FAILED
+
+
+def _backfill(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+    from headrace.spark.lake.backfill import backfill  # noqa: PLC0415 (needs PySpark)
+
+    payloads = [one.strip() for one in asked.payloads.split(",") if one.strip()]
+    today = datetime.now(UTC).date()
+    done = backfill(lake, asked.export, today=today, payloads=payloads, say=told.progress)
+    kind = "incremental" if done.incremental else "full"
+    lines = [
+        f"export      {done.export}, {kind}",
+        f"items       {done.items:,}",
+        f"days        {', '.join(map(str, done.days)) or 'none'}",
+        f"changes     {done.changes:,}",
+        *(f"  {move}: {number:,}" for move, number in sorted(done.moves.items())),
+    ]
+    told.outcome({**asdict(done), "changes": done.changes}, lines)
+    return DONE
 
 
 def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
@@ -167,6 +200,23 @@ def parser() -> argparse.ArgumentParser:
     proof = jobs.add_parser("proof", help="prove every history against the lifecycle")
     proof.add_argument("--since", type=date.fromisoformat, help="the first day, such as 2026-11-21")
     proof.set_defaults(run=_proof)
+
+    proof.add_argument("--live", action="store_true", help="look for lost tasks in the table too")
+    proof.add_argument(
+        "--settle",
+        type=float,
+        default=SETTLE_SECONDS,
+        help="seconds until what seems lost is looked at again",
+    )
+
+    backfill = jobs.add_parser("backfill", help="learn from an export of the table")
+    backfill.add_argument("export", help="its folder, …/AWSDynamoDB/<id>, or s3://…")
+    backfill.add_argument(
+        "--payloads",
+        default=os.environ.get("HEADRACE_LAKE_PAYLOADS", ""),
+        help="patterns of the queues whose payloads are kept, with commas",
+    )
+    backfill.set_defaults(run=_backfill)
 
     replay = jobs.add_parser("replay", help="enqueue again what SQL selects")
     replay.add_argument("name", help="of the replay; the same name adds nothing twice")

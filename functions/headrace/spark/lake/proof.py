@@ -8,30 +8,39 @@ missing, no task had two leases at a time and none was forgotten.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from headrace.domain.changelog import FILLED
+from headrace.domain.proof import LATEST, REPORTS
 from headrace.domain.task import State
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import CHANGES, DAY
 
-LATEST: Final = "proof/latest.json"
 EXAMPLES: Final = 20
 REAPED_WITHIN: Final = "10 MINUTES"
 """A lapsed lease is taken back within a minute; ten are surely too late."""
 SWEPT_WITHIN: Final = "3 HOURS"
 """What has expired is looked for in full once an hour."""
 
+LOST: Final = "lost"
+CLOCKS_APART: Final = timedelta(minutes=1)
+"""By which the service's clock and that of the job may differ."""
+
 _LIFE: Final = ("task_id", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the proof looked at and found; ``violations`` are numbers by kind."""
+    """What the proof looked at and found; ``violations`` are numbers by kind.
+
+    ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if that was told;
+    ``since`` the first day that was asked for; ``live`` whether lost tasks were looked for.
+    """
 
     first: datetime | None
     last: datetime | None
@@ -39,6 +48,9 @@ class Report:
     changes: int
     violations: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    made_at: datetime | None = None
+    since: date | None = None
+    live: bool = False
 
     @property
     def holds(self) -> bool:
@@ -56,27 +68,36 @@ def proof(
     *,
     since: date | None = None,
     live: DataFrame | None = None,
+    live_at: datetime | None = None,
+    now: datetime | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Prove the changes *since* a day, or all; write the report to ``proof/`` of the lake.
+    """Prove the changes *since* a day, or all; write the report to ``reports/proof/`` of the lake.
 
-    *live* are the tasks that the table holds (``task_id``, ``created_at``): with it lost tasks are
-    found, that were never ended and yet are not there.
+    *now* is put on it.
+    *live* are the tasks that the table held at *live_at* (``task_id``, ``created_at``): with it
+    lost tasks are found, that were never ended and yet are not there.  The changes must reach
+    beyond that moment, or what ended shortly before it seems lost.
     """
+    made: dict[str, Any] = {"made_at": now, "since": since, "live": live is not None}
     told = lake.read(CHANGES)
     if since is not None:
         told = told.where(f.col(DAY) >= f.lit(since))
     say("looking at " + (f"changes since {since}" if since else "all changes"))
     size = told.agg(
-        f.min("recorded_at").alias("first"),
+        f.coalesce(f.min(f.when(~_filled_in(), f.col("recorded_at"))), f.min("recorded_at")).alias(
+            "first"
+        ),
         f.max("recorded_at").alias("last"),
         f.count(f.lit(1)).alias("changes"),
         f.approx_count_distinct(f.struct(*_LIFE)).alias("tasks"),
     ).first()
     if size is None or size["first"] is None:
-        return _written(lake, Report(None, None, 0, 0))
+        return _written(lake, Report(None, None, 0, 0, **made))
     say(f"replaying {size['changes']:,} changes")
-    found = violations(told, first=size["first"], last=size["last"], live=live).cache()
+    found = violations(
+        told, first=size["first"], last=size["last"], live=live, live_at=live_at
+    ).cache()
     try:
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         numbered = found.withColumn(
@@ -91,27 +112,42 @@ def proof(
         examples.setdefault(told_row.pop("kind"), []).append(told_row)
     tasks = told.select(*_LIFE).distinct().count()
     report = Report(
-        size["first"], size["last"], tasks, size["changes"], dict(sorted(counts.items())), examples
+        size["first"],
+        size["last"],
+        tasks,
+        size["changes"],
+        dict(sorted(counts.items())),
+        examples,
+        **made,
     )
     return _written(lake, report)
 
 
 def violations(
-    changes: DataFrame, *, first: datetime, last: datetime, live: DataFrame | None = None
+    changes: DataFrame,
+    *,
+    first: datetime,
+    last: datetime,
+    live: DataFrame | None = None,
+    live_at: datetime | None = None,
 ) -> DataFrame:
     """Return what *changes*, recorded from *first* to *last*, should not show.
 
     One row for each finding: its kind, the task, the version it was found at, and what was seen.
+    What was filled in from an export proves nothing, and accuses nobody.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("version", "recorded_at", "sequence")
     start = f.lit(first) + f.expr("INTERVAL 1 SECOND")
     chained = changes.select(
         "*",
         *(f.lag(name).over(in_order).alias(f"before_{name}") for name in REMEMBERED),
+        f.coalesce(f.lag(_filled_in()).over(in_order), f.expr("false")).alias("before_filled"),
         f.lead("version").over(in_order).isNull().alias("latest"),
         (f.col("created_at") > start).alias("born_here"),
     )
-    kinds = {**checks(), "overdue": _overdue(last)}
+    kinds = {name: check & ~_filled_in() for name, check in checks().items()}
+    kinds["missing_version"] &= ~f.col("before_filled")
+    kinds["overdue"] = _overdue(last)
     held = [f.when(f.coalesce(one, f.expr("false")), f.lit(kind)) for kind, one in kinds.items()]
     found = chained.select(
         f.explode(f.array_compact(f.array(*held))).alias("kind"),
@@ -123,7 +159,12 @@ def violations(
         _seen().alias("detail"),
     )
     found = found.unionByName(_reused(changes))
-    return found if live is None else found.unionByName(_lost(chained, live))
+    return found if live is None else found.unionByName(_lost(chained, live, live_at))
+
+
+def _filled_in() -> Column:
+    """Tell what was made up from an export."""
+    return f.coalesce(f.col("shard").startswith(FILLED), f.expr("false"))
 
 
 def _overdue(last: datetime) -> Column:
@@ -139,7 +180,7 @@ def _overdue(last: datetime) -> Column:
 
 def _reused(changes: DataFrame) -> DataFrame:
     """Find leases that were granted twice, to whomever."""
-    granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL")
+    granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL").where(~_filled_in())
     deliveries = f.count_distinct("task_id", "created_at", "version")
     twice = granted.groupBy("lease_to").agg(deliveries.alias("_n")).where("_n > 1").drop("_n")
     return granted.join(twice, "lease_to", "left_semi").select(
@@ -153,12 +194,14 @@ def _reused(changes: DataFrame) -> DataFrame:
     )
 
 
-def _lost(chained: DataFrame, live: DataFrame) -> DataFrame:
-    """Find tasks that were never ended and that the table does not hold."""
-    unended = chained.where("latest AND state_to IN ('ENQUEUED', 'INFLIGHT')")
+def _lost(chained: DataFrame, live: DataFrame, live_at: datetime | None) -> DataFrame:
+    """Find tasks that were never ended and that the table did not hold."""
+    unended = chained.where("latest AND state_to IN ('ENQUEUED', 'INFLIGHT')").where(~_filled_in())
+    if live_at is not None:  # what came since cannot have been there
+        unended = unended.where(f.col("created_at") < f.lit(live_at - CLOCKS_APART))
     missing = unended.join(live.select(*_LIFE), list(_LIFE), "left_anti")
     return missing.select(
-        f.lit("lost").alias("kind"),
+        f.lit(LOST).alias("kind"),
         *_LIFE,
         "version",
         f.col("queue_to").alias("queue"),
@@ -180,8 +223,10 @@ def _seen() -> Column:
 
 def _written(lake: LakeFrames, report: Report) -> Report:
     text = report.text().encode()
-    if report.last is not None:
-        lake.files.put(f"proof/{report.last:%Y-%m-%dT%H-%M-%S}.json", text)
+    when = report.made_at or report.last
+    if when is not None:
+        name = _plain(when)[:19].replace(":", "-")
+        lake.files.put(f"{REPORTS}/{name}.json", text)
     lake.files.put(LATEST, text)
     return report
 

@@ -2,11 +2,12 @@
 
 A day is computed anew as a whole and replaces what was there, so a run may be repeated, or killed
 and run again.  Which raw files a day was made from is written down last, in ``state/rollup.json``.
+From the minutes a series is written for those who cannot read the tables (``series``).
 One run at a time: two that write the same day would undo each other.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -30,6 +31,7 @@ from headrace.spark.lake.schemas import (
     TASKS,
     Table,
 )
+from headrace.spark.lake.series import publish
 from headrace.spark.lake.tasks import tasks
 
 STATE: Final = "state/rollup.json"
@@ -64,17 +66,23 @@ class Rolled:
 
 
 def rollup(
-    lake: LakeFrames, *, today: date, everything: bool = False, say: Say = lambda _: None
+    lake: LakeFrames,
+    *,
+    today: date,
+    everything: bool = False,
+    also: Iterable[date] = (),
+    say: Say = lambda _: None,
 ) -> Rolled:
     """Bring the tables up to the raw changes; *everything* makes every day anew.
 
-    What came late is looked for in the last days only, unless *everything* is asked for.
+    What came late is looked for in the last days and in *also*, unless *everything* is asked for.
     """
     known = {} if everything else _known(lake)
-    found = _found(lake, known, today)
+    found = _found(lake, known, today, also)
     days = sorted(day for day, mark in found.items() if known.get(day) != mark)
     if not days:
         say("nothing new")
+        publish(lake, None if everything else (), today=today, say=say)
         return Rolled(())
     say(f"{_span(days)}: changes")
     rolled = _write_changes(lake, days)
@@ -83,6 +91,7 @@ def rollup(
         say(f"{_span(days)}: {table.name}")
         lake.write(transform(fresh), table)
     _write_minutes(lake, days, say)
+    publish(lake, None if everything else days, today=today, say=say)
     _remember(lake, {**known, **found})
     return rolled
 
@@ -125,13 +134,16 @@ def _known(lake: LakeFrames) -> dict[date, str]:
     return {date.fromisoformat(day): mark for day, mark in days.items()}
 
 
-def _found(lake: LakeFrames, known: dict[date, str], today: date) -> dict[date, str]:
+def _found(
+    lake: LakeFrames, known: dict[date, str], today: date, also: Iterable[date]
+) -> dict[date, str]:
     """Return for each day that may have something new a mark of the raw files it has."""
     prefixes = [f"{RAW}/{DAY}="]
     if known:
         first = max(known) - _LATEST
         wanted = (today + _DAY - first).days + 1
-        prefixes = [f"{RAW}/{DAY}={first + number * _DAY}/" for number in range(wanted)]
+        days = {first + number * _DAY for number in range(wanted)}
+        prefixes = [f"{RAW}/{DAY}={day}/" for day in sorted(days.union(also))]
     marks: dict[date, list[str]] = {}
     for prefix in prefixes:
         for file in lake.files.list(prefix):

@@ -77,7 +77,7 @@ CHANGES: Final = Table(
         Column("payload_bytes", "bigint", "bytes of the payload"),
         Column("result_bytes", "bigint", "bytes of the result"),
         Column("payload", "string", "the payload as JSON, where it is new and its queue keeps it"),
-        Column("shard", "string", "of the stream"),
+        Column("shard", "string", "of the stream; export-… where it is known from an export only"),
         Column("sequence", "string", "its number in that shard"),
         _DAY,
     ),

@@ -1,4 +1,4 @@
-"""The four calls that every task takes, on a short way to DynamoDB.
+"""The calls that every task takes, on a short way to DynamoDB.
 
 Most of what boto3 does with a call is to check and translate parameters that are DynamoDB's JSON
 already: measured here, more CPU than all the rest of handling a task.  These calls go out as that
@@ -8,7 +8,6 @@ recognised as with any lost answer.
 """
 
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 import urllib3
@@ -23,6 +22,16 @@ _OK: Final = 200
 _CONNECT_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 10.0
 _CONNECTIONS: Final = 50
+
+# Who is asked when the short way did not work.
+_METHODS: Final = {
+    "BatchExecuteStatement": "batch_execute_statement",
+    "BatchGetItem": "batch_get_item",
+    "ExecuteTransaction": "execute_transaction",
+    "GetItem": "get_item",
+    "Query": "query",
+    "Scan": "scan",
+}
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -52,46 +61,62 @@ class LeanClient:
 
     def batch_execute_statement(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
         """Do as boto3's method of this name."""
-        return self._call("BatchExecuteStatement", parameters, self._client.batch_execute_statement)
+        return self._call("BatchExecuteStatement", parameters)
+
+    def execute_transaction(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
+        """Do as boto3's method of this name."""
+        return self._call("ExecuteTransaction", parameters)
 
     def query(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
         """Do as boto3's method of this name."""
-        return self._call("Query", parameters, self._client.query)
+        return self._call("Query", parameters)
 
     def get_item(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
         """Do as boto3's method of this name."""
-        return self._call("GetItem", parameters, self._client.get_item)
+        return self._call("GetItem", parameters)
 
     def batch_get_item(self, **parameters: Any) -> dict[str, Any]:  # noqa: ANN401 (boto3's)
         """Do as boto3's method of this name."""
-        return self._call("BatchGetItem", parameters, self._client.batch_get_item)
+        return self._call("BatchGetItem", parameters)
 
-    def _call(
-        self,
-        operation: str,
-        parameters: dict[str, Any],
-        boto3s: Callable[..., dict[str, Any]],
-    ) -> dict[str, Any]:
-        if self._credentials is not None:
-            request = AWSRequest(
-                "POST",
-                self._url,
-                headers={
-                    "Content-Type": "application/x-amz-json-1.0",
-                    "X-Amz-Target": _TARGET + operation,
-                },
-                data=_encode(parameters).encode("utf-8", "surrogatepass"),
+    def page(self, operation: str, parameters: dict[str, Any]) -> bytes:
+        """Return what DynamoDB answers to *operation* as it is: JSON that nobody has looked at."""
+        answer = self._posted(operation, parameters)
+        if answer is not None:
+            return answer
+        return _encode(self._boto3s(operation, parameters)).encode("utf-8", "surrogatepass")
+
+    def _call(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        text = self._posted(operation, parameters)
+        answer: dict[str, Any] = (
+            self._boto3s(operation, parameters) if text is None else json.loads(text)
+        )
+        return answer
+
+    def _boto3s(self, operation: str, parameters: dict[str, Any]) -> Any:  # noqa: ANN401 (boto3's)
+        # Looked up only now: the client may be one that is made when it is first used.
+        return getattr(self._client, _METHODS[operation])(**parameters)
+
+    def _posted(self, operation: str, parameters: dict[str, Any]) -> bytes | None:
+        """Return what comes back with a plain 200; None for boto3 to ask again."""
+        if self._credentials is None:
+            return None
+        request = AWSRequest(
+            "POST",
+            self._url,
+            headers={
+                "Content-Type": "application/x-amz-json-1.0",
+                "X-Amz-Target": _TARGET + operation,
+            },
+            data=_encode(parameters).encode("utf-8", "surrogatepass"),
+        )
+        # What expires is renewed by botocore when it is read.
+        keys = self._credentials.get_frozen_credentials()
+        SigV4Auth(keys, "dynamodb", self._region).add_auth(request)
+        try:
+            response = self._pool.request(
+                "POST", self._url, body=request.data, headers=dict(request.headers)
             )
-            # What expires is renewed by botocore when it is read.
-            keys = self._credentials.get_frozen_credentials()
-            SigV4Auth(keys, "dynamodb", self._region).add_auth(request)
-            try:
-                response = self._pool.request(
-                    "POST", self._url, body=request.data, headers=dict(request.headers)
-                )
-            except urllib3.exceptions.HTTPError:
-                return boto3s(**parameters)
-            if response.status == _OK:
-                answer: dict[str, Any] = json.loads(response.data)
-                return answer
-        return boto3s(**parameters)
+        except urllib3.exceptions.HTTPError:
+            return None
+        return response.data if response.status == _OK else None

@@ -3,18 +3,23 @@
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from datetime import datetime
 from typing import Any, Final, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, Task
 from headrace.store import keys
-from headrace.store.base import Done, Outcome, Page, Position, Refused, charge
+from headrace.store.base import Done, Outcome, Page, Position, Refused, charge, metered
 from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeases
+from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
-from headrace.store.dynamo.vendor import charge_all, vendor_errors
+from headrace.store.dynamo.vendor import charge_all, consumed, vendor_errors
 from headrace.store.items import (
     FIELDS,
     Item,
@@ -41,14 +46,15 @@ _PASSING: Final = frozenset(
     }
 )
 
-Sender = Literal["batch", "single"]
+Sender = Literal["batch", "single", "together"]
 
 
 class DynamoStore(GroupLeases, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request) or
-    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING).
+    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING).  Where
+    there are many, *lanes* is how many requests of one commit are under way at a time.
     """
 
     def __init__(
@@ -58,32 +64,51 @@ class DynamoStore(GroupLeases, ControlTable):
         tasks_table: str,
         control_table: str,
         sender: Sender = "batch",
+        lanes: int = 1,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         super().__init__(client, control_table)
         self._tasks = tasks_table
         self._sender = sender
         self._sleep = sleep
+        self._pool = ThreadPoolExecutor(lanes, "commit") if lanes > 1 else None
 
     # -- tasks ---------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
-        waiting = list(enumerate(changes))
-        while waiting:
-            batch, waiting = _next_batch(waiting)
-            try:
-                self._send(dict(batch), outcomes)
-            except Unavailable:
-                if not partly or not any(isinstance(done, Done) for done in outcomes.values()):
-                    raise
-                break
+        try:
+            self._send_all(changes, outcomes)
+        except Unavailable:
+            if not partly or not any(isinstance(done, Done) for done in outcomes.values()):
+                raise
         return [outcomes.get(place) or Refused(None) for place in range(len(changes))]
+
+    def _send_all(self, changes: Sequence[Change], outcomes: dict[int, Outcome]) -> None:
+        """Send batch after batch, or abreast where that may change no order."""
+        waiting = list(enumerate(changes))
+        pool = self._pool if len(changes) > _BATCH else None
+        if pool is None or len({change.task_id for change in changes}) < len(changes):
+            while waiting:
+                batch, waiting = _next_batch(waiting)
+                self._send(dict(batch), outcomes)
+            return
+        batches = [waiting[start : start + _BATCH] for start in range(0, len(waiting), _BATCH)]
+        sent = [
+            pool.submit(copy_context().run, self._send, dict(batch), outcomes) for batch in batches
+        ]
+        wait(sent, return_when=FIRST_EXCEPTION)
+        for one in sent:
+            one.cancel()
+        wait(sent)
+        for one in sent:
+            if not one.cancelled():
+                one.result()
 
     def _send(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
         """Send changes of different tasks and note the outcome of each as it is known."""
         alone = batch
-        if self._sender == "batch":
+        if self._sender != "single":
             together = {place: change for place, change in batch.items() if not change.also}
             alone = {place: change for place, change in batch.items() if change.also}
             self._send_batch(together, outcomes)
@@ -96,6 +121,8 @@ class DynamoStore(GroupLeases, ControlTable):
         A refused statement never carries its item, so the refused are read back together.
         """
         todo = batch
+        if self._sender == "together" and self._send_together(batch, outcomes):
+            return
         items: dict[int, Item | None] = {}
         for attempt in range(_TRIES):
             if not todo:
@@ -116,6 +143,32 @@ class DynamoStore(GroupLeases, ControlTable):
         if todo:
             message = "the table is throttled; part of the request was not carried out"
             raise Unavailable(message)
+
+    def _send_together(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> bool:
+        """Make all changes in one transaction; tell whether they are made, else none is.
+
+        A transaction returns no items, so they are read back.  Whoever changed one in between
+        is met as after a lost answer.  The meter is told what the batch would have cost.
+        """
+        if len(batch) == 1 or any(change.gone for change in batch.values()):
+            return False
+        try:
+            answer = self._client.execute_transaction(
+                TransactStatements=[
+                    statement(change, self._tasks, returning=False) for change in batch.values()
+                ],
+                ReturnConsumedCapacity="TOTAL",
+            )
+        except (ClientError, BotoCoreError):  # the batch says which of them, and why
+            return False
+        charge(write=consumed(answer) / 2)
+        with metered():
+            made = self.read(change.task_id for change in batch.values() if change.insert is None)
+        for place, change in batch.items():
+            task = change.insert or made.get(change.task_id)
+            own = change.insert is not None or not change.done_when or change.already_done(task)
+            outcomes[place] = Done(task) if task is not None and own else Refused(task)
+        return True
 
     def _execute(self, todo: dict[int, Change]) -> dict[int, Item | None]:
         """Return the item of each change that was made and None for each refused one.
@@ -239,6 +292,10 @@ class DynamoStore(GroupLeases, ControlTable):
                 return
         message = "the table is throttled; not every task could be read"
         raise Unavailable(message)
+
+    def pages(self) -> Pages:
+        """Return the way to read the table in bulk."""
+        return Pages(self._client, self._tasks)
 
     # -- the index -----------------------------------------------------------------------------
 

@@ -32,11 +32,16 @@ def vendor_errors() -> Iterator[None]:
         raise Unavailable(message) from error
 
 
+def consumed(answer: dict[str, Any]) -> float:
+    """Return the units that an answer says it cost."""
+    told = answer.get("ConsumedCapacity") or []
+    parts: list[dict[str, float]] = told if isinstance(told, list) else [told]
+    return sum(part.get("CapacityUnits", 0.0) for part in parts)
+
+
 def charge_all(answer: dict[str, Any], *, write: bool) -> None:
     """Put what an answer says it cost on the meter."""
-    consumed = answer.get("ConsumedCapacity") or []
-    parts: list[dict[str, float]] = consumed if isinstance(consumed, list) else [consumed]
-    units = sum(part.get("CapacityUnits", 0.0) for part in parts)
+    units = consumed(answer)
     if write:
         charge(write=units)
     else:

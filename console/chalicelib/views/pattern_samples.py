@@ -1,0 +1,279 @@
+"""What the pattern page shows: each piece in its usual form, and in its most awkward one."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from console.chalicelib import charts, words
+from console.chalicelib.flowchart import flowchart
+from console.chalicelib.forms import pretty
+from console.chalicelib.pages.acting import Sample
+from console.chalicelib.pages.dead import DeadGroup, GroupQueue
+from console.chalicelib.pages.error import ErrorPage
+from console.chalicelib.pages.matching import Decision, SeenTask
+from console.chalicelib.pages.parts import (
+    Age,
+    Chart,
+    Choice,
+    Empty,
+    Fact,
+    Field,
+    Link,
+    Option,
+    Pager,
+)
+from console.chalicelib.pages.pipelines import Flowchart, FlowRow
+from console.chalicelib.pages.queue import Figures, ScheduleRow, TaskList, TaskRow
+from console.chalicelib.pages.queues import QueueRow
+from console.chalicelib.pages.schedules import Outcome, Run, Runs, ScheduleLine
+from console.chalicelib.pages.settings import Difference
+from console.chalicelib.pages.task import Attempt, HopRow, Reason, Text
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.task import Status
+from headrace.ops.flows import Flow
+
+LONG: Final = "tsk_01kx3v9m2p4q6r8s0t2v4w6y8z"
+WIDE: Final = (
+    "city.sensors.air-quality.observed.north-eastern-districts.normalised-and-deduplicated"
+)
+RIGHT_TO_LEFT: Final = "مهمة فشلت بسبب انتهاء المهلة"
+EMOJI: Final = "🚰🌊👩🏽‍🔧"
+_WORDS: Final = {
+    "text": "<script>alert('no')</script> & \"quotes\"",
+    "right to left": RIGHT_TO_LEFT,
+    "emoji": EMOJI,
+    "big": 12345678901234567890,
+}
+_ERROR: Final = "TimeoutError: " + "no answer from the broker after 30 s; "
+
+
+def fields(form: str) -> tuple[Field, ...]:
+    """Return a field of each kind, with names of *form*'s own."""
+    every = (
+        Field("p1", "Text", "as typed", hint="what to type"),
+        Field("p2", "Wrong", "12 apples", "number", error="must be a whole number from 0 to 100"),
+        Field("p3", "Choice", "", "select", options=(Option("", "one"), Option("2", "two", True))),  # noqa: FBT003  chosen
+        Field("p4", "Instant, UTC", "2026-11-21T08:00", "datetime-local"),
+        Field("p5", "Key", "", "password", required=True, width="l"),
+        Field("p6", "Short", "5", width="s"),
+        Field("p7", "JSON", '{"a": 1}', "textarea", width="xl"),
+    )
+    return tuple(replace(field, name=f"{form}-{field.name}") for field in every)
+
+
+def texts() -> tuple[Text, ...]:
+    """Return a payload that is shown whole, and one that is folded."""
+    payload = json.dumps(_WORDS, ensure_ascii=False)
+    return (
+        Text("Payload", payload, pretty(payload), len(payload.encode()), ""),
+        Text("Long payload", "x" * 9_000, "x" * 9_000, 9_000, "x" * 300 + "…"),
+    )
+
+
+def groups(now: datetime, here: str) -> tuple[DeadGroup, ...]:
+    """Return groups of dead tasks."""
+    faults = (("TimeoutError", "no answer", 1), ("", RIGHT_TO_LEFT, 214), ("", _ERROR * 9, 10**6))
+    return tuple(
+        DeadGroup(
+            kind, message, count, now - timedelta(minutes=count), now,
+            (GroupQueue("mail", here, count), GroupQueue(WIDE, here, count))[:count],
+            LONG, here, (),
+        )
+        for kind, message, count in faults
+    )  # fmt: skip
+
+
+def differences() -> tuple[Difference, ...]:
+    """Return changes of settings: by one, by the other, by both."""
+    return (
+        Difference("Lease, seconds", "30", None, "45"),
+        Difference("Retries", "5", "7", None),
+        Difference("Description", "", "Letters", f"{WIDE}, {RIGHT_TO_LEFT} {EMOJI}"),
+    )
+
+
+def decision(here: str) -> Decision:
+    """Return a form with several buttons."""
+    target = Field("decision-p1", "To queue", "archive", width="l")
+    few = Choice("few", "Delete only 5", danger=True)
+    every = Choice("all", "Delete 1\u202f000\u202f000 tasks", danger=True)
+    return Decision(here, (), (target,), (few, every), Link("Cancel", here))
+
+
+def seen(here: str) -> tuple[SeenTask, ...]:
+    """Return tasks of a dry run."""
+    return (SeenTask(LONG, here, "mail", _ERROR), SeenTask(LONG, here, WIDE, RIGHT_TO_LEFT))
+
+
+def meant(here: str) -> tuple[Sample, ...]:
+    """Return tasks that were ticked."""
+    return (Sample(LONG, here, ""), Sample(LONG, here, "a worker has it"))
+
+
+def attempts(now: datetime) -> tuple[Attempt, ...]:
+    """Return what became of each attempt, the newest first."""
+    ended = (
+        (Status.INFLIGHT, "running since", "", ""),
+        (Status.SUCCEEDED, "succeeded", "", ""),
+        (Status.DEAD, "lease expired", "", ""),
+        (Status.DEAD, "failed", "TimeoutError", f"no answer {RIGHT_TO_LEFT} {EMOJI}"),
+    )
+    return tuple(
+        Attempt(
+            len(ended) - place, word, status, now - timedelta(minutes=place * 7),
+            "host-17.eu-west-3.example:4711", None if place == 0 else place * 1.7, kind, message,
+            "Traceback (most recent call last):\n  …" if kind else "",
+        )
+        for place, (status, word, kind, message) in enumerate(ended)
+    )  # fmt: skip
+
+
+def reasons(now: datetime) -> tuple[Reason, ...]:
+    """Return why a task waits."""
+    return (
+        Reason("scheduled", "The task is not due yet.", now + timedelta(minutes=2)),
+        Reason("paused", "Deliveries of queue mail are paused.", None),
+    )
+
+
+def trail(now: datetime, here: str) -> tuple[HopRow, ...]:
+    """Return the way of a task."""
+    return (
+        HopRow("a", here, now - timedelta(hours=3)),
+        HopRow("another queue", None, now - timedelta(hours=2)),
+        HopRow(WIDE, None, None),
+    )
+
+
+def figures() -> Figures:
+    """Return how a queue is doing."""
+    rates = (Fact("enqueued", "1\u202f234/s"), Fact("failed", "0/s"))
+    return Figures(Age(12.0), Age(4_000.0, "bad", "over 10 min"), rates, "at most 20 in flight")
+
+
+def problem(here: str) -> ErrorPage:
+    """Return what went wrong with a request."""
+    error = InvalidRequest("the filter makes no sense")
+    page = ErrorPage.of(error, request_id="b1946ac9-2d9e", acted=True, way_on=Link("Go on", here))
+    return replace(page, fields=(FieldError("attempts", "must be a whole number from 0 to 100"),))
+
+
+def runs(now: datetime) -> Runs:
+    """Return runs to come."""
+    return Runs("Europe/Madrid", (Run(now + timedelta(hours=1), "Sat 2026-11-21 09:00:00 CET"),))
+
+
+def outcomes(now: datetime, here: str) -> tuple[Outcome | None, ...]:
+    """Return how runs of schedules ended."""
+    return (
+        None,
+        Outcome(now, "its task is not kept any more", None, None),
+        Outcome(now, "exhausted, run by hand", Status.DEAD, here),
+        *(Outcome(now, "", status, here) for status in Status),
+    )
+
+
+def schedules(now: datetime, here: str) -> tuple[ScheduleLine, ...]:
+    """Return schedules among others."""
+    soon, never = runs(now), Runs("", ())
+    last = Outcome(now, "", Status.SUCCEEDED, here)
+    mail, wide = Link("mail", here), Link(WIDE, here)
+    return (
+        ScheduleLine(mail, mail, "every day at 03:00", "0 3 * * *", False, soon, last),  # noqa: FBT003  not paused
+        ScheduleLine(wide, wide, "every 15 min", "", True, never, None),  # noqa: FBT003  paused
+    )
+
+
+def own_schedules(now: datetime, here: str) -> tuple[ScheduleRow, ...]:
+    """Return the schedules of a queue, in short."""
+    return (
+        ScheduleRow("nightly", here, "every day at 03:00", now + timedelta(hours=3), paused=False),
+        ScheduleRow(WIDE, here, "every minute", None, paused=True),
+    )
+
+
+def flow_rows(here: str) -> tuple[FlowRow, ...]:
+    """Return flows as a table has them."""
+    return (
+        FlowRow(Link("a", here), Link("b", here), 0, 7),
+        FlowRow(Link("b", here), Link(WIDE, here), 98_765, 1_000_000),
+    )
+
+
+def drawn() -> tuple[Chart, ...]:
+    """Return charts: several lines, gaps, a million, nothing."""
+    times = [f"{hour:02}:00" for hour in range(24)]
+    steep = [1_000_000 / (1 + hour) for hour in range(24)]
+    names = ("enqueued", "started", "succeeded", "failed")
+    four = [
+        charts.Line(name, [hour % (n + 3) for hour in range(24)]) for n, name in enumerate(names)
+    ]
+    gaps = charts.Line("p99", [0.25 if hour % 5 else None for hour in range(24)])
+    none = charts.Line("p50", [None] * 24)
+    return (
+        charts.chart("Four lines", four, times=times, said=words.number, unit=" a minute"),
+        charts.chart("Gaps", [none, gaps], times=times, said=words.duration),
+        charts.chart("A million", [charts.Line("waiting", steep)], times=times,
+                     said=words.number, filled=True),
+        charts.chart("Nothing", [charts.Line("waiting", [0] * 24)], times=times,
+                     said=words.number, filled=True),
+    )  # fmt: skip
+
+
+def flows(here: str) -> Flowchart:
+    """Return queues that feed each other, in a circle too."""
+    edges = (("a", "b"), ("b", "c"), ("b", WIDE), ("x", "c"), ("c", "a"))
+    flows = [Flow(*edge, 10**place, 10 ** (place + 1)) for place, edge in enumerate(edges)]
+    return flowchart(flows, {"a": 1_000_000}, dict.fromkeys(("a", "b", "c", "x", WIDE), here))
+
+
+def queues(now: datetime, here: str) -> tuple[QueueRow, ...]:
+    """Return queues with nothing, and with much."""
+    busy = [1_000_000 - n * n for n in range(12)]
+    spoken = (("none", 0, [0] * 12), ("many", 1_000_000, busy), (WIDE, 1_000_000_000, busy))
+    return tuple(
+        QueueRow(
+            name=name,
+            url=here,
+            ready_url=here,
+            dead_url=here,
+            description="",
+            scheduled=count,
+            ready=count,
+            inflight=count,
+            succeeded=count,
+            dead=count,
+            oldest=Age(4_000.0, "bad", "over 10 min") if count else None,
+            enqueued_rate=count / 60,
+            succeeded_rate=count / 7e6,
+            failed_rate=count / 9e8,
+            spark=charts.spark(values, of="started", per="5 min"),
+            paused=count > 0,
+            resume_at=now + timedelta(hours=2),
+            limited="at most 20 in flight" if name == WIDE else "",
+        )
+        for name, count, values in spoken
+    )
+
+
+def tasks(now: datetime, here: str) -> TaskList:
+    """Return a task in each state."""
+    rows = tuple(
+        TaskRow(
+            id=LONG[:-1] + str(place),
+            url=here,
+            status=status,
+            dead_reason="exhausted" if status is Status.DEAD else "",
+            at=now - timedelta(minutes=place * 7),
+            at_means="due",
+            attempts=place,
+            worker="host-17.eu-west-3.example:4711",
+            tags=(Link("service=smartcity", here), Link(f"path={WIDE}", here)),
+            error=_ERROR * place,
+            age=now - timedelta(hours=place),
+        )
+        for place, status in enumerate(Status)
+    )
+    buttons = (Choice("restart", "Restart…"), Choice("delete", "Delete…", danger=True))
+    return TaskList(rows, "When", here, buttons, Pager("5 tasks"), Empty(""))

@@ -1,0 +1,84 @@
+"""The proof: whether the history of every task is one that the lifecycle allows."""
+
+from typing import Final
+
+from console.chalicelib import urls, words
+from console.chalicelib.pages.parts import Empty, Fact, Link
+from console.chalicelib.pages.proof import FindingRow, Kind, ProofPage
+from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission, not_this_queue
+from headrace.domain.proof import FINDINGS, Finding, ProofReport
+
+routes: Final = Routes()
+
+
+@routes.get(urls.PROOF, Permission.READ)
+def show(visit: Visit) -> Reply:
+    """Show the last report; it is of all queues, so it takes a key for all."""
+    if not visit.by.everywhere:
+        raise not_this_queue("*")
+    report = visit.use.proofs.latest()
+    if report is None:
+        return ProofPage(
+            title="Proof",
+            verdict="",
+            holds=False,
+            facts=(),
+            kinds=(),
+            empty=Empty(
+                "What the proof found would be here: whether every task's history, as the lake has "
+                "it, is one that the lifecycle allows.",
+                "headrace lake rollup && headrace lake proof",
+            ),
+        )
+    return ProofPage(
+        title="Proof",
+        verdict=_verdict(report),
+        holds=not report.violations,
+        facts=_facts(report),
+        kinds=tuple(
+            Kind(
+                kind.replace("_", " "),
+                number,
+                FINDINGS.get(kind, ""),
+                tuple(_row(visit, one) for one in report.examples.get(kind, ())),
+            )
+            for kind, number in report.violations.items()
+        ),
+        empty=None,
+    )
+
+
+def _verdict(report: ProofReport) -> str:
+    if report.violations:
+        number = sum(report.violations.values())
+        return f"{words.count_of(number, 'change')} that should not be."
+    if report.first is None:
+        return "Nothing was recorded, so nothing was proved."
+    return "Nothing found: every history is one that the lifecycle allows."
+
+
+def _facts(report: ProofReport) -> tuple[Fact, ...]:
+    asked = f"changes since {report.since}" if report.since else "all changes"
+    lost = "looked for" if report.live else "not looked for: the job was not given the live tasks"
+    return (
+        Fact("Made", "" if report.made_at else "at a time not told", at=report.made_at),
+        Fact("Asked for", asked),
+        Fact("First change", "" if report.first else "none", at=report.first),
+        Fact("Last change", "" if report.last else "none", at=report.last),
+        Fact("Tasks", words.number(report.tasks)),
+        Fact("Changes", words.number(report.changes)),
+        Fact("Lost tasks", lost),
+    )
+
+
+def _row(visit: Visit, one: Finding) -> FindingRow:
+    return FindingRow(
+        Link(one.task_id, visit.url(urls.TASK, id=one.task_id)),
+        Link(one.queue, visit.url(urls.QUEUE, queue=one.queue)),
+        one.version,
+        one.move,
+        one.at,
+        one.detail,
+    )

@@ -1,0 +1,1 @@
+"""The same pipeline as two stations on Spark, ending in a time-series table in Parquet."""

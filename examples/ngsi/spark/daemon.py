@@ -1,0 +1,11 @@
+"""What Spark forks its Python workers from: it has imported already what they all need."""
+
+from pyspark.daemon import manager
+
+import examples.ngsi.spark.rehearsal
+import headrace.spark.station.jobs
+
+__all__ = ["examples", "headrace"]
+
+if __name__ == "__main__":
+    manager()

@@ -1,0 +1,87 @@
+"""Both stations at work side by side, as the demo has them, until it wants no more."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from examples.ngsi.spark.rehearsal import Rehearsed
+from examples.ngsi.spark.stations import loading_into, splitting
+from examples.ngsi.spark.table import read
+from headrace.spark import Station
+from headrace.spark.station.figures import Batch
+from headrace.spark.station.outcomes import guard
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Tell = Callable[..., None]
+
+
+def play(spark: "SparkSession", folder: Path, fatal: str, tell: Tell) -> bool:
+    """Run the stations until standard input ends, then tell what is in the table.
+
+    Return whether all went well; what did not is told.
+    """
+    table = str(folder / "readings")
+    rehearsed = Rehearsed(folder / "fatal-token", fatal)
+    stations = [replace(splitting, transform=guard()(rehearsed)), loading_into(table)]
+    failures = _worked(spark, stations, tell)
+    if failures:
+        tell(failed="; ".join(failures))
+        return False
+    _tell_readings(spark, table, folder / "readings.jsonl", tell)
+    return True
+
+
+def _worked(spark: "SparkSession", stations: Sequence[Station], tell: Tell) -> list[str]:
+    """Run the stations side by side until standard input ends, or one of them; say what failed."""
+    stop = threading.Event()
+    failures: list[str] = []
+
+    def work(station: Station) -> None:
+        def told(batch: Batch) -> None:
+            tell(queue=station.queue, **batch.body())
+
+        try:
+            station.run(spark, stop=stop, on_batch=told)
+        except Exception as error:  # noqa: BLE001 (told by the main thread, which ends for it)
+            failures.append(f"station {station.queue}: {type(error).__name__}: {error}")
+            stop.set()
+
+    threads = [threading.Thread(target=work, args=(station,)) for station in stations]
+    threading.Thread(target=_set_at_end, args=(stop,), daemon=True).start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
+
+
+def _tell_readings(spark: "SparkSession", table: str, file: Path, tell: Tell) -> None:
+    number = 0
+    with file.open("w", encoding="utf-8") as out:
+        for line in lines_of(spark, table):
+            out.write(f"{line}\n")
+            number += 1
+    in_files = spark.read.parquet(table).count() if number else 0
+    tell(readings=number, in_files=in_files)
+
+
+def lines_of(spark: "SparkSession", table: str) -> Iterator[str]:
+    """Yield each reading of a table once, as JSON, times to the microsecond."""
+    if not Path(table).exists():
+        return
+    to_the_microsecond = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+    line = f.to_json(f.struct("*"), to_the_microsecond)
+    for row in read(spark, table).select(line).toLocalIterator():
+        yield row[0]
+
+
+def _set_at_end(stop: threading.Event) -> None:
+    sys.stdin.read()
+    stop.set()

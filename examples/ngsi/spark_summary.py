@@ -1,0 +1,80 @@
+"""The numbers of the demo's Spark part, as a table for people and as JSON for programs."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+MOST_REASON = 40
+"""Characters of a reason in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfType:
+    """What the table holds of one type of entity."""
+
+    readings: int
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSummary:
+    """One run. Times are in seconds; ``problems`` is empty if all is well.
+
+    Of ``readings_came`` those are in the table that did not come again; ``readings_in_files`` are
+    what a reader sees who does not sort out what came again in another batch.
+    """
+
+    notifications: int
+    malformed: int
+    late: int
+    repeated: int
+    entities: int
+    rejected: Mapping[str, int]
+    retries: int
+    worker_killed: bool
+    readings_came: int
+    readings: int
+    readings_in_files: int
+    by_type: Mapping[str, OfType]
+    spark: str
+    java: str
+    start_seconds: float
+    seconds: float
+    tasks_per_second: float
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for json.dumps."""
+        return asdict(self)
+
+    def table(self) -> Table:
+        """One table, a line for each thing worth knowing."""
+        table = Table(title="What came of it on Spark", title_justify="left", show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        table.add_column(style="dim")
+        sent = f"{self.late:,} late by two days, {self.repeated:,} sent twice"
+        table.add_row("notifications in", f"{self.notifications:,}", sent)
+        table.add_row(
+            "entities", f"{self.entities:,}", f"{self.readings_came:,} readings of theirs"
+        )
+        rejected = sum(self.rejected.values())
+        table.add_row("rejected", f"{rejected:,}", "ngsi.notify, DEAD with the reason")
+        for reason, number in sorted(self.rejected.items(), key=lambda one: -one[1]):
+            table.add_row("", f"{number:,}", _short(reason))
+        died = "and a Spark worker was killed" if self.worker_killed else ""
+        table.add_row("retries", f"{self.retries:,}", f"failed on purpose; {died}".rstrip("; "))
+        again = self.readings_came - self.readings
+        table.add_row("rows in Parquet", f"{self.readings:,}", f"{again:,} came again, kept once")
+        for name, of_type in sorted(self.by_type.items()):
+            days = f"in {of_type.days:,} days" if of_type.days > 1 else "in 1 day"
+            table.add_row(f"  {name}", f"{of_type.readings:,}", days)
+        took = f"in {self.seconds:.1f} s, after {self.start_seconds:.1f} s of starting Spark"
+        table.add_row("tasks per second", f"{self.tasks_per_second:,.0f}", took)
+        return table
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= MOST_REASON else f"{reason[: MOST_REASON - 1]}…"

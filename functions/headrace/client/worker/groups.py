@@ -1,0 +1,121 @@
+"""One lease over all tasks of a worker, in whatever queues: opened, extended and closed as one.
+
+A group is extended while something is held under it, by one call however much that is.  One that
+holds nothing is left to lapse when two thirds of it are over, and another takes its place; ids are
+the service's and never come again.
+
+A dequeue whose answer was lost may have put tasks under the group that nobody has, and as long as
+the group is extended they do not come back.  So nothing more is put under it, and it is closed as
+soon as what is known of it has been settled: then they are given back.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headrace.client.models import Lease
+from headrace.client.worker.clocks import Monotonic
+from headrace.client.worker.holding import Holding
+from headrace.client.worker.service import Service
+from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
+
+KEEPALIVE: Final = 60.0
+"""Seconds that a group lasts between two extensions, unless the worker is told otherwise."""
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Group:
+    """A group lease; times are of the monotonic clock, and never later than the service's."""
+
+    def __init__(self, lease: Lease, keepalive: float, *, asked_at: float) -> None:
+        self.id, self.keepalive = lease.id, keepalive
+        self.first_end = asked_at + keepalive
+        self.lost = self.doubtful = False
+        self.next_at = 0.0  # not before, after an extension that did not work
+        self.extended(asked_at)
+
+    def extended(self, asked_at: float) -> None:
+        """Note that the service, asked then, granted its length again."""
+        self.beaten_at, self.lease_ends = asked_at, asked_at + self.keepalive
+
+    @property
+    def beat_at(self) -> float:
+        """When to extend it: a third of it after that was last done."""
+        return self.beaten_at + self.keepalive / 3
+
+    def takes_more(self, now: float, *, busy: bool) -> bool:
+        """Whether tasks may be put under it; *busy* when it holds some already.
+
+        The index knows its tasks by its first end.  Past that they would seem lapsed to whoever
+        looks there, so a group that is empty by then is used no more.
+        """
+        ends_soon = now >= self.lease_ends - self.keepalive / 3
+        stale = now >= self.first_end and not busy
+        return not (self.lost or self.doubtful or ends_soon or stale)
+
+
+class Groups:
+    """The group leases of a worker: one that tasks are put under, and those before it.
+
+    Used by the thread that takes tasks; the others only look at a group of what is held.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        monotonic: Monotonic,
+        holding: Holding,
+        *,
+        keepalive: float | None,
+        unsaid: Callable[[Group], bool],
+    ) -> None:
+        """*unsaid* tells whether a report on a task of a group has not been answered yet."""
+        self._service, self._monotonic, self._holding = service, monotonic, holding
+        self._keepalive = KEEPALIVE if keepalive is None else keepalive
+        self._unsaid = unsaid
+        self._current: Group | None = None
+        self._open: list[Group] = []
+
+    def current(self) -> Group:
+        """Return the group to put tasks under, opening one if need be.
+
+        Raises headrace.domain.errors.
+        """
+        now, group = self._monotonic(), self._current
+        if group is None or not group.takes_more(now, busy=self._holds(group)):
+            lease = self._service.open_lease(keepalive=self._keepalive)
+            group = self._current = Group(lease, self._keepalive, asked_at=now)
+            self._open.append(group)
+        if len(self._open) > 1:
+            self._see_to_the_old(group)
+        return group
+
+    def close(self) -> None:
+        """Close all that are open: what is unsettled under them goes back, no attempt used."""
+        for group in self._open:
+            self._close(group)
+        self._current, self._open = None, []
+
+    def _see_to_the_old(self, current: Group) -> None:
+        """Forget the groups that nothing is left of; those in doubt are closed."""
+        still_open = []
+        for group in self._open:
+            if group is current or self._holds(group) or self._unsaid(group):
+                still_open.append(group)
+            elif group.doubtful:
+                self._close(group)
+        self._open = still_open
+
+    def _holds(self, group: Group) -> bool:
+        return any(held.group is group for held in self._holding.all())
+
+    def _close(self, group: Group) -> None:
+        if group.lost:
+            return
+        try:
+            self._service.close_lease(group.id)
+        except (LeaseLost, NotFound):
+            _log.debug("Lease %s had ended before it was closed", group.id)
+        except HeadraceError as error:
+            _log.warning("A lease could not be closed, and ends by itself: %s", error)

@@ -1,0 +1,112 @@
+"""The report of a proof as the lake keeps it: what was looked at, and what should not be there.
+
+It names tasks and queues and holds nothing that a task carries.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final
+
+REPORTS: Final = "reports/proof"
+"""The folder of the lake where reports are."""
+
+LATEST: Final = f"{REPORTS}/latest.json"
+
+FINDINGS: Final[Mapping[str, str]] = {
+    "illegal_move": "a move that the lifecycle has no row for",
+    "missing_version": "a change between two others is not there",
+    "missing_birth": "a task born since the lake begins, whose first changes are not there",
+    "forked_version": "two different changes claim one version",
+    "broken_chain": "a change began elsewhere than the one before had ended: queue, state, "
+    "attempts or lease",
+    "double_lease": "a task was delivered while another delivery held it",
+    "reused_lease": "one lease was granted for two deliveries",
+    "lease_out_of_place": "in flight without a lease, or a lease while not in flight",
+    "foreign_report": "a report took effect that did not hold the lease",
+    "early_reclaim": "a lease was taken back before its end",
+    "early_delivery": "delivered before it was due",
+    "expired_delivery": "delivered after it had expired",
+    "wrong_attempts": "attempts that were not counted as the move says",
+    "unexplained_end": "dead without a reason, or finished without a time",
+    "overdue": "in flight ten minutes after its lease has ended, or waiting three hours after it "
+    "expired",
+    "lost": "never ended, and not in the table",
+}
+"""What a proof looks for, in the words of docs/lake.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One change that should not be: of which task, which version, and what was seen."""
+
+    task_id: str
+    version: int
+    queue: str
+    move: str
+    at: datetime
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProofReport:
+    """A report, read back.
+
+    ``made_at`` is when the proof ran, None where it was not told; ``since`` the first day it was
+    asked for, None for all; ``live`` whether lost tasks were looked for; ``first`` and ``last`` are
+    when the changes it saw were recorded, None where there was none.  ``violations`` are numbers by
+    kind, ``examples`` some of each.
+    """
+
+    made_at: datetime | None
+    since: date | None
+    live: bool
+    first: datetime | None
+    last: datetime | None
+    tasks: int
+    changes: int
+    violations: Mapping[str, int]
+    examples: Mapping[str, Sequence[Finding]]
+
+    @classmethod
+    def of(cls, text: bytes) -> "ProofReport":
+        """Read what a proof has written.  Raises ValueError for anything else."""
+        try:
+            return _read(json.loads(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            message = f"this is no report of a proof: {error!r}"
+            raise ValueError(message) from error
+
+
+def _read(body: Mapping[str, Any]) -> ProofReport:
+    since = body.get("since")
+    return ProofReport(
+        made_at=_instant(body.get("made_at")),
+        since=None if since is None else date.fromisoformat(since),
+        live=bool(body.get("live")),
+        first=_instant(body["first"]),
+        last=_instant(body["last"]),
+        tasks=int(body["tasks"]),
+        changes=int(body["changes"]),
+        violations={str(kind): int(number) for kind, number in body["violations"].items()},
+        examples={kind: tuple(map(_finding, some)) for kind, some in body["examples"].items()},
+    )
+
+
+def _finding(body: Mapping[str, Any]) -> Finding:
+    at = _instant(body["at"])
+    if at is None:
+        raise KeyError("at")
+    return Finding(
+        str(body["task_id"]),
+        int(body["version"]),
+        str(body["queue"] or ""),
+        str(body["move"] or ""),
+        at,
+        str(body["detail"] or ""),
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,92 @@
+"""What a deployment decides, read from the environment."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from headrace.store.dynamo import Sender
+from headrace.store.lake import s3_place
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a deployment decides.
+
+    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in; ``session_secret``
+    signs the console's sessions, None where there is no console; ``sender`` is how changes go out
+    (see DynamoStore); the two times are seconds.  ``lake`` is where raw changes are written, a
+    folder or ``s3://bucket/prefix``; ``lake_payloads`` are patterns of the queues whose payloads
+    go there too.  ``metrics`` is what metrics are told of, None for no metrics.  The two that end
+    in ``_arn`` name secrets which `with_secrets` reads.
+    """
+
+    tasks_table: str = "headrace-tasks"
+    control_table: str = "headrace-control"
+    dynamodb_url: str | None = None
+    admin_key: str | None = None
+    poll_after_seconds: float = 1.0
+    settings_ttl_seconds: float = 10.0
+    sender: Sender = "batch"
+    session_secret: str | None = None
+    lake: str | None = None
+    lake_payloads: tuple[str, ...] = ()
+    metrics: str | None = None
+    admin_key_arn: str | None = None
+    session_secret_arn: str | None = None
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the ``HEADRACE_…`` variables.  Raises ValueError naming the one that is wrong."""
+        sender = env.get("HEADRACE_SENDER", "batch")
+        if sender not in ("batch", "single", "together"):
+            message = f"HEADRACE_SENDER must be batch, single or together, not {sender!r}"
+            raise ValueError(message)
+        return cls(
+            tasks_table=env.get("HEADRACE_TASKS_TABLE", cls.tasks_table),
+            control_table=env.get("HEADRACE_CONTROL_TABLE", cls.control_table),
+            dynamodb_url=env.get("HEADRACE_DYNAMODB_URL") or None,
+            admin_key=env.get("HEADRACE_ADMIN_KEY") or None,
+            poll_after_seconds=_seconds(env, "HEADRACE_POLL_AFTER_SECONDS", 1.0),
+            settings_ttl_seconds=_seconds(env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0),
+            session_secret=env.get("HEADRACE_SESSION_SECRET") or None,
+            sender=sender,  # type: ignore[arg-type]  # checked above
+            lake=_lake(env),
+            lake_payloads=_patterns(env, "HEADRACE_LAKE_PAYLOADS"),
+            metrics=env.get("HEADRACE_METRICS") or None,
+            admin_key_arn=env.get("HEADRACE_ADMIN_KEY_ARN") or None,
+            session_secret_arn=env.get("HEADRACE_SESSION_SECRET_ARN") or None,
+        )
+
+    def with_secrets(self, read: Callable[[str], str]) -> "Settings":
+        """Return the same with the secrets that it only names; *read* gives one by its ARN."""
+        admin_key, session_secret = self.admin_key, self.session_secret
+        if admin_key is None and self.admin_key_arn is not None:
+            admin_key = read(self.admin_key_arn)
+        if session_secret is None and self.session_secret_arn is not None:
+            session_secret = read(self.session_secret_arn)
+        return replace(self, admin_key=admin_key, session_secret=session_secret)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        value = float(env.get(name, default))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:  # noqa: PLR2004  an hour is more than anyone wants
+        message = f"{name} must be a number of seconds from 0 to 3600"
+        raise ValueError(message)
+    return value
+
+
+def _lake(env: Mapping[str, str]) -> str | None:
+    address = env.get("HEADRACE_LAKE", "").strip()
+    try:
+        s3_place(address)
+    except ValueError as error:
+        message = f"HEADRACE_LAKE: {error}"
+        raise ValueError(message) from error
+    return None if address in ("", "none") else address
+
+
+def _patterns(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(pattern.strip() for pattern in env.get(name, "").split(",") if pattern.strip())

@@ -1,0 +1,251 @@
+"""The use cases and what each is built over.
+
+Each is built when it is first asked for, and only then is its module imported: a Lambda function
+starts with what it calls and no more.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from datetime import datetime
+from hashlib import sha256
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from headrace.runtime.settings import Settings
+from headrace.store.base import Lake, Store
+
+if TYPE_CHECKING:
+    from headrace.ops.attempts import Attempts
+    from headrace.ops.audit import Audit
+    from headrace.ops.bulk import Bulk
+    from headrace.ops.chores import Chores
+    from headrace.ops.cursor import Cursors
+    from headrace.ops.deliveries import Deliveries
+    from headrace.ops.explain import Explain
+    from headrace.ops.flows import Flows
+    from headrace.ops.inspect import Inspect
+    from headrace.ops.keys import Keys
+    from headrace.ops.leases import Leases
+    from headrace.ops.ledger import Ledger
+    from headrace.ops.limiting import Limiting
+    from headrace.ops.matched import MatchedSets
+    from headrace.ops.proofs import Proofs
+    from headrace.ops.queues import Queues
+    from headrace.ops.reaping import Reaping
+    from headrace.ops.recording import Recording
+    from headrace.ops.reports import Reports
+    from headrace.ops.schedules import Schedules
+    from headrace.ops.stats import Stats
+    from headrace.ops.tasks import Tasks
+    from headrace.ops.ticking import Ticking
+    from headrace.ops.workers import Workers
+
+_T = TypeVar("_T")
+_BUILDING: Final = RLock()
+
+
+class _once(Generic[_T]):  # noqa: N801  used as `property` is
+    """A property that is built when it is first asked for, and once, whatever thread asks.
+
+    ``functools.cached_property`` makes no such promise since Python 3.12.
+    """
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, use: "UseCases", _owner: type | None = None) -> _T:
+        with _BUILDING:
+            built = vars(use)  # from now on looked up here, without coming this way
+            if self._name not in built:
+                built[self._name] = self._make(use)
+            made: _T = built[self._name]
+            return made
+
+
+class UseCases:
+    """What an entry point may ask for, over one store."""
+
+    def __init__(
+        self, settings: Settings, store: Store, now: Callable[[], datetime], lake: Lake | None
+    ) -> None:
+        self.settings = settings
+        self.now = now
+        self._store = store
+        self._lake = lake
+
+    def but(self, **others: object) -> "UseCases":
+        """Return the same use cases with *others* in place of those of their names."""
+        changed = copy(self)
+        vars(changed).update(others)
+        return changed
+
+    @_once
+    def queues(self) -> "Queues":
+        from headrace.ops.queues import Queues
+
+        ttl = self.settings.settings_ttl_seconds
+        return Queues(self._store, self.now, self._cursors, self._chores, self.audit, ttl)
+
+    @_once
+    def tasks(self) -> "Tasks":
+        from headrace.ops.tasks import Tasks
+
+        return Tasks(self._store, self.queues, self.now, self.audit)
+
+    @_once
+    def deliveries(self) -> "Deliveries":
+        from headrace.ops.deliveries import Deliveries
+
+        poll_after = self.settings.poll_after_seconds
+        return Deliveries(
+            self._store,
+            self.queues,
+            self.reaping,
+            self._limiting,
+            self.now,
+            self.leases,
+            poll_after,
+        )
+
+    @_once
+    def leases(self) -> "Leases":
+        from headrace.ops.leases import Leases
+
+        return Leases(self._store, self.queues, self.now)
+
+    @_once
+    def reports(self) -> "Reports":
+        from headrace.ops.reports import Reports
+        from headrace.ops.spawning import Spawning
+
+        spawning = Spawning(self._store, self.queues, self.now)
+        return Reports(self._store, self.queues, self.now, spawning)
+
+    @_once
+    def inspect(self) -> "Inspect":
+        from headrace.ops.inspect import Inspect
+
+        return Inspect(self._store, self.queues, self.now, self._cursors)
+
+    @_once
+    def explain(self) -> "Explain":
+        from headrace.ops.explain import Explain
+
+        return Explain(self._store, self.queues, self._limiting, self.now)
+
+    @_once
+    def flows(self) -> "Flows":
+        from headrace.ops.flows import Flows
+
+        return Flows(self._ledger, self.now)
+
+    @_once
+    def bulk(self) -> "Bulk":
+        from headrace.ops.bulk import Bulk
+
+        return Bulk(self._store, self.queues, self.inspect, self.audit, self.now, self._cursors)
+
+    @_once
+    def matched(self) -> "MatchedSets":
+        from headrace.ops.matched import MatchedSets
+
+        return MatchedSets(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
+
+    @_once
+    def audit(self) -> "Audit":
+        from headrace.ops.audit import Audit
+
+        return Audit(self._store, self.now, self._cursors)
+
+    @_once
+    def keys(self) -> "Keys":
+        from headrace.ops.keys import Keys
+
+        admin, ttl = self.settings.admin_key, self.settings.settings_ttl_seconds
+        return Keys(self._store, self.now, self._cursors, self.audit, admin, ttl)
+
+    @_once
+    def attempts(self) -> "Attempts":
+        from headrace.ops.attempts import Attempts
+
+        return Attempts(self._store, self.now, self.keys)
+
+    @_once
+    def reaping(self) -> "Reaping":
+        from headrace.ops.reaping import Reaping
+
+        return Reaping(self._store, self.queues, self._chores, self.now, self.leases)
+
+    @_once
+    def recording(self) -> "Recording":
+        from headrace.ops.changelog import Changelog
+        from headrace.ops.recording import Recording
+
+        lake = self._lake
+        changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
+        return Recording(self.queues, self._ledger, changelog)
+
+    @_once
+    def schedules(self) -> "Schedules":
+        from headrace.ops.schedules import Schedules
+
+        return Schedules(self._store, self.ticking, self.audit, self.now)
+
+    @_once
+    def stats(self) -> "Stats":
+        from headrace.ops.archive import Archive
+        from headrace.ops.stats import Stats
+
+        archive = None if self._lake is None else Archive(self._lake)
+        return Stats(self._store, self.queues, self.inspect, self._ledger, self.now, archive)
+
+    @_once
+    def proofs(self) -> "Proofs":
+        from headrace.ops.proofs import Proofs
+
+        return Proofs(self._lake)
+
+    @_once
+    def ticking(self) -> "Ticking":
+        from headrace.ops.tick_tasks import TickTasks
+        from headrace.ops.ticking import Ticking
+        from headrace.runtime.cron import read_cron
+
+        tasks = TickTasks(self._store, self.now, read_cron)
+        return Ticking(self._store, self.queues, tasks, self.now, read_cron)
+
+    @_once
+    def workers(self) -> "Workers":
+        from headrace.ops.workers import Workers
+
+        return Workers(self._store, self.now, self._cursors, self.audit)
+
+    # What they share.
+
+    @_once
+    def _cursors(self) -> "Cursors":
+        from headrace.ops.cursor import Cursors
+
+        return Cursors(sha256(f"cursor {self.settings.admin_key}".encode()).digest())
+
+    @_once
+    def _limiting(self) -> "Limiting":
+        from headrace.ops.limiting import Limiting
+
+        return Limiting(self._store, self.now)
+
+    @_once
+    def _chores(self) -> "Chores":
+        from headrace.ops.chores import Chores
+
+        return Chores(self._store, self.now, self._limiting)
+
+    @_once
+    def _ledger(self) -> "Ledger":
+        from headrace.ops.ledger import Ledger
+
+        return Ledger(self._store, self.now)

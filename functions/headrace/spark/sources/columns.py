@@ -1,0 +1,144 @@
+"""The columns of a task, as ``headrace.table`` and ``headrace.export`` show it.
+
+They carry the names of the API where it has one; ``docs/guide/stations.md`` shows them as a table.
+Needs neither Spark nor Arrow.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.store import keys
+
+Type: TypeAlias = Literal[
+    "string", "int", "bigint", "double", "boolean", "timestamp", "map<string,string>",
+    "array<string>",
+]  # fmt: skip
+Form: TypeAlias = Literal[
+    "text", "number", "micros", "seconds", "queue", "state", "shard", "tags", "texts", "digest",
+    "group", "length", "own",
+]  # fmt: skip
+"""How a column is made of its attribute; ``own`` is not made of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumn:
+    """One column, and the attribute of the item that it is made of.
+
+    Attributes:
+        asked: whether it is there only where a schema names it.
+
+    """
+
+    name: str
+    type: Type
+    form: Form
+    attribute: str
+    says: str
+    asked: bool = False
+
+
+def _text(name: str, says: str) -> TaskColumn:
+    return TaskColumn(name, "string", "text", name, says)
+
+
+def _instant(name: str, says: str, attribute: str | None = None) -> TaskColumn:
+    return TaskColumn(name, "timestamp", "micros", attribute or name, says)
+
+
+TASK: Final = (
+    TaskColumn("id", "string", "text", keys.TASK_ID, "the task"),
+    TaskColumn("queue", "string", "queue", keys.QUEUE_STATE, "the queue"),
+    TaskColumn("state", "string", "state", keys.QUEUE_STATE, "the stored state"),
+    TaskColumn("shard", "int", "shard", keys.QUEUE_STATE, "the shard of its queue"),
+    _instant("scheduled_at", "the due time it was last scheduled for", "due_at"),
+    _instant(
+        "attention_at",
+        "when it needs attention: due time, end of the lease as first granted, or finish",
+        keys.SCHEDULED_AT,
+    ),
+    _instant("created_at", "when it was first enqueued"),
+    _instant("enqueued_at", "when it entered its queue"),
+    _instant("expires_at", "when it expires if nobody takes it", keys.EXPIRES_AT),
+    _instant("started_at", "when its latest delivery began"),
+    _instant("lease_expires_at", "end of its lease; of one under a group, when it was taken"),
+    _instant("finished_at", "when it succeeded or died"),
+    TaskColumn("retained_until", "timestamp", "seconds", keys.TTL, "when it may be forgotten"),
+    TaskColumn("attempts", "int", "number", "attempts", "deliveries counted in its queue"),
+    TaskColumn("version", "bigint", "number", "version", "writes of it so far"),
+    _text("last_move", "the latest of them, in the lifecycle's words"),
+    _text("payload", "JSON, as it came in"),
+    TaskColumn("tags", "map<string,string>", "tags", "tags", "its tags"),
+    _text("dedupe_key", "its dedupe key"),
+    _text("schedule", "the schedule that made it"),
+    _text("worker", "who had it last"),
+    _text("progress", "JSON, as the worker told it"),
+    _text("result", "JSON, as the worker told it"),
+    _text("dead_reason", "rejected, exhausted or expired"),
+    TaskColumn("errors", "array<string>", "texts", "errors", "failed attempts, each as JSON"),
+    TaskColumn("trail", "array<string>", "texts", "trail", "queues it has left, each as JSON"),
+    TaskColumn(
+        "keepalive_timeout_in_seconds", "double", "number", "keepalive", "where it has its own"
+    ),
+    TaskColumn("retry_strategy", "string", "text", "retry", "JSON, where it has its own"),
+    # What costs a look at every row, and what the lake calls by these names.
+    TaskColumn("lease", "string", "digest", "lease_id", "digest of its lease", asked=True),
+    TaskColumn(
+        "lease_group", "string", "group", "lease_id", "digest of that lease's group", asked=True
+    ),
+    TaskColumn(
+        "settled",
+        "string",
+        "digest",
+        "settled_lease_id",
+        "digest of the lease whose report last took effect",
+        asked=True,
+    ),
+    TaskColumn("payload_bytes", "bigint", "length", "payload", "bytes of the payload", asked=True),
+    TaskColumn("result_bytes", "bigint", "length", "result", "bytes of the result", asked=True),
+)
+BY_NAME: Final = {column.name: column for column in TASK}
+DEFAULT: Final = tuple(column for column in TASK if not column.asked)
+
+
+def ddl(columns: Iterable[TaskColumn]) -> str:
+    """Return *columns* as a schema that Spark reads."""
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def columns_of(
+    fields: Sequence[tuple[str, str]], more: Sequence[TaskColumn] = ()
+) -> tuple[TaskColumn, ...]:
+    """Return the columns that a schema of (name, type) asks for; *more* there are besides.
+
+    Raises InvalidRequest naming what is not known or has another type.
+    """
+    known = {**BY_NAME, **{column.name: column for column in more}}
+    wrong = []
+    for name, kind in fields:
+        column = known.get(name)
+        if column is None:
+            wrong.append(
+                FieldError(f"schema.{name}", f"is no column; there are {', '.join(known)}")
+            )
+        elif column.type != kind:
+            wrong.append(FieldError(f"schema.{name}", f"must be {column.type}, not {kind}"))
+    if not fields:
+        wrong.append(FieldError("schema", "must name a column"))
+    if wrong:
+        raise InvalidRequest("; ".join(f"{one.field} {one.message}" for one in wrong), errors=wrong)
+    return tuple(known[name] for name, _ in fields)
+
+
+def markdown() -> str:
+    """Return the columns as the docs show them."""
+    rows = [
+        f"| `{column.name}` | {column.type} | {column.says}{' (if asked for)' * column.asked} |"
+        for column in TASK
+    ]
+    return "\n".join(("| column | type | holds |", "|---|---|---|", *rows))
+
+
+if __name__ == "__main__":
+    print(markdown())  # noqa: T201  this is the command that prints the docs

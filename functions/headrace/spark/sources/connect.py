@@ -1,0 +1,107 @@
+"""The way to the tables, from the driver and from every worker process alike.
+
+A ``Connection`` is plain data: it is made once, where a job is planned, and travels with it, so
+that all its processes work on the same tables whatever their own environment says.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
+from headrace.spark.sources.options import Option, word
+from headrace.spark.sources.patience import Patience
+from headrace.store.base import Store
+
+LANES: Final = 4
+"""Batches of writes that one process has under way at a time."""
+
+OPTIONS: Final = (
+    Option("tasks_table", word, "name of the table of tasks; else `HEADRACE_TASKS_TABLE`"),
+    Option("control_table", word, "name of the control table; else `HEADRACE_CONTROL_TABLE`"),
+    Option("dynamodb_url", word, "an endpoint of its own; else `HEADRACE_DYNAMODB_URL`, else AWS"),
+    Option("region", word, "region of the tables; else `AWS_REGION`, `AWS_DEFAULT_REGION`"),
+)
+"""What every format takes; each may be left out where the environment says it."""
+
+ENGINE_NOTE: Final = "engine.url"
+"""In the data folder of a local service that runs: where its engine answers."""
+
+_REGION: Final = "AWS_DEFAULT_REGION"
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_ANY: Final = {  # an engine on this machine asks for credentials and believes any
+    "AWS_ACCESS_KEY_ID": "local",
+    "AWS_SECRET_ACCESS_KEY": "local",
+    _REGION: "us-east-1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Which tables, and where they are; None for *dynamodb_url* is Amazon DynamoDB."""
+
+    tasks_table: str = Settings.tasks_table
+    control_table: str = Settings.control_table
+    dynamodb_url: str | None = None
+    region: str | None = None
+
+    @classmethod
+    def of(
+        cls, given: Mapping[str, Any] | None = None, env: Mapping[str, str] = os.environ
+    ) -> "Connection":
+        """Return what the parsed options *given* say, and else the environment.
+
+        Where neither names an endpoint, a local service that runs in this folder is found by
+        itself.
+        """
+        asked = {name: value for name, value in (given or {}).items() if value is not None}
+        settings = Settings.from_env(env)
+        region = env.get("AWS_REGION") or env.get(_REGION)
+        return cls(
+            asked.get("tasks_table", settings.tasks_table),
+            asked.get("control_table", settings.control_table),
+            asked.get("dynamodb_url", settings.dynamodb_url) or _local_engine(env),
+            asked.get("region", region),
+        )
+
+    def options(self) -> dict[str, str]:
+        """Return it as options of a format."""
+        every = {row.name: getattr(self, row.name) for row in OPTIONS}
+        return {name: value for name, value in every.items() if value is not None}
+
+
+@cache
+def opened(connection: Connection) -> UseCases:
+    """Return the use cases over the tables, made once in each process."""
+    return build(_settings(connection), store(connection))
+
+
+@cache
+def store(connection: Connection) -> Store:
+    """Return the store on the tables, made once in each process; throttling makes it wait."""
+    if connection.region:
+        os.environ[_REGION] = connection.region
+    if connection.dynamodb_url and urlsplit(connection.dynamodb_url).hostname in _LOOPBACK:
+        for name, value in _ANY.items():
+            os.environ.setdefault(name, value)
+    return cast("Store", Patience(dynamo_store(_settings(connection), lanes=LANES)))
+
+
+def _settings(connection: Connection) -> Settings:
+    return Settings(
+        tasks_table=connection.tasks_table,
+        control_table=connection.control_table,
+        dynamodb_url=connection.dynamodb_url,
+    )
+
+
+def _local_engine(env: Mapping[str, str]) -> str | None:
+    note = Path(env.get("HEADRACE_DATA_DIR") or ".headrace", ENGINE_NOTE)
+    try:
+        return note.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None

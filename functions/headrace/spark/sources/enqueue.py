@@ -1,0 +1,248 @@
+"""``headrace.enqueue``: the rows of any frame as tasks, each of them once.
+
+Every id is made from its row alone and every write asks that the id is new, so that a task that
+Spark runs again, or a job that is killed and started again, adds nothing twice.  It is the API's
+own enqueue, with the queue's settings, on the store directly.
+
+A row that is no task does not hold up the others: all good rows are enqueued, then the job fails
+and names the bad ones.  Put right and run again, it adds those.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
+
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.plan import NewTask
+from headrace.spark.sources import connect
+from headrace.spark.sources.newrows import (
+    BadRow,
+    Identity,
+    new_task,
+    queue_of,
+    random_ids,
+    wrong_columns,
+)
+from headrace.spark.sources.options import (
+    Option,
+    flag,
+    number,
+    parsed,
+    queue_name,
+    refused,
+    word,
+)
+from headrace.spark.sources.patience import Pace
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME: Final = "headrace.enqueue"
+OPTIONS: Final = (
+    Option("queue", queue_name, "where all rows go; else the column `queue` says it"),
+    Option("id_column", word, "the column that has the ids; this, or `id_from`"),
+    Option("id_from", word, "columns, with commas, that tell one row from all others"),
+    Option("run", word, "with `id_from`: another name makes other ids, so the rows are added anew"),
+    Option(
+        "random_ids",
+        flag,
+        "take ids that look drawn: they are stored, not made here",
+        default=False,
+    ),
+    Option("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
+    *connect.OPTIONS,
+)
+EXAMPLES: Final = 20
+_AT_A_TIME: Final = 500  # tasks, in requests of 25, several of them under way
+_BYTES: Final = 4 * 1024 * 1024  # of payloads at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How rows become tasks: plain data, which travels to every worker."""
+
+    connection: connect.Connection
+    identity: Identity
+    queue: str | None = None
+    random_ids: bool = False
+    rate: float | None = None
+
+
+@dataclass(slots=True)
+class Told(WriterCommitMessage):
+    """What became of rows: numbers by outcome, and the first bad ones with their reasons.
+
+    Of rows that Spark sent twice it tells the second time; who wants to know counts the queue.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    bad: list[str] = field(default_factory=list)
+
+    def refuse(self, reason: str) -> None:
+        """Count one bad row."""
+        self.counts["bad"] += 1
+        if len(self.bad) < EXAMPLES:
+            self.bad.append(reason)
+
+    def merge(self, other: "Told") -> None:
+        """Add what another has counted."""
+        self.counts += other.counts
+        self.bad += other.bad[: EXAMPLES - len(self.bad)]
+
+
+class EnqueueSource(DataSource):
+    """Writes rows as tasks, in a batch or as a stream."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "EnqueueWriter":  # noqa: FBT001 (Spark's)
+        return EnqueueWriter(self._sending(schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "EnqueueStreamWriter":  # noqa: FBT001, N802 (Spark's)
+        return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite))
+
+    def _sending(self, schema: "StructType", *, overwrite: bool) -> Sending:
+        asked = parsed(OPTIONS, self.options, of=NAME)
+        names = tuple(name.strip() for name in (asked["id_from"] or "").split(",") if name.strip())
+        identity = Identity(asked["id_column"], names, asked["run"] or "")
+        fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
+        wrong = _contradictions(asked, identity, overwrite=overwrite)
+        wrong += wrong_columns(fields, identity, asked["queue"])
+        if wrong:
+            raise refused(wrong, of=NAME)
+        connection = connect.Connection.of(asked)
+        return Sending(connection, identity, asked["queue"], asked["random_ids"], asked["rate"])
+
+
+class EnqueueWriter(DataSourceArrowWriter):
+    """Writes one frame."""
+
+    def __init__(self, sending: Sending) -> None:
+        self.sending = sending
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
+        return enqueued(self.sending, (row for batch in iterator for row in batch.to_pylist()))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _checked(messages)
+
+
+class EnqueueStreamWriter(DataSourceStreamWriter):
+    """Writes the batches of a stream; one that is written again adds nothing."""
+
+    def __init__(self, sending: Sending) -> None:
+        self.sending = sending
+
+    def write(self, iterator: Iterator[Row]) -> Told:
+        return enqueued(self.sending, (row.asDict() for row in iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
+        _checked(messages)
+
+
+def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
+    """Enqueue *rows*; return what became of them.
+
+    Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
+    table stays throttled: then it may be called again.
+    """
+    told, pace = Told(), Pace(sending.rate)
+    source = iter(rows)
+    while some := list(islice(source, _AT_A_TIME)):
+        _check_ids(sending, some)
+        good: dict[str, list[NewTask]] = {}
+        for row in some:
+            try:
+                task = new_task(row, sending.identity)
+                good.setdefault(sending.queue or queue_of(row), []).append(task)
+            except BadRow as wrong:
+                told.refuse(f"{_name(row, sending.identity)}: {wrong}")
+        for queue, tasks in good.items():
+            for batch in _bounded(tasks, pace):
+                _enqueue(sending, queue, batch, told)
+    return told
+
+
+def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: Told) -> None:
+    try:
+        results = connect.opened(sending.connection).tasks.enqueue(queue, tasks)
+    except NotFound as missing:
+        for task in tasks:
+            told.refuse(f"{task.id}: {missing}")
+        return
+    for result in results:
+        if result.outcome == "INVALID":
+            told.refuse(f"{result.id}: {result.detail}")
+        else:
+            told.counts[result.outcome.lower()] += 1
+
+
+def _bounded(tasks: Sequence[NewTask], pace: Pace) -> Iterator[list[NewTask]]:
+    """Yield *tasks* in parts that neither the memory nor the rate is too small for."""
+    left = list(tasks)
+    while left:
+        number, size = 0, 0
+        while number < len(left) and (number == 0 or size + len(left[number].payload) <= _BYTES):
+            size += len(left[number].payload)
+            number += 1
+        number = pace.next(number)
+        yield left[:number]
+        left = left[number:]
+
+
+def _check_ids(sending: Sending, rows: Sequence[Mapping[str, Any]]) -> None:
+    column = sending.identity.id_column
+    if column and not sending.random_ids and random_ids([row[column] for row in rows]):
+        message = (
+            f"looks drawn ({rows[0][column]}): `uuid()` makes other ids each time Spark computes a"
+            " row, and then a retry adds it twice. Name columns in id_from instead; or, if the ids"
+            " are stored like this, say random_ids=true"
+        )
+        raise refused([FieldError("id_column", message)], of=NAME)
+
+
+def _name(row: Mapping[str, Any], identity: Identity) -> str:
+    return ", ".join(f"{name}={row.get(name)!r:.100}" for name in identity.columns)
+
+
+def _contradictions(
+    asked: Mapping[str, Any], identity: Identity, *, overwrite: bool
+) -> list[FieldError]:
+    wrong = []
+    if bool(identity.id_column) == bool(identity.id_from):
+        told = "give exactly one of id_column and id_from: without ids of their own, rows that are"
+        wrong.append(FieldError("id_column", f"{told} sent again are added again"))
+    if asked["run"] and not identity.id_from:
+        wrong.append(FieldError("run", "has a meaning only with id_from"))
+    if overwrite:
+        wrong.append(FieldError("mode", "must be append: nothing here replaces tasks"))
+    return wrong
+
+
+def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Raise InvalidRequest if there were bad rows, once all good ones are in."""
+    told = Told()
+    for message in messages:
+        if isinstance(message, Told):
+            told.merge(message)
+    if bad := told.counts["bad"]:
+        good = sum(told.counts.values()) - bad
+        more = f"; and {bad - len(told.bad):,} more" if bad > len(told.bad) else ""
+        raise InvalidRequest(
+            f"{NAME}: {bad:,} rows are no tasks, the other {good:,} are in: "
+            + "; ".join(told.bad)
+            + more
+        )

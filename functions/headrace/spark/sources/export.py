@@ -1,0 +1,123 @@
+"""``headrace.export``: an export of the tasks table to S3, full or incremental, verified.
+
+One partition for each of its files.  An incremental export has one state of each task that was
+written in its window, the last one: what happened in between it does not tell.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.spark.sources import decode
+from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
+from headrace.spark.sources.manifest import DataFile, Export, blocks, export_at
+from headrace.spark.sources.options import Option, flag, parsed, refused
+from headrace.store import keys
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME: Final = "headrace.export"
+OPTIONS: Final = (
+    Option(
+        "verify", flag, "compare manifests and files with their checksums and counts", default=True
+    ),
+)
+DELETED: Final = TaskColumn(
+    "deleted", "boolean", "own", "", "the task is gone; what else there is shows it as it last was"
+)
+WRITTEN: Final = TaskColumn(
+    "written_at", "timestamp", "own", "", "when it was last written; of incremental exports"
+)
+OWN: Final = (DELETED, WRITTEN)
+
+_KEY: Final = pa.struct([(keys.TASK_ID, pa.struct([("S", pa.string())]))])
+_WRITTEN: Final = pa.struct([("WriteTimestampMicros", pa.struct([("N", pa.string())]))])
+
+
+class ExportSource(DataSource):
+    """The tasks in an export; a schema that names some columns reads those alone."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl((*DEFAULT, *OWN))
+
+    def reader(self, schema: "StructType") -> "ExportReader":
+        asked = parsed(OPTIONS, self.options, of=NAME)
+        path = self.options.get("path")
+        if not path:
+            raise refused(
+                [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=NAME
+            )
+        fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
+        return ExportReader(path, columns_of(fields, OWN), verify=asked["verify"])
+
+
+class Part(InputPartition):
+    """One file of an export."""
+
+    def __init__(self, export: Export, file: DataFile) -> None:
+        super().__init__((export, file))
+
+
+class ExportReader(DataSourceReader):
+    """Reads the files of one export."""
+
+    def __init__(self, path: str, columns: tuple[TaskColumn, ...], *, verify: bool) -> None:
+        self.path = path
+        self.columns = columns
+        self.verify = verify
+
+    def partitions(self) -> Sequence[InputPartition]:
+        export = export_at(self.path, verify=self.verify)
+        return [Part(export, file) for file in export.files if file.items]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        export, file = partition.value
+        for lines in blocks(export, file, verify=self.verify):
+            yield exported(lines, self.columns, incremental=export.incremental)
+
+
+def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) -> pa.RecordBatch:
+    """Return the rows of some *lines* of an export.
+
+    Raises InvalidRequest if they are of another table, or of another kind of export.
+    """
+    image = decode.wire_struct((_ID, *(one for one in columns if one not in OWN)))
+    if incremental:
+        parts = {"Metadata": _WRITTEN, "Keys": _KEY, "OldImage": image, "NewImage": image}
+    else:
+        parts = {"Item": image}
+    found = decode.parsed(lines, pa.schema(parts))
+    images = {name: found.column(name).combine_chunks() for name in parts}
+    items = images["NewImage" if incremental else "Item"]
+    ids = decode.column_of(images.get("Keys", items), _ID)
+    if ids.null_count:
+        message = "the export is not of a table of tasks: there are items without task_id"
+        raise InvalidRequest(message, errors=[FieldError("path", message)])
+    gone = pc.is_null(items)
+    if incremental:
+        items = pc.if_else(gone, images["OldImage"], items)
+    own: dict[str, Any] = {
+        DELETED.name: gone,
+        _ID.name: ids,
+        WRITTEN.name: pa.nulls(len(ids), decode.INSTANT),
+    }
+    if incremental:
+        own[WRITTEN.name] = decode.instant(
+            pc.struct_field(images["Metadata"], ["WriteTimestampMicros", "N"])
+        )
+    return decode.batch_of(
+        [own[one.name] if one.name in own else decode.column_of(items, one) for one in columns],
+        columns,
+    )
+
+
+_ID: Final = next(column for column in DEFAULT if column.name == "id")

@@ -1,0 +1,137 @@
+"""Tasks as rows: what is due in one shard of a queue, leased under a group.
+
+Called again for the same group and shard, whoever calls and why (a retried or a speculative task,
+a stage run anew), it first finds what is leased already.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.domain.group import group_of
+from headrace.domain.lease import LeaseName
+from headrace.domain.task import Task
+from headrace.ops.shard_deliveries import ShardDeliveries
+from headrace.spark.sources.connect import Connection, opened, store
+from headrace.spark.sources.patience import Pace
+from headrace.store.items import micros
+
+ROWS: Final = 500
+"""Of one record batch: payloads may be large, and all of a batch is in memory."""
+
+SCHEMA: Final = (
+    "id string, lease string, queue string, payload string, tags map<string,string>, attempts int,"
+    " created_at timestamp, scheduled_at timestamp, expires_at timestamp"
+)
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
+ARROW: Final = pa.schema(
+    [
+        ("id", pa.string()),
+        ("lease", pa.string()),
+        ("queue", pa.string()),
+        ("payload", pa.string()),
+        ("tags", pa.map_(pa.string(), pa.string())),
+        ("attempts", pa.int32()),
+        ("created_at", _INSTANT),
+        ("scheduled_at", _INSTANT),
+        ("expires_at", _INSTANT),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What to lease: up to *max_rows* tasks of each shard, under *group* and in *worker*'s name.
+
+    *rate* is how many tasks a second each shard may give; None is as many as there are.
+    """
+
+    connection: Connection
+    queue: str
+    group: str
+    worker: str
+    max_rows: int
+    rate: float | None = None
+
+
+def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
+    """Yield what *intake* holds in *shard*, and then what it can still lease there.
+
+    Raises LeaseLost when the group is over.
+    """
+    uses = opened(intake.connection)
+    room = intake.max_rows
+    held = uses.leases.held(intake.group, intake.queue, shard)
+    for tasks in chunks(held):
+        room -= len(tasks)
+        yield record_batch(tasks)
+    pace = Pace(intake.rate)
+    pages = shard_deliveries(intake.connection).dequeue(
+        intake.queue,
+        shard,
+        count=room,
+        worker=intake.worker,
+        lease_id=intake.group,
+        page=lambda: pace.next(ROWS),
+    )
+    for tasks in pages:
+        yield record_batch(tasks)
+
+
+def named(
+    connection: Connection, queue: str, group_id: str, ids: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield those tasks of *ids* that a group still holds of *queue*."""
+    for start in range(0, len(ids), ROWS):
+        found = store(connection).read(ids[start : start + ROWS]).values()
+        yield record_batch(
+            [task for task in found if task.queue == queue and group_of(task.lease_id) == group_id]
+        )
+
+
+def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
+    """Return *tasks*, all in flight, as rows of SCHEMA."""
+    instants = [
+        [None if at is None else micros(at) for at in column]
+        for column in (
+            [task.created_at for task in tasks],
+            [task.due_at for task in tasks],
+            [task.expires_at for task in tasks],
+        )
+    ]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([task.id for task in tasks], pa.string()),
+            pa.array([str(LeaseName.of(task)) for task in tasks], pa.string()),
+            pa.array([task.queue for task in tasks], pa.string()),
+            pa.array([task.payload for task in tasks], pa.string()),
+            pa.array([list(task.tags.items()) for task in tasks], ARROW.field("tags").type),
+            pa.array([task.attempts for task in tasks], pa.int32()),
+            *(pa.array(column, pa.int64()).cast(_INSTANT) for column in instants),
+        ],
+        schema=ARROW,
+    )
+
+
+@cache
+def shard_deliveries(connection: Connection) -> ShardDeliveries:
+    """Return the use cases of whole shards, made once in each process."""
+    uses = opened(connection)
+    return ShardDeliveries(
+        store(connection), uses.queues, uses.reaping, uses.deliveries, uses.leases, uses.now
+    )
+
+
+def chunks(tasks: Iterator[Task]) -> Iterator[list[Task]]:
+    """Yield *tasks* in lists of at most ROWS."""
+    chunk: list[Task] = []
+    for task in tasks:
+        chunk.append(task)
+        if len(chunk) == ROWS:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

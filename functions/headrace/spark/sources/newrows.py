@@ -1,0 +1,220 @@
+"""Rows as new tasks: what the columns of a frame may say of each, and what is wrong with a row."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from headrace.domain import limits
+from headrace.domain.errors import FieldError
+from headrace.domain.limits import utf8_bytes
+from headrace.domain.plan import NewTask
+
+_NULL: Final = "null"
+_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_RANDOM: Final = 4  # the version of UUIDs that are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A column that a frame may have: the types it may be of, and what it says."""
+
+    name: str
+    types: tuple[str, ...]
+    says: str
+
+
+COLUMNS: Final = (
+    Accepted("payload", ("string",), "JSON text, such as `to_json(struct(*))` makes; null is null"),
+    Accepted("queue", ("string",), "where it goes, if the option does not say"),
+    Accepted("scheduled_at", ("timestamp",), "when it is due; now unless given"),
+    Accepted("delay_in_seconds", _NUMBERS, "instead of scheduled_at"),
+    Accepted("expires_at", ("timestamp",), "not delivered after; else as the queue says"),
+    Accepted("dedupe_key", ("string",), "while a live task has it, no other one is made"),
+    Accepted("tags", ("map<string,string>",), "its tags"),
+    Accepted("keepalive_timeout_in_seconds", _NUMBERS, "of its leases; else as the queue says"),
+)
+
+
+def markdown() -> str:
+    """Return the columns as the docs show them."""
+    rows = [
+        f"| `{column.name}` | {'number' if column.types is _NUMBERS else column.types[0]} "
+        f"| {column.says} |"
+        for column in COLUMNS
+    ]
+    return "\n".join(("| column | type | means |", "|---|---|---|", *rows))
+
+
+class BadRow(ValueError):
+    """A row that is no task; the text names the column and its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Where ids come from: a column that has them, or a digest of columns and of a *run*."""
+
+    id_column: str | None = None
+    id_from: tuple[str, ...] = ()
+    run: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it needs."""
+        return (self.id_column,) if self.id_column else self.id_from
+
+    def of(self, row: Mapping[str, Any]) -> str:
+        """Return the id of *row*, always the same one.  Raises BadRow."""
+        if self.id_column:
+            given = row[self.id_column]
+            if not isinstance(given, str) or not limits.TASK_ID_RE.fullmatch(given):
+                message = f"{self.id_column} must match {limits.TASK_ID}, not {given!r}"
+                raise BadRow(message)
+            return given
+        values = [row[name] for name in self.id_from]
+        text = json.dumps([self.run, *values], default=_plain, ensure_ascii=False, sort_keys=True)
+        return f"row-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def wrong_columns(
+    fields: Sequence[tuple[str, str]], identity: Identity, queue: str | None
+) -> list[FieldError]:
+    """Return what is wrong with a frame of columns (name, type)."""
+    types = dict(fields)
+    known = {column.name: column for column in COLUMNS}
+    wrong = [
+        FieldError(name, "is missing: the ids come from it")
+        for name in identity.columns
+        if name not in types
+    ]
+    if queue is None and "queue" not in types:
+        wrong.append(FieldError("queue", "must be given, as an option or as a column"))
+    if "payload" not in types:
+        wrong.append(FieldError("payload", "is missing: a column of JSON text"))
+    for name, kind in fields:
+        column = known.get(name)
+        if column is None and name not in identity.columns:
+            wrong.append(FieldError(name, f"is no column of a task; drop it. {_all()}"))
+        elif column is not None and kind.partition("(")[0] not in column.types:
+            wrong.append(FieldError(name, f"must be {column.types[0]}, not {kind}"))
+    return wrong
+
+
+def _all() -> str:
+    return "There are " + ", ".join(column.name for column in COLUMNS)
+
+
+def random_ids(ids: Sequence[object]) -> bool:
+    """Tell whether *ids* look as if they were drawn: all of them are UUIDs of version 4."""
+
+    def drawn(text: object) -> bool:
+        try:
+            return UUID(str(text)).version == _RANDOM
+        except ValueError:
+            return False
+
+    return bool(ids) and all(map(drawn, ids))
+
+
+def new_task(row: Mapping[str, Any], identity: Identity) -> NewTask:
+    """Return the task that *row* describes.  Raises BadRow with the first thing wrong."""
+    told = {name: row.get(name) for name in _READ}
+    task = NewTask(
+        id=identity.of(row),
+        **{_FIELDS.get(name, name): read(name, told[name]) for name, read in _READ.items()},
+    )
+    if task.scheduled_at is not None and task.delay_in_seconds is not None:
+        message = "delay_in_seconds and scheduled_at exclude each other"
+        raise BadRow(message)
+    due, expires = task.scheduled_at, task.expires_at
+    if due is not None and expires is not None and expires <= due:
+        message = "expires_at must be after scheduled_at"
+        raise BadRow(message)
+    return task
+
+
+def queue_of(row: Mapping[str, Any]) -> str:
+    """Return where *row* goes.  Raises BadRow."""
+    queue = row["queue"]
+    if not isinstance(queue, str) or not limits.NAME_RE.fullmatch(queue):
+        message = f"queue must match {limits.NAME}, not {queue!r}"
+        raise BadRow(message)
+    return queue
+
+
+def _payload(name: str, text: str | None) -> str:
+    if text is None:
+        return _NULL
+    if utf8_bytes(text) > limits.PAYLOAD_BYTES:
+        message = f"{name} must be at most {limits.PAYLOAD_BYTES:,} bytes, not {utf8_bytes(text):,}"
+        raise BadRow(message)
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        message = f"{name} must be JSON text: {error}"
+        raise BadRow(message) from error
+    return text
+
+
+def _instant(_: str, at: datetime | None) -> datetime | None:
+    """Return an aware instant; Spark hands rows out in this machine's local time."""
+    return None if at is None else at.astimezone(UTC)
+
+
+def _within(low: float, high: float) -> Callable[[str, Any], float | None]:
+    def seconds(name: str, value: float | Decimal | None) -> float | None:
+        if value is None:
+            return None
+        if not low <= value <= high:
+            message = f"{name} must be from {low:,} to {high:,}, not {value}"
+            raise BadRow(message)
+        return int(value) if value == int(value) else float(value)
+
+    return seconds
+
+
+def _key(name: str, text: str | None) -> str | None:
+    low, high = limits.DEDUPE_KEY_BYTES
+    if text is not None and not low <= utf8_bytes(text) <= high:
+        message = f"{name} must be {low} to {high} bytes, not {utf8_bytes(text)}"
+        raise BadRow(message)
+    return text
+
+
+def _tags(name: str, told: Any) -> dict[str, str]:  # noqa: ANN401 (as Arrow has it)
+    tags: dict[str, Any] = {} if told is None else dict(told)  # a map, or its pairs
+    if len(tags) > limits.TAGS:
+        message = f"{name} must be at most {limits.TAGS}, not {len(tags)}"
+        raise BadRow(message)
+    for key, value in tags.items():
+        if not key or utf8_bytes(key) > limits.TAG_KEY_BYTES:
+            message = f"{name} must have names of 1 to {limits.TAG_KEY_BYTES} bytes, not {key!r}"
+            raise BadRow(message)
+        if value is None or utf8_bytes(value) > limits.TAG_VALUE_BYTES:
+            message = f"{name}.{key} must be text of at most {limits.TAG_VALUE_BYTES} bytes"
+            raise BadRow(message)
+    return tags
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return str(value)
+
+
+_READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "payload": _payload,
+    "scheduled_at": _instant,
+    "delay_in_seconds": _within(*limits.DELAY_SECONDS),
+    "expires_at": _instant,
+    "dedupe_key": _key,
+    "tags": _tags,
+    "keepalive_timeout_in_seconds": _within(*limits.KEEPALIVE_SECONDS),
+}
+_FIELDS: Final = {"keepalive_timeout_in_seconds": "keepalive"}

@@ -1,0 +1,177 @@
+"""The rows that settle tasks, and the report that the rows of one task make together."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from headrace.domain.limits import (
+    DELAY_SECONDS,
+    ERROR_BYTES,
+    PAYLOAD_BYTES,
+    SPAWNED_BYTES,
+    utf8_bytes,
+)
+from headrace.domain.plan import NewTask
+from headrace.ops.reports import Report, ReportStatus, WorkerError
+
+COLUMNS: Final = {
+    "id": "string",
+    "lease": "string",
+    "action": "string",
+    "to_queue": "string",
+    "payload": "string",
+    "delay_seconds": "double",
+    "error": "string",
+}
+"""Of the rows and their types; all but the first two may be left out."""
+
+SPAWN: Final = "spawn"
+_STATUSES: Final = {
+    "move": ReportStatus.MOVED,
+    "succeed": ReportStatus.SUCCEEDED,
+    "fail": ReportStatus.FAILED,
+    "retry": ReportStatus.FAILED,
+    "release": ReportStatus.RELEASED,
+}
+ACTIONS: Final = (*_STATUSES, SPAWN)
+CHILDREN: Final = 98
+"""Of one task at the most: with it, and a dedupe key it may free, they are one transaction."""
+
+_SAMPLES: Final = 3
+_TYPE: Final = 128  # characters of an error's type
+_ROOM: Final = ERROR_BYTES - 1024  # attempt, time, worker, kind and type stand there too
+_WIDEST: Final = 6  # bytes of a character in JSON
+
+
+class BadRow(ValueError):
+    """A row, or what a task's rows are together, that cannot be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as the transform made it; ``payload`` is JSON text."""
+
+    id: str
+    lease: str
+    action: str
+    to_queue: str | None = None
+    payload: str | None = None
+    delay_seconds: float | None = None
+    error: str | None = None
+
+
+def report_of(rows: Sequence[Row], *, to: str | None) -> Report:
+    """Return the report that all *rows* of one task make.
+
+    One of them settles it, the others spawn; only spawning is success.  Raises BadRow.
+    """
+    spawning = [row for row in rows if row.action == SPAWN]
+    settling = [row for row in rows if row.action != SPAWN] or [
+        Row(rows[0].id, rows[0].lease, "succeed")
+    ]
+    row = settling[0]
+    if len(settling) > 1:
+        told = ", ".join(one.action for one in settling[:_SAMPLES])
+        message = f"a task is settled by one row, not by {len(settling)} ({told}, …)"
+        raise BadRow(message)
+    status = _STATUSES.get(row.action)
+    if status is None:
+        message = f"action must be one of {', '.join(ACTIONS)}, not {row.action!r}"
+        raise BadRow(message)
+    if spawning and status not in (ReportStatus.MOVED, ReportStatus.SUCCEEDED):
+        message = f"a task that spawns must succeed or be moved, not {row.action}"
+        raise BadRow(message)
+    if len(spawning) > CHILDREN:
+        message = f"a task spawns at most {CHILDREN} others at a time, not {len(spawning):,}"
+        raise BadRow(message)
+    size = sum(utf8_bytes(one.payload or "") for one in spawning)
+    if size > SPAWNED_BYTES:
+        message = f"payloads that a task spawns are at most {SPAWNED_BYTES:,} bytes, not {size:,}"
+        raise BadRow(message)
+    moved = status is ReportStatus.MOVED
+    return Report(
+        row.id,
+        row.lease,
+        status,
+        error=error_of(row.error),
+        retryable=row.action != "fail",
+        delay_in_seconds=_delay(row),
+        to_queue=_target(row, to) if moved else None,
+        payload=_payload(row) if moved else None,
+        spawn=tuple((_target(one, to), _child(one)) for one in spawning),
+    )
+
+
+def _target(row: Row, to: str | None) -> str:
+    target = row.to_queue or to
+    if not target:
+        message = f"to_queue must be given for {row.action}"
+        raise BadRow(message)
+    return target
+
+
+def _child(row: Row) -> NewTask:
+    payload = _payload(row)
+    if payload is None:
+        message = "payload must be given for spawn"
+        raise BadRow(message)
+    return NewTask(payload, delay_in_seconds=_delay(row))
+
+
+def _payload(row: Row) -> str | None:
+    if row.payload is None:
+        return None
+    if utf8_bytes(row.payload) > PAYLOAD_BYTES:
+        message = f"payload must be at most {PAYLOAD_BYTES:,} bytes"
+        raise BadRow(message)
+    try:
+        msgspec.json.decode(row.payload)
+    except msgspec.DecodeError as error:
+        message = f"payload must be JSON text: {error}"
+        raise BadRow(message) from error
+    return row.payload
+
+
+def _delay(row: Row) -> float | None:
+    low, high = DELAY_SECONDS
+    if row.delay_seconds is not None and not low <= row.delay_seconds <= high:
+        message = f"delay_seconds must be from {low} to {high:,}, not {row.delay_seconds!r}"
+        raise BadRow(message)
+    return row.delay_seconds
+
+
+def error_of(text: str | None) -> WorkerError:
+    """Return the error that *text* tells: the type is told apart in ``Type: message``."""
+    if not text:
+        return WorkerError()
+    kind, colon, message = text.partition(": ")
+    if not (colon and kind.isidentifier()):
+        kind, message = "", text
+    return WorkerError(kind[:_TYPE], fitted(message))
+
+
+def fitted(message: str) -> str:
+    """Return as much of *message* as surely fits an error's entry."""
+    if len(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")) <= _ROOM:
+        return message
+    return message[: _ROOM // _WIDEST] + "… [cut]"
+
+
+def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
+    """Yield the rows of record batches; one without an action has the *default* one."""
+    for batch in batches:
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        blank = [None] * batch.num_rows
+        given = (columns.get(name, blank) for name in ("to_queue", "payload", "delay_seconds"))
+        for id_, lease, action, to_queue, payload, delay, error in zip(
+            columns["id"],
+            columns["lease"],
+            columns.get("action", blank),
+            *given,
+            columns.get("error", blank),
+            strict=True,
+        ):
+            yield Row(id_, lease, action or default, to_queue, payload, delay, error)

@@ -1,0 +1,136 @@
+"""Rows as reports: each task is settled by the ``action`` of its row, in one conditional write.
+
+Every write asks for the lease that the row names, so whoever sends a row again, or late, changes
+nothing.  A row that cannot be carried out is no reason to fail its whole batch: its task is dead,
+with the reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from headrace.domain.task import State
+from headrace.ops.reports import Report, Reported, ReportOutcome, Reports, ReportStatus, WorkerError
+from headrace.spark.sources.connect import LANES, Connection, opened
+from headrace.spark.sources.rows import BadRow, Row, report_of
+
+_AT_A_TIME: Final = 500
+_SAMPLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where rows are settled: tasks of *queue*; *to* is where a row goes that names no queue."""
+
+    connection: Connection
+    queue: str
+    to: str | None = None
+
+    @property
+    def default(self) -> str:
+        """Return the action of a row that names none."""
+        return "move" if self.to else "succeed"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of rows: numbers of tasks by outcome, and a few reasons of each bad one."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, outcome: str, reason: str | None = None) -> None:
+        """Count one task."""
+        self.counts[outcome] += 1
+        told = self.reasons.setdefault(outcome, []) if reason else []
+        if reason and len(told) < _SAMPLES:
+            told.append(reason)
+
+    def merge(self, other: "Tally") -> None:
+        """Add what another has counted."""
+        self.counts += other.counts
+        for outcome, told in other.reasons.items():
+            mine = self.reasons.setdefault(outcome, [])
+            mine += told[: _SAMPLES - len(mine)]
+
+
+def settle(outlet: Outlet, rows: Iterable[Row]) -> Tally:
+    """Settle the tasks of *rows*, in which all rows of a task stand together; return the outcomes.
+
+    Raises Unavailable when the table stays throttled: then it may be called again.
+    """
+    tally = Tally()
+    waiting: list[Report] = []
+    births: list[Report] = []
+    for _, of_task in groupby(rows, key=attrgetter("id")):
+        report = _checked(outlet, list(of_task))
+        (births if report.spawn else waiting).append(report)
+        if len(waiting) + len(births) >= _AT_A_TIME:
+            _send(outlet, waiting, births, tally)
+            waiting, births = [], []
+    _send(outlet, waiting, births, tally)
+    return tally
+
+
+def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
+    try:
+        return report_of(rows, to=outlet.to)
+    except BadRow as wrong:
+        error = WorkerError("BadRow", str(wrong))
+        first = rows[0]
+        return Report(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
+
+
+def _send(
+    outlet: Outlet, reports: Sequence[Report], births: Sequence[Report], tally: Tally
+) -> None:
+    """Send *reports* in batches, and each of *births* in a transaction of its own."""
+    use_case = opened(outlet.connection).reports
+    results = use_case.report(outlet.queue, reports) if reports else []
+    for report, result in zip(reports, results, strict=True):
+        _note(outlet, use_case, report, result, tally)
+    if not births:
+        return
+    singles = _pool().map(lambda report: use_case.report(outlet.queue, [report])[0], births)
+    for report, result in zip(births, singles, strict=True):
+        _note(outlet, use_case, report, result, tally)
+        if result.outcome is ReportOutcome.OK:
+            tally.counts["spawned"] += len(report.spawn)
+
+
+def _note(
+    outlet: Outlet, use_case: Reports, report: Report, result: Reported, tally: Tally
+) -> None:
+    if result.outcome is ReportOutcome.OK:
+        reason = report.error.message if report.status is ReportStatus.FAILED else None
+        tally.note(_outcome(report, result), reason)
+    elif result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
+        error = WorkerError("BadRow", result.detail or "")
+        again = Report(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
+        use_case.report(outlet.queue, [again])
+        tally.note("retried", result.detail)
+    else:
+        tally.note("lost", result.detail)
+
+
+def _outcome(report: Report, result: Reported) -> str:
+    match report.status:
+        case ReportStatus.MOVED:
+            return "moved"
+        case ReportStatus.SUCCEEDED:
+            return "succeeded"
+        case ReportStatus.RELEASED:
+            return "released"
+        case _:
+            waits = result.task is not None and result.task.state is State.ENQUEUED
+            return "retried" if waits else "dead"
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(LANES, "spawn")

@@ -1,0 +1,253 @@
+"""``headrace.table``: the table of tasks, all of it by segments, or one queue by the index.
+
+Nothing is leased and nothing changed.  A page is decoded while the next one is fetched.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from headrace.domain.errors import FieldError
+from headrace.domain.task import Place, State
+from headrace.spark.sources import connect, decode
+from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
+from headrace.spark.sources.options import (
+    Option,
+    choice,
+    flag,
+    number,
+    parsed,
+    queue_name,
+    refused,
+    whole,
+)
+from headrace.spark.sources.patience import Pace, Patience
+from headrace.store import keys
+from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo.pages import READ_AT_ONCE, Pages
+from headrace.store.items import Item, partition
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME: Final = "headrace.table"
+OPTIONS: Final = (
+    Option("queue", queue_name, "only this queue, read by the index; else the whole table"),
+    Option(
+        "state",
+        choice(*(state.lower() for state in State)),
+        "only this state of the queue, such as `dead`",
+    ),
+    Option("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
+    Option(
+        "consistent",
+        flag,
+        "see every write that was answered; costs twice the units",
+        default=False,
+    ),
+    Option("rate", number(1, 1e9), "read units a second, all parts together; else no limit"),
+    *connect.OPTIONS,
+)
+_IN_INDEX: Final = frozenset({keys.TASK_ID, keys.QUEUE_STATE, keys.SCHEDULED_AT, keys.EXPIRES_AT})
+_ID: Final = next(column for column in DEFAULT if column.name == "id")
+_PLACE: Final = TaskColumn("place", "string", "text", keys.QUEUE_STATE, "where it is")
+_LAST: Final = "LastEvaluatedKey"
+_TEXT: Final = pa.struct([("S", pa.string())])
+_KEY: Final = pa.struct(
+    [
+        (keys.TASK_ID, _TEXT),
+        (keys.QUEUE_STATE, _TEXT),
+        (keys.SCHEDULED_AT, pa.struct([("N", pa.string())])),
+    ]
+)
+_UNITS: Final = pa.struct([("CapacityUnits", pa.float64())])
+
+
+class Segment(InputPartition):
+    """One of so many parts of the table."""
+
+    def __init__(self, segment: int) -> None:
+        super().__init__(segment)
+
+
+class Shard(InputPartition):
+    """One partition of the index."""
+
+    def __init__(self, state: State, shard: int) -> None:
+        super().__init__((str(state), shard))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What to read: plain data, which travels to every worker.
+
+    ``rate`` is read units a second of one partition.
+    """
+
+    connection: connect.Connection
+    columns: tuple[TaskColumn, ...]
+    queue: str | None = None
+    segments: int = 1
+    consistent: bool = False
+    rate: float | None = None
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that the columns are made of."""
+        return tuple(dict.fromkeys(column.attribute for column in self.columns))
+
+
+class TableSource(DataSource):
+    """Tasks as they are stored; a schema that names some columns reads those alone."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl(DEFAULT)
+
+    def reader(self, schema: "StructType") -> "TableReader":
+        asked = parsed(OPTIONS, self.options, of=NAME)
+        if asked["state"] and not asked["queue"]:
+            raise refused([FieldError("state", "needs a queue")], of=NAME)
+        columns = columns_of([(one.name, one.dataType.simpleString()) for one in schema.fields])
+        return TableReader(asked, columns)
+
+
+class TableReader(DataSourceReader):
+    """Reads the partitions of one frame."""
+
+    def __init__(self, asked: dict[str, Any], columns: tuple[TaskColumn, ...]) -> None:
+        self.asked = asked
+        self.columns = columns
+        self.connection = connect.Connection.of(asked)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        queue, state = self.asked["queue"], self.asked["state"]
+        if queue is None:
+            return [Segment(number) for number in range(self.asked["segments"])]
+        shards = connect.opened(self.connection).queues.get(queue).shards_in_use
+        states = [State(state.upper())] if state else list(State)
+        return [Shard(one, shard) for one in states for shard in range(shards)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        parts, rate = len(self.partitions()), self.asked["rate"]
+        reading = Reading(
+            self.connection,
+            self.columns,
+            self.asked["queue"],
+            parts,
+            self.asked["consistent"],
+            rate / parts if rate else None,
+        )
+        if isinstance(partition, Segment):
+            return scanned(reading, partition.value)
+        state, shard = partition.value
+        return listed(reading, Place(str(reading.queue), State(state), shard))
+
+
+def scanned(reading: Reading, segment: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one segment of the table."""
+    pages, now = _pages(reading), connect.opened(reading.connection).now()
+
+    def page(start: Item | None) -> bytes:
+        return pages.scan(
+            segment=segment,
+            segments=reading.segments,
+            attributes=reading.attributes,
+            now=now,
+            start=start,
+            consistent=reading.consistent,
+        )
+
+    for items in _followed(page, decode.wire_struct(reading.columns), Pace(reading.rate)):
+        yield decode.rows(items, reading.columns)
+
+
+def listed(reading: Reading, place: Place) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one partition of the index.
+
+    What the index does not know is read from the tasks themselves; one that has left the place
+    meanwhile is not shown.
+    """
+    pages, now = _pages(reading), connect.opened(reading.connection).now()
+    pace = Pace(reading.rate)
+    columns = reading.columns
+    known = {*reading.attributes} <= _IN_INDEX
+    wanted = columns if known else (_ID,)
+    wire = decode.wire_struct(wanted)
+    for items in _followed(lambda start: pages.entries(place, now=now, start=start), wire, pace):
+        if known:
+            yield decode.rows(items, columns)
+            continue
+        ids = decode.column_of(items, _ID).to_pylist()
+        for start in range(0, len(ids), READ_AT_ONCE):
+            yield from _looked_up(pages, ids[start : start + READ_AT_ONCE], reading, place, pace)
+
+
+def _looked_up(
+    pages: Pages, ids: Sequence[str], reading: Reading, place: Place, pace: Pace
+) -> Iterator[pa.RecordBatch]:
+    """Yield the tasks *ids* that are in *place* still, as last written."""
+    attributes = tuple(dict.fromkeys((*reading.attributes, keys.QUEUE_STATE)))
+    text = pages.tasks(ids, attributes=attributes)
+    page = _page(text, decode.wire_struct((*reading.columns, _PLACE)))
+    _spend(pace, page.units)
+    there = pc.equal(decode.column_of(page.items, _PLACE), partition(place))
+    yield decode.rows(page.items.filter(there), reading.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A page, parsed: what it holds, what it cost in read units, and where to go on."""
+
+    items: Any
+    units: float
+    last: Item | None
+
+
+def _page(text: bytes, wire: pa.StructType) -> _Page:
+    schema = pa.schema([("Items", pa.list_(wire)), ("ConsumedCapacity", _UNITS), (_LAST, _KEY)])
+    row = decode.parsed(text, schema)
+    last = row.column(_LAST).to_pylist()[0]
+    key = {name: value for name, value in (last or {}).items() if value is not None}
+    units = row.column("ConsumedCapacity").to_pylist()[0] or {}
+    return _Page(
+        row.column("Items").combine_chunks().flatten(),
+        units.get("CapacityUnits") or 0.0,
+        key or None,
+    )
+
+
+def _followed(
+    ask: Callable[[Item | None], bytes], wire: pa.StructType, pace: Pace
+) -> Iterator[Any]:
+    """Yield what is on all pages: the next one is asked for before this one is handed out."""
+    with ThreadPoolExecutor(1, "page") as ahead:
+        coming: Future[bytes] | None = ahead.submit(ask, None)
+        while coming is not None:
+            page = _page(coming.result(), wire)
+            _spend(pace, page.units)
+            coming = ahead.submit(ask, page.last) if page.last else None
+            if len(page.items):
+                yield page.items
+
+
+def _spend(pace: Pace, units: float) -> None:
+    """Wait for as long as *units* take at the rate that was asked for."""
+    left = math.ceil(units)
+    while left > 0:
+        left -= pace.next(left)
+
+
+def _pages(reading: Reading) -> Pages:
+    """Return the table, asked again and again while it is away: no page is ever left out."""
+    store = cast("DynamoStore", connect.store(reading.connection))
+    return cast("Pages", Patience(store.pages()))

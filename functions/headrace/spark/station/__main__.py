@@ -1,0 +1,186 @@
+"""A station from a command line: ``headrace station run`` starts this in a process of its own.
+
+Progress goes to stderr, or with ``--json`` as lines of JSON to stdout, and the figures of the
+whole run to stdout.  EMR Serverless and Glue start it as it is.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
+from headrace.spark.java import JavaMissing
+from headrace.spark.session import SparkMissing, session
+from headrace.spark.station.figures import Batch, Run, as_json, logged
+from headrace.spark.station.station import Station
+
+DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
+"""The exit codes: those of the command ``headrace``."""
+
+CONF: Final = {
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",  # payloads may be large
+    "spark.speculation": "false",
+}
+_LOCAL: Final = {
+    "spark.python.daemon.module": "headrace.spark.daemon",
+    "spark.master": "local[*,4]",  # a part that dies is run again, as on a cluster
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "8",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one station; return its exit code."""
+    asked = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    stop = threading.Event()
+    try:
+        with _stopped_by_signals(stop) as heed:
+            run = _run(asked, stop, heed)
+    except HeadraceError as error:
+        return _failed(error, _code(error))
+    except (SparkMissing, JavaMissing, OSError) as error:
+        return _failed(error, FAILED)
+    except KeyboardInterrupt:
+        print("interrupted; what was held has been given back", file=sys.stderr)
+        return INTERRUPTED
+    print(json.dumps(run.body()))
+    return DONE
+
+
+def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
+    station = load(asked.station)
+    local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
+    spark = session(f"headrace station {station.queue}", **local, **CONF)
+    heed()  # once more: Spark listens to Ctrl-C itself
+    try:
+        return station.run(
+            spark,
+            drain=asked.drain,
+            until=asked.until,
+            on_batch=_teller(as_lines=asked.json, quiet=asked.quiet),
+            stop=stop,
+        )
+    finally:
+        spark.stop()
+
+
+def load(name: str) -> Station:
+    """Import the station that *name* says, as ``pipelines.air:cleaning``, from this folder.
+
+    Raises InvalidRequest that says what is missing.  An error inside the module comes out as it is.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute):
+        message = f"{name!r} names no station: say module:station, as in pipelines.air:cleaning"
+        raise InvalidRequest(message)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    # The workers import the same modules, to find the functions of the transform there.
+    path = os.environ.get("PYTHONPATH", "")
+    if here not in path.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, path]))
+    try:
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            message = f"there is no module {error.name} in {here} nor among what is installed"
+            raise InvalidRequest(message) from error
+        raise
+    found = getattr(found, attribute, None)
+    if not isinstance(found, Station):
+        message = f"{name} is no Station but of type {type(found).__name__}"
+        raise InvalidRequest(message)
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the arguments."""
+    words = argparse.ArgumentParser(prog="headrace station run", description=__doc__)
+    words.add_argument("station", help="module:station")
+    words.add_argument("--drain", action="store_true", help="end when nothing is due")
+    words.add_argument("--until", type=_instant, help="end at this instant")
+    words.add_argument("--json", action="store_true", help="each batch as a line of JSON")
+    words.add_argument("--quiet", action="store_true", help="no progress")
+    return words
+
+
+def _teller(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
+    write = as_json()
+
+    def tell(batch: Batch) -> None:
+        logged(batch)
+        if as_lines:
+            write(batch)
+        elif not quiet:
+            print(batch.line(), file=sys.stderr, flush=True)
+
+    return tell
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
+    """Finish or give back at the first signal, and leave off at once at the second.
+
+    Gives what listens to the signals anew.
+    """
+
+    def asked(number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        name = signal.Signals(number).name
+        print(f"{name}: finishing this batch; once more gives it back", file=sys.stderr, flush=True)
+
+    def heed() -> None:
+        for number in before:
+            signal.signal(number, asked)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    heed()
+    try:
+        yield heed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _code(error: HeadraceError) -> int:
+    match error:
+        case InvalidRequest():
+            return USAGE
+        case NotFound():
+            return NOT_FOUND
+        case Unavailable():
+            return AWAY
+        case _:
+            return FAILED
+
+
+def _failed(error: BaseException, code: int) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return code
+
+
+def _instant(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        message = "must have a time zone, such as 2026-11-21T08:00:00Z"
+        raise argparse.ArgumentTypeError(message)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

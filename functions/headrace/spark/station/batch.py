@@ -1,0 +1,227 @@
+"""One batch of a station: open a group, lease, transform, settle, sweep, close."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.group import group_of
+from headrace.domain.lease import LeaseName
+from headrace.ops.reports import Report, ReportStatus
+from headrace.spark.sources.beat import beating
+from headrace.spark.sources.connect import Connection, opened, store
+from headrace.spark.sources.leasing import Intake
+from headrace.spark.sources.settling import Outlet, Tally
+from headrace.spark.sources.sweeping import sweep
+from headrace.spark.station import jobs
+from headrace.spark.station.claims import ClaimLog
+from headrace.spark.station.figures import Batch
+from headrace.spark.station.grace import Grace
+from headrace.spark.station.shape import Shape, settling
+from headrace.spark.station.trouble import StationFailed, Trouble, told, trouble_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.station.station import Station
+
+_LOG: Final = logging.getLogger(__name__)
+_CRASHES: Final = 3
+"""So often a single task's job must have died before that counts as the task's doing."""
+
+
+@dataclass(slots=True)
+class _Under:
+    """The batch under way: its group, and whether it was called off."""
+
+    group_id: str
+    called_off: bool = False
+    lost: bool = False
+    jobs: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
+class Batches:
+    """Makes the batches of one run of a station, one after the other."""
+
+    def __init__(
+        self,
+        station: "Station",
+        spark: "SparkSession",
+        connection: Connection,
+        shape: Shape,
+        stopping: threading.Event,
+        clock: Callable[[], float],
+    ) -> None:
+        """Prepare; *stopping* ends a batch early, *clock* is seconds for its figures."""
+        self._station = station
+        self._spark = spark
+        self._connection = connection
+        self._uses = opened(connection)
+        self._shape = shape
+        self._stopping = stopping
+        self._clock = clock
+        self._number = 0
+        self._outlet = Outlet(connection, station.queue, station.to)
+        self._claims = ClaimLog(spark, station.claim_log) if station.claim_log else None
+
+    def next(self) -> Batch:
+        """Work off what is due now, up to the station's batch size.
+
+        Raises StationFailed, and Unavailable when the tables stay away; what is held goes back.
+        """
+        begin = self._clock()
+        self._number += 1
+        under = _Under(self._uses.leases.open(None, keepalive=self._station.lease_seconds).id)
+        try:
+            with self._watched(under):
+                self._work(under)
+        finally:
+            self._close(under)
+        counts = {outcome: number for outcome, number in under.tally.counts.items() if number}
+        seconds = self._clock() - begin
+        return Batch(self._number, seconds, counts, under.tally.reasons, under.lost)
+
+    @contextmanager
+    def _watched(self, under: _Under) -> Iterator[None]:
+        """Extend the group, and call the batch off when it is lost or stopping takes too long."""
+        context = self._spark.sparkContext
+        name = under.group_id.rpartition("_")[2]
+        context.setJobGroup(name, f"station {self._station.queue} {self._number}", True)  # noqa: FBT003
+
+        def call_off() -> None:
+            under.called_off = True
+            context.cancelJobGroup(name)
+
+        def lost() -> None:
+            under.lost = True
+            call_off()
+
+        leases, station = self._uses.leases, self._station
+        beat = beating(leases, under.group_id, lease_seconds=station.lease_seconds, on_lost=lost)
+        try:
+            with beat, Grace(self._stopping, station.grace_seconds, call_off):
+                yield
+        except BaseException:
+            context.cancelJobGroup(name)  # also what Ctrl-C has cut off
+            raise
+
+    def _work(self, under: _Under) -> None:
+        station = self._station
+        shards = self._uses.queues.cached(station.queue).shards_in_use
+        intake = Intake(
+            self._connection,
+            station.queue,
+            under.group_id,
+            station.worker,
+            -(-station.max_rows // shards),
+            station.rate / shards if station.rate else None,
+        )
+        error = self._tried(under, jobs.leasing(self._spark, intake, shards))
+        if error is not None and not under.called_off:
+            parts = [self._held(under, shards)]
+            if trouble_of(error) is Trouble.RAISED:
+                parts = _halves(parts[0])
+            self._search(under, parts, shards)
+        if not under.called_off:
+            swept = sweep(self._connection, station.queue, under.group_id)
+            under.tally.counts["dropped"] += swept
+
+    def _tried(self, under: _Under, leased: "DataFrame") -> Exception | None:
+        """Run one job over what *leased* gives; return the error of one that the tasks may cause.
+
+        Raises Unavailable when it was the tables' doing, and what Spark says of a wrong plan.
+        """
+        from py4j.protocol import Py4JError  # noqa: PLC0415 (comes with PySpark)
+        from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 (likewise)
+
+        under.jobs += 1
+        try:
+            if self._claims is not None:
+                leased = self._claims.written(leased, under.group_id, under.jobs)
+            made = settling(self._station.transform(leased))
+            if self._shape.scatters:
+                made = made.repartition("id").sortWithinPartitions("id")
+            under.tally.merge(jobs.settled(made, self._outlet))
+        except AnalysisException:
+            raise
+        except (PySparkException, Py4JError) as error:
+            if under.called_off:
+                return error
+            trouble = trouble_of(error)
+            if trouble is Trouble.AWAY:
+                raise Unavailable(trouble.value) from error
+            if trouble is Trouble.OVER:
+                under.lost = under.called_off = True
+            _LOG.warning("a job of station %s failed: %s", self._station.queue, told(error).message)
+            return error
+        return None
+
+    def _held(self, under: _Under, shards: int) -> list[str]:
+        queue = self._station.queue
+        return [
+            task.id
+            for shard in range(shards)
+            for task in self._uses.leases.held(under.group_id, queue, shard, payload=False)
+        ]
+
+    def _search(self, under: _Under, parts: list[list[str]], shards: int) -> None:
+        """Work off one part after the other, halving each that fails, down to the tasks at fault.
+
+        Those are dead with the error.  Raises StationFailed when there are too many of them.
+        """
+        crashes = 0
+        while parts and not under.called_off:
+            part = parts.pop()
+            if not part:
+                continue
+            frame = jobs.only(self._spark, self._outlet, under.group_id, part, shards)
+            error = self._tried(under, frame)
+            if error is None or under.called_off:
+                continue
+            if len(part) > 1:
+                parts += _halves(part)
+                continue
+            crashes = crashes + 1 if trouble_of(error) is Trouble.CRASHED else _CRASHES
+            if crashes < _CRASHES:
+                parts.append(part)
+                continue
+            crashes = 0
+            self._bury(under, part[0], error)
+            if under.tally.counts["poison"] > self._station.max_poison:
+                message = (
+                    f"max_poison: the transform fails for more than {self._station.max_poison}"
+                    f" tasks of one batch: {told(error).type}: {told(error).message}"
+                )
+                raise StationFailed(message) from error
+
+    def _bury(self, under: _Under, task_id: str, error: Exception) -> None:
+        """End a task that makes the transform fail, if it is still ours."""
+        task = store(self._connection).read([task_id], payload=False).get(task_id)
+        if task is None or group_of(task.lease_id) != under.group_id:
+            return
+        reason = told(error)
+        report = Report(
+            task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
+        )
+        self._uses.reports.report(self._station.queue, [report])
+        under.tally.note("dead", f"{reason.type}: {reason.message}")
+        under.tally.counts["poison"] += 1
+
+    def _close(self, under: _Under) -> None:
+        """Give back what is left; what cannot be given back now, the reaper will."""
+        with suppress(HeadraceError):
+            self._uses.leases.close(under.group_id)
+        if self._claims is not None:
+            self._claims.forget(under.group_id)
+
+
+def _halves(ids: list[str]) -> list[list[str]]:
+    """Return the second half, and the first, which is to come first."""
+    if len(ids) < 2:  # noqa: PLR2004 (what cannot be halved)
+        return [ids]
+    half = len(ids) // 2
+    return [ids[half:], ids[:half]]

@@ -1,0 +1,111 @@
+"""What a station has done, batch by batch, told to people, programs and logs."""
+
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TextIO
+
+_LOG: Final = logging.getLogger("headrace.station")
+_SETTLED: Final = ("moved", "succeeded", "retried", "dead", "released")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch: numbers of tasks by outcome, and seconds.
+
+    ``dropped`` are those that the transform gave no row for, ``lost`` those that were others' by
+    then, or settled before by an attempt that was cut off.  ``poison`` are of the ``dead``.
+    """
+
+    number: int
+    seconds: float
+    counts: Mapping[str, int]
+    reasons: Mapping[str, list[str]] = field(default_factory=dict)
+    lost_lease: bool = False
+
+    @property
+    def tasks(self) -> int:
+        """Return how many tasks were settled."""
+        return sum(self.counts.get(outcome, 0) for outcome in (*_SETTLED, "dropped"))
+
+    @property
+    def per_second(self) -> float:
+        """Return how many tasks a second were settled."""
+        return self.tasks / self.seconds if self.seconds else 0.0
+
+    def body(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "batch": self.number,
+            "tasks": self.tasks,
+            "seconds": round(self.seconds, 3),
+            "tasks_per_second": round(self.per_second, 1),
+            **dict(sorted(self.counts.items())),
+            **({"reasons": dict(self.reasons)} if self.reasons else {}),
+            **({"lost_lease": True} if self.lost_lease else {}),
+        }
+
+    def line(self) -> str:
+        """Return it as a line for people."""
+        counts = ", ".join(f"{number:,} {outcome}" for outcome, number in self.counts.items())
+        told = f"batch {self.number}: {counts or 'nothing'} in {self.seconds:.1f} s"
+        told += f" ({self.per_second:,.0f} tasks/s)"
+        reasons = "; ".join(
+            f"{outcome}: {samples[0]}" for outcome, samples in self.reasons.items() if samples
+        )
+        return f"{told}; {reasons}" if reasons else told
+
+
+@dataclass(slots=True)
+class Run:
+    """All batches of a run together; ``why`` it ended: drained, until, stopped."""
+
+    batches: int = 0
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    why: str = ""
+
+    @property
+    def tasks(self) -> int:
+        """Return how many tasks were settled."""
+        return Batch(0, 0.0, self.counts).tasks
+
+    def add(self, batch: Batch) -> None:
+        """Add a batch."""
+        self.batches += 1
+        self.seconds += batch.seconds
+        self.counts.update(batch.counts)
+
+    def ended(self, why: str) -> "Run":
+        """Note why it ended; return it."""
+        self.why = why
+        return self
+
+    def body(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        rate = self.tasks / self.seconds if self.seconds else 0.0
+        return {
+            "ended": self.why,
+            "batches": self.batches,
+            "tasks": self.tasks,
+            "seconds": round(self.seconds, 3),
+            "tasks_per_second": round(rate, 1),
+            **dict(sorted(self.counts.items())),
+        }
+
+
+def logged(batch: Batch) -> None:
+    """Write a batch to the log, as one line."""
+    _LOG.info("%s", batch.line(), extra={"headrace": batch.body()})
+
+
+def as_json(out: TextIO = sys.stdout) -> Callable[[Batch], None]:
+    """Return what writes each batch as a line of JSON."""
+
+    def write(batch: Batch) -> None:
+        print(json.dumps(batch.body(), ensure_ascii=False), file=out, flush=True)
+
+    return write

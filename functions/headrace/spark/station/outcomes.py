@@ -1,0 +1,193 @@
+"""Transforms in plain Python: a function of one task, guarded so that its errors stay its own.
+
+>>> @guard(retry_on=(TimeoutError,))
+... def normalised(task):
+...     reading = task.payload["reading"]
+...     return Move({"celsius": (reading - 32) / 1.8})
+>>> Station(queue="raw", to="clean", transform=normalised)
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from headrace.spark.sources.rows import COLUMNS
+from headrace.spark.sources.rows import SPAWN as _SPAWN
+from headrace.spark.station.jobs import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+_KINDS: Final = {"string": pa.string(), "double": pa.float64()}
+_ARROW: Final = pa.schema([(name, _KINDS[kind]) for name, kind in COLUMNS.items()])
+_SAME: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A task as a guarded function is given it; ``payload`` is decoded."""
+
+    id: str
+    queue: str
+    payload: Any
+    tags: dict[str, str]
+    attempts: int
+    created_at: datetime
+    scheduled_at: datetime
+
+
+class Outcome(Protocol):
+    """What becomes of a task: a row of the settling frame."""
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move the task on, to the station's own target unless *to_queue* says another."""
+
+    payload: Any = _SAME
+    to_queue: str | None = None
+    delay_seconds: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease; a payload that is not given stays."""
+        payload = None if self.payload is _SAME else _dump(self.payload)
+        return {
+            "action": "move",
+            "payload": payload,
+            "to_queue": self.to_queue,
+            "delay_seconds": self.delay_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """The task is done."""
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+        return {"action": "succeed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The task is dead, for this reason."""
+
+    error: str
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+        return {"action": "fail", "error": self.error}
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempt failed; the task comes again after a delay, by default the queue's backoff."""
+
+    error: str
+    delay_seconds: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+        return {"action": "retry", "error": self.error, "delay_seconds": self.delay_seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the task back, no attempt used."""
+
+    delay_seconds: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+        return {"action": "release", "delay_seconds": self.delay_seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Create another task, in the transaction that settles this one."""
+
+    payload: Any
+    to_queue: str | None = None
+    delay_seconds: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+        return {
+            "action": _SPAWN,
+            "payload": _dump(self.payload),
+            "to_queue": self.to_queue,
+            "delay_seconds": self.delay_seconds,
+        }
+
+
+Function = Callable[[Taken], "Outcome | Iterable[Outcome] | None"]
+
+
+def guard(*, retry_on: tuple[type[Exception], ...] = ()) -> Callable[[Function], Transform]:
+    """Return a decorator that makes a transform of a function of one task.
+
+    The function returns an outcome, or several (spawns, and one that settles the task), or None,
+    which drops the task: it counts an attempt and comes again.  An error of *retry_on* fails the
+    attempt, any other is the end of the task; both leave the rest of the batch alone.
+    """
+
+    def decorate(function: Function) -> Transform:
+        return partial(_transformed, function, retry_on)
+
+    return decorate
+
+
+def _transformed(
+    function: Function, retry_on: tuple[type[Exception], ...], frame: "DataFrame"
+) -> "DataFrame":
+    return frame.mapInArrow(partial(_mapped, function, retry_on), _DDL)
+
+
+def _mapped(
+    function: Function, retry_on: tuple[type[Exception], ...], batches: Iterable[Any]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        made: list[dict[str, Any]] = []
+        for row in batch.to_pylist():
+            key = {"id": row["id"], "lease": row["lease"]}
+            made += [{**key, **outcome} for outcome in _outcomes(function, retry_on, row)]
+        yield pa.RecordBatch.from_pylist(made, schema=_ARROW)
+
+
+def _outcomes(
+    function: Function, retry_on: tuple[type[Exception], ...], row: dict[str, Any]
+) -> list[dict[str, Any]]:
+    try:
+        given = function(
+            Taken(
+                row["id"],
+                row["queue"],
+                msgspec.json.decode(row["payload"]),
+                dict(row["tags"] or ()),
+                row["attempts"],
+                row["created_at"],
+                row["scheduled_at"],
+            )
+        )
+        if given is None:
+            return []
+        several = given if isinstance(given, Iterable) else [given]
+        return [outcome.row() for outcome in several]
+    except retry_on as error:
+        return [Retry(f"{type(error).__name__}: {error}").row()]
+    except Exception as error:  # noqa: BLE001 (whatever a task's own code may raise)
+        return [Fail(f"{type(error).__name__}: {error}").row()]
+
+
+def _dump(value: Any) -> str:  # noqa: ANN401 (JSON is anything)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

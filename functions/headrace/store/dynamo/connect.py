@@ -1,0 +1,71 @@
+"""The client of DynamoDB, made by botocore: boto3 would add its import and nothing that is used.
+
+Even botocore's takes as long as importing all of this service, and few calls need it: so it is made
+when one does.
+"""
+
+import os
+import re
+from functools import cached_property, partial
+from types import SimpleNamespace
+from typing import Any, Final
+
+from botocore.config import Config
+from botocore.session import Session
+
+from headrace.store.dynamo.lean import LeanClient
+
+# Where DynamoDB is at an address that follows from the region's name.
+_PLAIN_REGION: Final = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]")
+
+
+class _WhenAsked:
+    """botocore's client, made when it is first used; where it is, is known before."""
+
+    def __init__(self, make: partial[Any], url: str, region: str) -> None:
+        self._make = make
+        self.meta = SimpleNamespace(endpoint_url=url, region_name=region)
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401  botocore makes its clients at run time
+        return self._make()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  likewise
+        return getattr(self._client, name)
+
+
+def connected(url: str | None) -> LeanClient:
+    """Return a client of the DynamoDB at *url*, or of Amazon's where it is None.
+
+    Region and credentials are those of the environment, as every AWS SDK finds them.
+    """
+    session = Session()
+    return LeanClient(late_client(session, url), session.get_credentials())
+
+
+def late_client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
+    """Return botocore's client, not yet made where its address is known without it."""
+    config = Config(
+        connect_timeout=2,
+        read_timeout=10,
+        max_pool_connections=50,
+        parameter_validation=False,  # our requests are built in one place, and tested there
+        retries={"mode": "standard", "total_max_attempts": 4},
+    )
+    make = partial(session.create_client, "dynamodb", endpoint_url=url, config=config)
+    region = session.get_config_variable("region")
+    address = url or _address(session, region)
+    return _WhenAsked(make, address, region) if region and address else make()
+
+
+def _address(session: Session, region: str | None) -> str | None:
+    """Return Amazon's address in *region*; None where only botocore can tell."""
+    told = (
+        any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
+        or {"endpoint_url", "services"} & session.get_scoped_config().keys()
+        or session.get_config_variable("use_fips_endpoint")
+        or session.get_config_variable("use_dualstack_endpoint")
+    )
+    if told or not _PLAIN_REGION.fullmatch(region or ""):
+        return None
+    return f"https://dynamodb.{region}.amazonaws.com"

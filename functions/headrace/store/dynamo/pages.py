@@ -1,0 +1,118 @@
+"""The tasks table read in bulk: whole pages of DynamoDB's own JSON, for who reads them quickly.
+
+Nothing here is decoded, so that a reader of millions of tasks may do it a page at a time.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.task import Place
+from headrace.store import keys
+from headrace.store.dynamo.lean import LeanClient
+from headrace.store.dynamo.vendor import vendor_errors
+from headrace.store.items import Item, micros, partition
+
+READ_AT_ONCE: Final = 100
+"""Tasks of one ``tasks`` call."""
+
+_NOT_FORGOTTEN: Final = "attribute_not_exists(#ttl) OR #ttl > :now"
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """One page a call, as bytes: ``Items``, ``ConsumedCapacity`` and ``LastEvaluatedKey``.
+
+    What is past its retention at *now* is left out.  Every method raises Unavailable when the
+    table is throttled or away.
+    """
+
+    client: LeanClient
+    table: str
+
+    def scan(
+        self,
+        *,
+        segment: int,
+        segments: int,
+        attributes: Sequence[str],
+        now: datetime,
+        start: Item | None,
+        consistent: bool = False,
+    ) -> bytes:
+        """Return a page of one of the *segments* of the table, behind the key *start*."""
+        request = {
+            **self._wanted(attributes, now),
+            "TableName": self.table,
+            "Segment": segment,
+            "TotalSegments": segments,
+            "ConsistentRead": consistent,
+        }
+        return self._page("Scan", request, start)
+
+    def entries(self, place: Place, *, now: datetime, start: Item | None) -> bytes:
+        """Return a page of one partition of the index, behind the key *start*."""
+        wanted = self._wanted((), now)
+        request = {
+            "TableName": self.table,
+            "IndexName": keys.BY_STATE,
+            "KeyConditionExpression": "#place = :place",
+            "FilterExpression": wanted["FilterExpression"],
+            "ExpressionAttributeNames": {
+                **wanted["ExpressionAttributeNames"],
+                "#place": keys.QUEUE_STATE,
+            },
+            "ExpressionAttributeValues": {
+                **wanted["ExpressionAttributeValues"],
+                ":place": {"S": partition(place)},
+            },
+        }
+        return self._page("Query", request, start)
+
+    def tasks(self, task_ids: Sequence[str], *, attributes: Sequence[str]) -> bytes:
+        """Return up to READ_AT_ONCE tasks, as last written, as a page."""
+        aliases = {f"#a{place}": name for place, name in enumerate(attributes)}
+        pending: dict[str, Any] = {
+            self.table: {
+                "Keys": [{keys.TASK_ID: {"S": task_id}} for task_id in task_ids],
+                "ConsistentRead": True,
+                "ProjectionExpression": ",".join(aliases),
+                "ExpressionAttributeNames": aliases,
+            }
+        }
+        items: list[Item] = []
+        units = 0.0
+        while pending:
+            with vendor_errors():
+                answer = self.client.batch_get_item(
+                    RequestItems=pending, ReturnConsumedCapacity="TOTAL"
+                )
+            found = answer["Responses"].get(self.table, [])
+            pending = answer.get("UnprocessedKeys") or {}
+            if pending and not found:
+                message = "the table is throttled; not every task could be read"
+                raise Unavailable(message)
+            items += found
+            units += sum(part["CapacityUnits"] for part in answer.get("ConsumedCapacity") or ())
+        page = {"Items": items, "ConsumedCapacity": {"CapacityUnits": units}}
+        return json.dumps(page, ensure_ascii=False).encode()
+
+    @staticmethod
+    def _wanted(attributes: Sequence[str], now: datetime) -> dict[str, Any]:
+        aliases = {f"#a{place}": name for place, name in enumerate(attributes)}
+        wanted: dict[str, Any] = {
+            "FilterExpression": _NOT_FORGOTTEN,
+            "ExpressionAttributeNames": {**aliases, "#ttl": keys.TTL},
+            "ExpressionAttributeValues": {":now": {"N": str(micros(now) // 1_000_000)}},
+        }
+        return wanted | ({"ProjectionExpression": ",".join(aliases)} if aliases else {})
+
+    def _page(self, operation: str, request: dict[str, Any], start: Item | None) -> bytes:
+        request["ReturnConsumedCapacity"] = "TOTAL"
+        if start is not None:
+            request["ExclusiveStartKey"] = start
+        with vendor_errors():
+            return self.client.page(operation, request)

@@ -1,0 +1,34 @@
+"""Started by EMR Serverless and Glue: one job of the lake, from what is in headrace.zip alone.
+
+spark-submit --py-files headrace.zip lake.py --job rollup --lake s3://bucket
+"""
+
+import argparse
+import shlex
+
+
+def words() -> argparse.Namespace:
+    """Return what was asked for; Glue adds words of its own, which say nothing to us."""
+    parser = argparse.ArgumentParser(prog="lake.py", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--job", required=True, help="rollup, proof or compact")
+    parser.add_argument("--lake", required=True, help="s3://bucket/prefix, or a folder")
+    parser.add_argument("--words", default="", help="of the job: --words='--since 2026-11-21'")
+    asked, _ = parser.parse_known_args()
+    return asked
+
+
+def main() -> None:
+    """Run the job; raise SystemExit only if it failed, which is how Glue tells."""
+    from headrace.spark.archive import unzipped  # noqa: PLC0415 (only now is it known to be asked)
+
+    asked = words()
+    unzipped()
+    from headrace.spark.lake.__main__ import main as run  # noqa: PLC0415 (now it can be imported)
+
+    code = run(["--lake", asked.lake, "--json", asked.job, *shlex.split(asked.words)])
+    if code:
+        raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

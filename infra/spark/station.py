@@ -1,0 +1,46 @@
+"""Started by EMR Serverless and Glue: one station, with the packages of the environment.
+
+spark-submit --py-files pipeline.zip station.py --station pipelines.air:cleaning --drain true
+"""
+
+import argparse
+import os
+from typing import Final
+
+VARIABLES: Final = {
+    "tasks_table": "HEADRACE_TASKS_TABLE",
+    "control_table": "HEADRACE_CONTROL_TABLE",
+    "region": "AWS_DEFAULT_REGION",
+}
+
+
+def words() -> argparse.Namespace:
+    """Return what was asked for; Glue adds words of its own, which say nothing to us."""
+    parser = argparse.ArgumentParser(prog="station.py", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--station", required=True, help="module:station")
+    parser.add_argument("--drain", choices=["true", "false"], default="false")
+    parser.add_argument("--until", help="end at this instant")
+    for name, variable in VARIABLES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", help=f"else {variable}")
+    asked, _ = parser.parse_known_args()
+    return asked
+
+
+def main() -> None:
+    """Run the station; raise SystemExit only if it failed, which is how Glue tells."""
+    asked = words()
+    for name, variable in VARIABLES.items():
+        if getattr(asked, name):
+            os.environ[variable] = getattr(asked, name)
+    from headrace.spark.station.__main__ import main as run  # noqa: PLC0415 (reads the environment)
+
+    told = [asked.station, "--json"]
+    told += ["--drain"] if asked.drain == "true" else []
+    told += [f"--until={asked.until}"] if asked.until else []
+    code = run(told)
+    if code:
+        raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What reaper and recorder tell of themselves, for metrics: on every store."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.transitions import Event
+from headrace.store.base import Store
+from tests.contract.conftest import World
+from tests.contract.test_recording import Recorder, new_recorder
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture
+def it(store: Store, clock: ManualClock) -> Recorder:
+    return new_recorder(store, clock)
+
+
+def oldest_ready(world: World) -> float:
+    return world.use.reaping.run().oldest_ready_seconds
+
+
+def test_the_reaper_tells_how_long_the_oldest_ready_task_of_all_queues_has_waited(
+    world: World,
+) -> None:
+    world.put(world.queue("mail"))
+    world.clock.forward(40)
+    world.put(world.queue("other"))
+    world.clock.forward(2)
+
+    assert oldest_ready(world) == pytest.approx(42)
+
+
+def test_what_is_not_ready_does_not_wait(world: World) -> None:
+    queue = world.queue()
+    assert oldest_ready(world) == 0
+    world.put(queue, delay_in_seconds=600)
+    world.put(queue)
+    world.one(queue)
+    world.clock.forward(20)
+
+    assert oldest_ready(world) == 0
+
+
+def test_nobody_is_told_that_a_paused_queue_waits(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    world.use.queues.pause(queue)
+    world.clock.forward(60)
+
+    assert oldest_ready(world) == 0
+
+
+def test_a_task_that_the_reaper_buries_no_longer_waits(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, expires_at=world.clock() + timedelta(seconds=30))
+    world.clock.forward(10)
+    world.put(queue)
+    world.clock.forward(25)
+
+    assert oldest_ready(world) == pytest.approx(25)
+
+
+def test_the_recorder_tells_what_happened_once_however_often_it_comes(it: Recorder) -> None:
+    queue = it.world.queue()
+    it.world.put(queue, "{}", "{}")
+    it.world.say(it.world.one(queue), "FAILED", retryable=False)
+    changes = it.stream.taken()
+
+    assert it.record(changes).events == {
+        Event.ENQUEUED: 2,
+        Event.STARTED: 1,
+        Event.FAILED: 1,
+        Event.DEAD: 1,
+    }
+    assert it.record(changes).events == {}

@@ -1,0 +1,141 @@
+"""Deploy template.yaml to an emulator of AWS, and run the tests through its API Gateway.
+
+``python -m tests.e2e`` deploys what `sam build` has built.  Arguments go to pytest.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import boto3
+
+from infra.local.engine import free_port
+from tests.e2e.stack import ROOT, Stack
+
+HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed API
+# Settings are read anew in each request, so that each test can have its own.
+PARAMETERS: Final = {"Stage": "e2e", "SettingsTtlSeconds": "0"}
+# In this order: the last ones change the deployment, and then remove it.
+SUITES: Final = (
+    "tests/e2e/test_deployed.py",
+    "tests/functional",
+    "tests/console",
+    "tests/e2e/test_update.py",
+    "tests/e2e/test_delete.py",
+)
+_START_SECONDS: Final = 60.0
+_begin: Final = time.monotonic()
+
+
+def main() -> int:
+    """Return pytest's exit code."""
+    with tempfile.TemporaryDirectory(prefix="headrace-e2e-") as folder:
+        port = free_port()
+        # Its account has no credentials that could be right; these are as good as any.
+        os.environ.update(
+            AWS_ACCESS_KEY_ID="test",
+            AWS_SECRET_ACCESS_KEY="test",
+            AWS_DEFAULT_REGION="us-east-1",
+            AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+            HEADRACE_E2E_FOLDER=folder,
+        )
+        os.environ.pop("AWS_PROFILE", None)
+        os.environ.pop("AWS_SESSION_TOKEN", None)
+        say("starting the emulator")
+        with emulator(port, Path(folder)):
+            say("deploying the stack")
+            stack = Stack(Path(folder, "sam.log"))
+            stack.deploy(**PARAMETERS)
+            os.environ.update(addresses(stack))
+            say("running the tests")
+            command = [sys.executable, "-m", "pytest", "-p", "tests.e2e.selection"]
+            code = subprocess.run(
+                [*command, *(sys.argv[1:] or SUITES)], cwd=ROOT, check=False
+            ).returncode
+            say("done" if code == 0 else f"pytest ended with {code}")
+            return code
+
+
+@contextlib.contextmanager
+def emulator(port: int, folder: Path) -> Iterator[None]:
+    """Run the emulator, its data and its functions' files in *folder*."""
+    environment = {
+        **os.environ,
+        "AUTH": "true",  # functions may do what their roles allow, and no more
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "IOT_MTLS_ENABLED": "0",
+        "PYTHONPATH": "",
+        "TMPDIR": str(folder),
+    }
+    environment.pop("AWS_ENDPOINT_URL")  # it tells functions where it is
+    log = folder / "emulator.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [str(ROOT / ".venv-e2e/bin/python"), "-P", str(ROOT / "tests/e2e/emulator.py")],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until_it_answers(process, f"http://127.0.0.1:{port}/_ministack/health", log)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Wait for the emulator.  Exits with what it said if it does not come."""
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):  # noqa: S310
+            return
+        time.sleep(0.2)
+    sys.exit(f"The emulator does not start:\n{log.read_text()[-4000:]}")
+
+
+def addresses(stack: Stack) -> dict[str, str]:
+    """Return where the deployed service is, for the tests, once it has a domain of its own."""
+    outputs = stack.outputs()
+    api = urlsplit(outputs["ApiUrl"]).netloc.partition(".")[0]
+    stage = PARAMETERS["Stage"]
+    gateway = boto3.client("apigateway")
+    gateway.create_domain_name(
+        domainName=HOST,
+        endpointConfiguration={"types": ["REGIONAL"]},
+        regionalCertificateArn="arn:aws:acm:us-east-1:000000000000:certificate/e2e",
+    )
+    gateway.create_base_path_mapping(domainName=HOST, restApiId=api, stage=stage)
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    return {
+        "HEADRACE_URL": endpoint,
+        "HEADRACE_HOST": HOST,
+        "HEADRACE_STAGE_URL": f"{endpoint}/restapis/{api}/{stage}/_user_request_",
+        "HEADRACE_KEY": stack.secret(outputs["AdminKeyArn"]),
+        "HEADRACE_TASKS_TABLE": outputs["TasksTableName"],
+        "HEADRACE_CONTROL_TABLE": outputs["ControlTableName"],
+    }
+
+
+def say(what: str) -> None:
+    """Tell how it goes."""
+    print(f"{time.monotonic() - _begin:5.0f} s  {what}", flush=True)  # noqa: T201  to a person
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""ministack, with what it lacks of API Gateway and DynamoDB and Headrace needs.
+
+1. It takes the OpenAPI document that SAM makes of template.yaml, but neither its methods that
+   stand for ANY nor the answers of the gateway's own, which its API Gateway knows otherwise.
+2. It finds no key in a PartiQL condition that has an OR beside the key, as ours do.
+3. Its PartiQL has no list_append, and what a statement writes does not reach the table's stream.
+4. Where it asks what a caller may do (AUTH=true), it asks it of a batch of statements as one thing,
+   not of each for what it does, and knows nothing of the keys that a condition may allow.
+5. It has no alarms on sums of metrics: they are watched by their first metric alone.
+6. Its connections are not encrypted, which the policy of the lake's bucket wants: it is told so.
+
+7. Behind a domain name of one's own it tells functions the path with the stage, as without one.
+
+Nothing else is changed, and nothing of Headrace.  Runs in .venv-e2e, alone:
+``AUTH=true GATEWAY_PORT=4566 python -P tests/e2e/emulator.py``.
+"""
+
+# ruff: noqa: SLF001  it offers no other place to add these
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from ministack.app import main
+from ministack.core import iam_actions, iam_evaluator
+from ministack.services import apigateway_v1, dynamodb
+from ministack.services.cloudformation import provisioners
+
+_ANY = "x-amazon-apigateway-any-method"
+_RESPONSES = "x-amazon-apigateway-gateway-responses"
+
+_import_api = apigateway_v1._import_rest_api
+_import_path = apigateway_v1._import_path_item
+_conditions = dynamodb._pq_conditions
+_call = dynamodb._pq_call
+_set_item = dynamodb._set_item
+_remove_item = dynamodb._remove_item
+
+_event = apigateway_v1._build_lambda_event_v1
+_alarm = provisioners._cw_metric_alarm_record
+_checks = iam_actions.dynamodb_transaction_checks
+_context = iam_actions.dynamodb_service_context
+_resolve = iam_evaluator._resolve_condition_key
+
+_TARGET = re.compile(r'(?:FROM|INTO|UPDATE)\s+"([^"]+)"(?:\."([^"]+)")?')
+_LEADING = re.compile(r"^\s*(\S+)\s*=\s*(:\w+)")
+_DOES = {"DELETE": "Delete", "INSERT": "Insert", "SELECT": "Select", "UPDATE": "Update"}
+
+_in_statement: ContextVar[bool] = ContextVar("in_statement", default=False)
+
+Expression = tuple[Any, ...]
+Table = dict[str, Any]
+
+
+def import_path(api: str, path: str, item: dict[str, Any], *rest: object) -> None:
+    """Read a path: a method that stands for ANY is every method that the path does not have."""
+    every = {method: item[_ANY] for method in apigateway_v1._OPENAPI_HTTP_METHODS if _ANY in item}
+    _import_path(api, path, {**every, **item}, *rest)
+
+
+def import_api(document: dict[str, Any], *rest: object) -> str:
+    """Read an API, then the answers of the gateway's own."""
+    api: str = _import_api(document, *rest)
+    for kind, response in document.get(_RESPONSES, {}).items():
+        apigateway_v1._put_gateway_response(api, kind, response)
+    return api
+
+
+def event(*arguments: object, **more: object) -> dict[str, Any]:
+    """Make the event that a function is given."""
+    made: dict[str, Any] = _event(*arguments, **more)
+    if made["headers"].get("host") in apigateway_v1._domain_names:
+        made["requestContext"]["path"] = made["path"]
+    return made
+
+
+def conditions(where: Expression | None) -> list[Any]:
+    """List what holds for certain: an OR among the conditions is none of it, and hides none."""
+    if where is not None and where[0] == "and":
+        return conditions(where[1]) + conditions(where[2])
+    found: list[Any] = _conditions(where)
+    return found
+
+
+def call(name: str, values: list[Any], nodes: object) -> Any:
+    """Return what a function of PartiQL gives."""
+    if name == "list_append":
+        return {"L": [*values[0]["L"], *values[1]["L"]]}
+    return _call(name, values, nodes)
+
+
+def by_statement(write: Callable[..., Any]) -> Callable[..., Any]:
+    """Let *write*, which carries out a statement, be seen in the stream."""
+
+    def written(*arguments: object) -> Any:
+        token = _in_statement.set(True)
+        try:
+            return write(*arguments)
+        finally:
+            _in_statement.reset(token)
+
+    return written
+
+
+def set_item(table: Table, hash_key: str, range_key: str, item: dict[str, Any]) -> None:
+    """Keep an item, and tell the stream of it if a statement wrote it."""
+    before = table["items"].get(hash_key, {}).get(range_key)
+    _set_item(table, hash_key, range_key, item)
+    if _in_statement.get():
+        kind = "MODIFY" if before else "INSERT"
+        dynamodb._emit_stream_event(table["TableName"], kind, before, item)
+
+
+def remove_item(table: Table, hash_key: str, range_key: str) -> None:
+    """Drop an item, and tell the stream of it if a statement did."""
+    before = table["items"].get(hash_key, {}).get(range_key)
+    _remove_item(table, hash_key, range_key)
+    if _in_statement.get():
+        dynamodb._emit_stream_event(table["TableName"], "REMOVE", before, None)
+
+
+def checks(action: str, body: bytes, region: str, account: str) -> list[tuple[str, str]]:
+    """List what a request does, and to which tables: each statement of a batch by itself."""
+    if action not in {"dynamodb:BatchExecuteStatement", "dynamodb:ExecuteStatement"}:
+        found: list[tuple[str, str]] = _checks(action, body, region, account)
+        return found
+    request = json.loads(body)
+    return [
+        _check(one["Statement"], region, account) for one in request.get("Statements", [request])
+    ]
+
+
+def _check(statement: str, region: str, account: str) -> tuple[str, str]:
+    does = f"dynamodb:PartiQL{_DOES[statement.split(maxsplit=1)[0].upper()]}"
+    target = _TARGET.search(statement)
+    if target is None:
+        raise ValueError(statement)
+    table, index = target.groups()
+    arn: str = iam_actions._dynamodb_table_arn(table, region, account)
+    return does, f"{arn}/index/{index}" if index else arn
+
+
+def context(body: bytes) -> dict[str, Any]:
+    """Return what conditions may ask of a request: also which hash keys it is about.
+
+    Not of a transaction, which is about several tables.
+    """
+    found: dict[str, Any] = _context(body)
+    keys = sorted({key for key in _leading_keys(json.loads(body or b"{}")) if key is not None})
+    return {**found, "dynamodb:LeadingKeys": keys} if keys else found
+
+
+def _leading_keys(request: dict[str, Any]) -> Iterator[str | None]:
+    if (table := request.get("TableName")) is not None:
+        hash_key = _hash_key(table)
+        for part in ("Key", "Item"):
+            yield request.get(part, {}).get(hash_key, {}).get("S")
+        if leading := _LEADING.match(request.get("KeyConditionExpression", "")):
+            yield request["ExpressionAttributeValues"][leading[2]].get("S")
+    requests = request.get("RequestItems", {})
+    for table, asked in requests.items():
+        for key in asked.get("Keys", []) if isinstance(asked, dict) else []:
+            yield key.get(_hash_key(table), {}).get("S")
+
+
+def _hash_key(table: str) -> str | None:
+    name: str | None = dynamodb._tables.get(table, {}).get("pk_name")
+    return name
+
+
+def resolve(key: str, context: object) -> Any:
+    """Return what a condition's key is in a request."""
+    return "true" if key.lower() == "aws:securetransport" else _resolve(key, context)
+
+
+def alarm(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """Make an alarm."""
+    metrics = [one["MetricStat"] for one in properties.get("Metrics", []) if "MetricStat" in one]
+    if metrics:
+        rest = {key: value for key, value in properties.items() if key != "Metrics"}
+        period, statistic = metrics[0]["Period"], metrics[0]["Stat"]
+        properties = {**rest, **metrics[0]["Metric"], "Period": period, "Statistic": statistic}
+    record: dict[str, Any] = _alarm(name, properties)
+    return record
+
+
+if __name__ == "__main__":
+    provisioners._cw_metric_alarm_record = alarm
+    iam_actions.dynamodb_transaction_checks = checks
+    iam_actions.dynamodb_service_context = context
+    iam_evaluator._resolve_condition_key = resolve
+    apigateway_v1._build_lambda_event_v1 = event
+    apigateway_v1._import_path_item = import_path
+    apigateway_v1._import_rest_api = import_api
+    dynamodb._pq_conditions = conditions
+    dynamodb._pq_call = call
+    dynamodb._set_item = set_item
+    dynamodb._remove_item = remove_item
+    for name in ("_partiql_insert", "_partiql_update", "_partiql_delete"):
+        setattr(dynamodb, name, by_statement(getattr(dynamodb, name)))
+    main()

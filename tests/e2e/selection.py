@@ -1,0 +1,65 @@
+"""Which tests of tests/functional and tests/console can run against a deployment: a pytest plugin.
+
+Those that know the service by what it answers.  Left out are those that hold its clock or reach
+inside it: they name one of the words below, themselves or in a function or fixture of their module
+that they use.  Of a test with several cases one is taken: that each of them holds is shown in
+process, where it takes a hundredth of the time.  What is left out is counted as deselected.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from types import FunctionType
+
+import pytest
+
+SERVED = {"call", "browse"}  # fixtures that stand for the service
+INSIDE = re.compile(
+    r"\b(clock|context|handler|patience|record\(|stream|using\(|faults?|MemoryStore|RESOLVER"
+    r"|REQUEST_ID|admin_key|keyed\(None|capsys|caplog|monkeypatch|START|NOW)\b"
+    r"|2026-11-21|08:0\d"  # when the manual clock starts
+)
+BESIDE = {
+    "test_a_name_in_the_path_is_the_same_however_it_is_encoded": "ministack decodes a path itself",
+    "test_what_is_shown_can_be_sent_back": "expects two calls at one instant",
+}
+"""Tests that cannot run there for a reason of their own."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep what can run there."""
+    left_out = [item for item in items if not _can_run(item)]
+    taken: set[str] = set()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if item not in left_out and name in taken and "e2e" not in item.path.parts:
+            left_out.append(item)
+        taken.add(name)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _can_run(item: pytest.Item) -> bool:
+    if "e2e" in item.path.parts:
+        return True
+    if not isinstance(item, pytest.Function) or not SERVED & set(item.fixturenames):
+        return False
+    if item.originalname in BESIDE:
+        return False
+    return not any(INSIDE.search(source) for source in _sources(item))
+
+
+def _sources(item: pytest.Function) -> Iterator[str]:
+    """Yield the source of a test and of what it uses of its own module."""
+    seen: set[str] = set()
+    waiting = [item.originalname, *item.fixturenames]
+    while waiting:
+        name = waiting.pop()
+        used = getattr(item.module, name, None)
+        if name in seen or not callable(used):
+            continue
+        used = inspect.unwrap(used)  # a fixture is a function too
+        seen.add(name)
+        if isinstance(used, FunctionType) and used.__module__ == item.module.__name__:
+            yield inspect.getsource(used)
+            waiting += used.__code__.co_names

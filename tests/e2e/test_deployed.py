@@ -1,0 +1,249 @@
+"""What only a deployment shows: doors, stream, schedules, secrets, metrics, permissions."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import urllib3
+
+from headrace import Client
+from headrace.client.models import Task
+from headrace.client.sending import Report
+from tests.e2e.conftest import soon
+from tests.e2e.stack import Stack
+
+# Everything is set going at once, so that a schedule of a minute is waited for once.
+_A_MINUTE_OR_TWO = 150.0
+_FUNCTIONS = ("Api", "Authorizer", "Reaper", "Recorder", "Scheduler")
+_APP = """
+from headrace import App
+
+app = App()
+
+
+@app.task(queue="e2e.app")
+def double(number: int) -> int:
+    return 2 * number
+"""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What was set going before the first test."""
+
+    succeeded: str
+    abandoned: Task
+    at: datetime
+
+
+@pytest.fixture(scope="module", autouse=True)
+def begun(client: Client) -> Begun:
+    """Let a task succeed, abandon one with a short lease, and put a schedule."""
+    client.create_queue("e2e.life")
+    client.create_queue("e2e.lapse", keepalive_timeout_in_seconds=5)
+    client.create_queue("e2e.tick")
+    client.create_queue("e2e.app")
+    client.put_schedule("e2e.tick", "each-minute", every_seconds=60, payload={"tick": True})
+    for queue in ("e2e.life", "e2e.lapse"):
+        client.enqueue(queue, {"to": "ada"})
+    [done] = client.dequeue("e2e.life", wait_seconds=5).tasks
+    report = Report(task_id=done.id, lease_id=done.lease.id, status="SUCCEEDED")
+    [said] = client.report("e2e.life", [report])
+    assert said.outcome == "OK"
+    [abandoned] = client.dequeue("e2e.lapse", wait_seconds=5, worker="gone:1").tasks
+    return Begun(done.id, abandoned, datetime.now(UTC))
+
+
+def ask(path: str, **headers: str) -> urllib3.BaseHTTPResponse:
+    url = os.environ["HEADRACE_STAGE_URL"] + path
+    return urllib3.request("GET", url, headers=headers, redirect=False, timeout=60)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nobodys-key-at-all"}])
+def test_api_gateway_keeps_strangers_out_in_our_words(headers: dict[str, str]) -> None:
+    answer = ask("/v1/queues", **headers)
+
+    assert answer.status == 401
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["code"] == "unauthenticated"
+
+
+def test_a_path_that_nobody_serves_is_not_found_in_our_words() -> None:
+    answer = ask("/nothing/here")
+
+    assert answer.status == 404
+    assert answer.json()["code"] == "not_found"
+
+
+def test_the_command_makes_the_first_key_and_a_worker_works_with_it(tmp_path: Path) -> None:
+    Path(tmp_path, "sums.py").write_text(_APP)
+    environment = {**os.environ, "HEADRACE_URL": os.environ["HEADRACE_STAGE_URL"]}
+    environment["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}{os.pathsep}{tmp_path}"
+
+    def run(*command: str, key: str = os.environ["HEADRACE_KEY"]) -> str:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env={**environment, "HEADRACE_KEY": key},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    headrace = ("-m", "headrace.cli.main")
+    key = run(*headrace, "key", "create", "sums", "--role", "worker", "--queue", "e2e.app")
+    task_id = run("-c", "from sums import double; print(double.enqueue(21).id)", key=key)
+    run(*headrace, "work", "sums:app", "--burst", key=key)
+
+    shown = json.loads(run(*headrace, "task", "show", task_id, "--json", key=key))
+    assert (shown["status"], shown["result"]) == ("SUCCEEDED", 42)
+
+
+def test_the_console_asks_who_is_there_and_shows_its_style() -> None:
+    door = ask("/console")
+    page = ask("/console/sign-in")
+
+    assert door.status == 303
+    assert "/console/sign-in" in door.headers["location"]
+    assert page.status == 200
+    style = re.search(rb'href="[^"]*(/console/static/[^"]+\.css[^"]*)"', page.data)
+    assert style is not None
+    sheet = ask(style[1].decode())
+    assert (sheet.status, sheet.headers["content-type"]) == (200, "text/css; charset=utf-8")
+
+
+def test_the_recorder_has_counted_from_the_stream(client: Client) -> None:
+    def counted() -> bool:
+        points = client.get_metrics("e2e.life").points
+        return sum(point.succeeded or 0 for point in points) == 1
+
+    assert soon(counted, seconds=60, what="a task counted by the recorder")
+
+
+def test_the_recorder_has_written_the_lake(outputs: dict[str, str], begun: Begun) -> None:
+    bucket = outputs["LakeAddress"].removeprefix("s3://")
+
+    def written() -> list[str]:
+        found = boto3.client("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
+        return [each["Key"] for each in found]
+
+    for name in soon(written, seconds=60, what="a file in the lake"):
+        assert name.startswith(f"raw/dt={begun.at:%Y-%m-%d}/")
+
+
+def test_the_reaper_takes_back_a_lapsed_lease_that_nobody_asks_for(
+    client: Client, begun: Begun
+) -> None:
+    def back() -> Task | None:
+        task = client.get_task(begun.abandoned.id)
+        return task if task.state == "ENQUEUED" else None
+
+    task = soon(back, seconds=_A_MINUTE_OR_TWO, what="a lapsed lease taken back by the reaper")
+
+    assert [(error.kind, error.worker) for error in task.errors] == [("lease_expired", "gone:1")]
+
+
+def test_the_scheduler_enqueues_what_a_schedule_says(client: Client, begun: Begun) -> None:
+    def tasks() -> list[Task]:
+        return list(client.list_tasks("e2e.tick"))
+
+    ticks = soon(tasks, seconds=_A_MINUTE_OR_TWO, what="a task of a schedule")
+
+    assert {task.schedule for task in ticks} == {"each-minute"}
+    assert min(task.scheduled_at for task in ticks) > begun.at + timedelta(seconds=30)
+
+
+def logged(stack: Stack) -> Iterator[tuple[str, str]]:
+    """Yield every line of the functions' logs, and the function's name."""
+    client = boto3.client("logs")
+    groups = {name: each["PhysicalResourceId"] for name, each in stack.resources().items()}
+    for function in _FUNCTIONS:
+        pages = client.get_paginator("filter_log_events")
+        for page in pages.paginate(logGroupName=groups[f"{function}Logs"]):
+            for event in page["events"]:
+                yield function, event["message"]
+
+
+def metrics(stack: Stack) -> dict[str, float]:
+    """Return the largest value of each metric in the functions' logs."""
+    found: dict[str, float] = {}
+    for _, line in logged(stack):
+        if line.startswith('{"_aws"'):
+            told = json.loads(line)
+            for metric in told["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
+                name = metric["Name"]
+                found[name] = max(told[name], found.get(name, 0))
+    return found
+
+
+@pytest.mark.usefixtures("begun")
+def test_metrics_are_in_the_logs_for_cloudwatch_to_read(stack: Stack) -> None:
+    wanted = {"Enqueued", "Started", "Succeeded", "OldestReadySeconds", "LeasesLapsed"}
+
+    def all_told() -> dict[str, float] | None:
+        told = metrics(stack)
+        return told if wanted <= told.keys() else None
+
+    found = soon(all_told, seconds=_A_MINUTE_OR_TWO, what="metrics of recorder and reaper")
+
+    assert found["LeasesLapsed"] >= 1
+    assert found["OldestReadySeconds"] > 0
+
+
+def test_no_function_was_refused_anything_that_it_wanted(stack: Stack) -> None:
+    refused = {
+        (function, line)
+        for function, line in logged(stack)
+        if "AccessDenied" in line or "not authorized" in line
+    }
+
+    assert refused == set()
+
+
+def test_the_admin_key_is_in_no_log_and_no_function_settings(
+    stack: Stack, outputs: dict[str, str]
+) -> None:
+    key = stack.secret(outputs["AdminKeyArn"])
+    settings = json.dumps(
+        [
+            boto3.client("lambda").get_function_configuration(
+                FunctionName=each["PhysicalResourceId"]
+            )
+            for each in stack.resources().values()
+            if each["ResourceType"] == "AWS::Lambda::Function"
+        ],
+        default=str,
+    )
+
+    assert json.dumps(key) not in settings
+    assert not [line for _, line in logged(stack) if key in line]
+
+
+def test_alarms_watch_it_and_a_dashboard_shows_it(stack: Stack) -> None:
+    client = boto3.client("cloudwatch")
+    watched = {
+        name
+        for name, each in stack.resources().items()
+        if each["ResourceType"] == "AWS::CloudWatch::Alarm"
+    }
+    dashboard: dict[str, Any] = json.loads(
+        client.get_dashboard(DashboardName=stack.name)["DashboardBody"]
+    )
+
+    assert {"ApiErrors", "FunctionErrors", "OldestReady", "ReaperNotRunning", "Dead"} <= watched
+    assert len(client.describe_alarms()["MetricAlarms"]) == len(watched)
+    assert len(dashboard["widgets"]) >= 8

@@ -1,0 +1,76 @@
+"""An update while tasks are in flight: nobody who asks, holds or waits notices."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import boto3
+
+from headrace import Client
+from headrace.client.models import LeasedTask
+from headrace.client.sending import Report
+from tests.e2e.stack import Stack
+
+_QUEUE = "e2e.update"
+
+
+def report_on(task: LeasedTask) -> Report:
+    return Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED")
+
+
+@contextmanager
+def working(client: Client, enqueued: list[str], finished: Counter[str]) -> Iterator[None]:
+    """Enqueue tasks and finish them, one after another, for the length of a with block."""
+    stopping = threading.Event()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not stopping.is_set():
+                enqueued.append(str(client.enqueue(_QUEUE, {"number": len(enqueued)}).id))
+                for task in client.dequeue(_QUEUE, batch_size=5).tasks:
+                    [said] = client.report(_QUEUE, [report_on(task)])
+                    finished[task.id] += said.outcome == "OK"
+        except BaseException as error:  # noqa: BLE001  told below, in the test's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(60)
+    assert failures == []
+
+
+def test_an_update_loses_no_task_and_keeps_every_lease(client: Client, stack: Stack) -> None:
+    client.create_queue("e2e.held", keepalive_timeout_in_seconds=300)
+    client.create_queue(_QUEUE)
+    for number in range(5):
+        client.enqueue("e2e.held", {"number": number})
+    held = client.dequeue("e2e.held", batch_size=5, wait_seconds=5).tasks
+    assert len(held) == 5
+    before = stack.outputs()
+    enqueued: list[str] = []
+    finished: Counter[str] = Counter()
+
+    with working(client, enqueued, finished):
+        stack.deploy(Stage="e2e", SettingsTtlSeconds="0", LogLevel="DEBUG", SecretsGeneration="2")
+
+    reports = [report_on(task) for task in held]
+    assert {said.outcome for said in client.report("e2e.held", reports)} == {"OK"}
+    left = client.dequeue(_QUEUE, batch_size=25, wait_seconds=5).tasks
+    assert sorted([*finished, *(task.id for task in left)]) == sorted(enqueued)
+    assert set(finished.values()) <= {1}
+    assert len(finished) > 0
+    assert stack.outputs() == before, "addresses and names stay"
+    assert deployed_log_level(stack) == "DEBUG"
+
+
+def deployed_log_level(stack: Stack) -> str:
+    name = stack.resources()["ApiFunction"]["PhysicalResourceId"]
+    settings = boto3.client("lambda").get_function_configuration(FunctionName=name)
+    level: str = settings["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"]
+    return level

@@ -1,0 +1,246 @@
+"""Tasks through two stations whose processes are killed, and the proof of what became of them.
+
+``python -m tests.pipeline.bench.chaos``: worker processes of Spark are killed again and again, and
+each driver too, with SIGKILL.  In the end the lake says of every task what happened to it: moved by
+each station exactly once, by legal moves only, and none lost.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import functions as f
+
+from headrace.client.client import Client
+from headrace.client.sending import NewTask
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.proof import Report, proof
+from headrace.spark.lake.rollup import rollup
+from headrace.spark.lake.schemas import CHANGES
+from headrace.spark.session import session
+from infra.local.engine import PROJECT_ROOT
+from infra.local.launch import Launched, launched
+
+NAMES = ("first", "second")
+_LONGEST = 1_800.0  # seconds
+_LOOK_EVERY = 0.5
+_FORKED = "-m headrace.spark.daemon"
+
+
+@dataclass
+class Drivers:
+    """The two stations' processes: started, killed, and started again."""
+
+    service: Launched
+    folder: Path
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        """Start a station that goes on until it is ended."""
+        where = {"HEADRACE_DYNAMODB_URL": self.service.dynamodb_url}
+        command = [sys.executable, "-m", "headrace.spark.station", "--json"]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [*command, f"tests.pipeline.bench.stations:{name}"],
+                cwd=PROJECT_ROOT,
+                env={**os.environ, **where},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill_driver(self, name: str) -> None:
+        """Kill a station and start it anew; its Java and workers end by themselves."""
+        self.running[name].kill()
+        self.running[name].wait()
+        self.start(name)
+
+    def tend(self) -> int:
+        """Start anew what ended without being asked, as any supervisor does; return how many."""
+        ended = [name for name, process in self.running.items() if process.poll() is not None]
+        for name in ended:
+            self.start(name)
+        return len(ended)
+
+    def kill_worker(self, chance: random.Random) -> bool:
+        """Kill one of the Python processes that tasks are in; tell whether there was one."""
+        workers = [
+            pid
+            for process in self.running.values()
+            for pid, parent in _descendants(process.pid).items()
+            if _FORKED in _command(pid) and _FORKED in _command(parent)
+        ]
+        if not workers:
+            return False
+        try:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def stop(self) -> list[int]:
+        """Ask both to end; return their exit codes."""
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        return [process.wait(120) for process in self.running.values()]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the run and its lake tell."""
+
+    tasks: int
+    seconds: float
+    workers_killed: int
+    drivers_killed: int
+    ended_by_themselves: int
+    moved_as_planned: int
+    in_queues: dict[str, int]
+    exit_codes: list[int]
+    proof: Report
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether each task was settled exactly once by each station, and none was lost."""
+        return self.proof.holds and self.moved_as_planned == self.tasks == self.in_queues["out"]
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for people."""
+        yield f"{self.tasks:,} tasks through two stations in {self.seconds:.0f} s"
+        yield f"killed {self.workers_killed} worker processes and {self.drivers_killed} drivers"
+        yield f"{self.ended_by_themselves} drivers ended by themselves and were started again"
+        yield f"stopped stations ended with {self.exit_codes}"
+        yield f"in queues {self.in_queues}"
+        yield f"moved exactly once by each station: {self.moved_as_planned:,}"
+        yield (
+            f"proof of {self.proof.changes:,} changes of {self.proof.tasks:,} tasks: "
+            f"{self.proof.violations or 'nothing found'}"
+        )
+        yield "holds" if self.holds else "DOES NOT HOLD"
+
+
+def survived(folder: Path, *, tasks: int, workers: int, drivers: int, seed: int = 7) -> Outcome:
+    """Put *tasks* through both stations, killing as many *workers* and *drivers* on the way."""
+    chance = random.Random(seed)
+    at_once = {"kind": "fixed", "max_retries": 50, "base_seconds": 0, "jitter": 0}
+    with (
+        launched(data_dir=folder) as service,
+        Client(service.url, service.admin_key) as client,
+        _stations(service, folder) as stations,
+    ):
+        for queue in ("in", "middle", "out"):
+            client.create_queue(queue, shards=2, retry_strategy=at_once)
+        client.enqueue_many("in", [NewTask(payload={"n": n, "hops": 0}) for n in range(tasks)])
+        begin = time.monotonic()
+        for name in NAMES:
+            stations.start(name)
+        killed, ended, by_themselves = 0, 0, 0
+        while (done := _progress(client, tasks)) < 1:
+            if time.monotonic() - begin > _LONGEST:
+                break
+            if done * (workers + 1) >= killed + 1 and killed < workers:
+                killed += stations.kill_worker(chance)
+            if done * (drivers + 1) >= ended + 1 and ended < drivers:
+                stations.kill_driver(NAMES[ended % 2])
+                ended += 1
+            by_themselves += stations.tend()
+            time.sleep(_LOOK_EVERY)
+        seconds = time.monotonic() - begin
+        codes = stations.stop()
+        in_queues = {name: _size(client, name) for name in ("in", "middle", "out")}
+        report, moved = _lake(folder, tasks)
+    return Outcome(tasks, seconds, killed, ended, by_themselves, moved, in_queues, codes, report)
+
+
+@contextmanager
+def _stations(service: Launched, folder: Path) -> Iterator[Drivers]:
+    stations = Drivers(service, folder)
+    try:
+        yield stations
+    finally:
+        for process in stations.running.values():
+            process.kill()
+
+
+def _progress(client: Client, tasks: int) -> float:
+    """Return how much is done, from 0 to 1: half of it is to be in the middle."""
+    middle, out = (_size(client, name) for name in ("middle", "out"))
+    return (middle + 2 * out) / (2 * tasks)
+
+
+def _size(client: Client, queue: str) -> int:
+    return client.count_tasks(queue).count
+
+
+def _lake(folder: Path, tasks: int) -> tuple[Report, int]:
+    """Roll the service's lake up until it has all moves; return proof and tasks moved twice."""
+    spark = session("headrace chaos", **{"spark.master": "local[2]", "spark.driver.memory": "2g"})
+    lake = LakeFrames(spark, str(folder / "lake"))
+    deadline = time.monotonic() + 300
+    while True:
+        rollup(lake, today=datetime.now(UTC).date())
+        moves = lake.read(CHANGES).where("move = 'move'")
+        if moves.count() >= 2 * tasks or time.monotonic() > deadline:
+            break
+    path = f.concat_ws(",", f.sort_array(f.collect_list("queue_from")))
+    each = moves.groupBy("task_id").agg(path.alias("path"))
+    return proof(lake), each.where("path = 'in,middle'").count()
+
+
+def _descendants(pid: int) -> dict[int, int]:
+    """Return the processes below *pid* with their parents."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    below = {pid}
+    while grown := {one for one, parent in parents.items() if parent in below} - below:
+        below |= grown
+    return {one: parents[one] for one in below if one != pid}
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path("/proc", str(pid), "cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def main() -> int:
+    """Run it, and say what was found; 1 if something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--workers", type=int, default=20, help="worker processes to kill")
+    parser.add_argument("--drivers", type=int, default=2, help="drivers to kill")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
+        outcome = survived(
+            Path(folder), tasks=asked.tasks, workers=asked.workers, drivers=asked.drivers
+        )
+        for line in outcome.lines():
+            print(line)
+        if not outcome.holds:
+            for kind, some in outcome.proof.examples.items():
+                print(kind, json.dumps(some[:3], default=str))
+            for name in NAMES:
+                print(name, Path(folder, f"{name}.log").read_text()[-3000:])
+    return 0 if outcome.holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

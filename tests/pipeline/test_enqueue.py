@@ -1,0 +1,266 @@
+"""Bulk enqueue: any frame as tasks, each of them once, bad rows named."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import Place, State, Task
+from headrace.spark.sources import connect
+from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
+from headrace.spark.sources.newrows import BadRow, Identity, new_task
+from infra.local.engine import Engine
+from infra.local.tables import TableNames
+
+
+def schema_of(text: str) -> StructType:
+    return cast("StructType", StructType.fromDDL(text))
+
+
+NUMBER = 300
+FRAME = "payload string, n bigint"
+
+
+@pytest.fixture
+def connection(engine: Engine, tables: TableNames) -> Connection:
+    made = Connection(tables.tasks, tables.control, engine.url)
+    connect.opened(made).queues.create("mail", QueueSettings(shards=2, expires_in_seconds=500))
+    return made
+
+
+def frame(spark: SparkSession, number: int = NUMBER) -> DataFrame:
+    spark.dataSource.register(EnqueueSource)
+    payload = f.to_json(f.struct(f.col("id").alias("n")))
+    return spark.range(0, number, 1, 2).select(payload.alias("payload"), f.col("id").alias("n"))
+
+
+def save(rows: DataFrame, connection: Connection, **options: str) -> None:
+    given = {**connection.options(), "queue": "mail", "id_from": "n", **options}
+    rows.write.format("headrace.enqueue").options(**given).mode("append").save()
+
+
+def tasks_in(connection: Connection, queue: str = "mail") -> list[Task]:
+    store = connect.store(connection)
+    places = [Place(queue, State.ENQUEUED, shard) for shard in range(2)]
+    entries = [entry for place in places for entry in store.entries(place, limit=1000).entries]
+    return list(store.read([entry.task_id for entry in entries]).values())
+
+
+def sending(connection: Connection, **how: Any) -> Sending:
+    return Sending(connection, Identity(id_from=("n",)), "mail", **how)
+
+
+def rows(*numbers: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"payload": f'{{"n": {number}}}', "n": number, **more} for number in numbers]
+
+
+def test_a_frame_is_enqueued_once_however_often_it_is_written(
+    spark: SparkSession, connection: Connection
+) -> None:
+    for _ in range(2):
+        save(frame(spark), connection)
+
+    tasks = tasks_in(connection)
+    assert len(tasks) == NUMBER
+    assert {task.payload for task in tasks} == {f'{{"n":{n}}}' for n in range(NUMBER)}
+    assert all(task.version == 1 for task in tasks)
+    assert {task.expires_at - task.due_at for task in tasks if task.expires_at} == {
+        timedelta(seconds=500)  # as the queue says
+    }
+
+
+def test_another_run_adds_the_rows_anew(spark: SparkSession, connection: Connection) -> None:
+    for run in ("monday", "tuesday", "monday"):
+        save(frame(spark, 20), connection, run=run)
+
+    assert len(tasks_in(connection)) == 40
+
+
+def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: Connection) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4)))
+
+    assert sum(one.counts["created"] for one in told) == 100
+    assert sum(one.counts["existing"] for one in told) == 300
+    assert len(tasks_in(connection)) == 100
+
+
+def test_columns_say_when_and_how(connection: Connection) -> None:
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    row = {
+        **rows(1)[0],
+        "scheduled_at": due,
+        "expires_at": due + timedelta(days=1),
+        "dedupe_key": "k",
+        "tags": {"service": "x"},
+        "keepalive_timeout_in_seconds": 90.0,
+    }
+    enqueued(sending(connection), [row])
+    again = enqueued(sending(connection), [{**row, "n": 2}])
+
+    (task,) = tasks_in(connection)
+    assert (task.due_at, task.expires_at) == (due, due + timedelta(days=1))
+    assert (task.dedupe_key, task.tags, task.keepalive) == ("k", {"service": "x"}, 90)
+    assert again.counts == {"duplicate": 1}
+
+
+def test_rows_can_name_their_queues(spark: SparkSession, connection: Connection) -> None:
+    connect.opened(connection).queues.create("other", QueueSettings())
+    queue = f.when(f.col("n") < 5, "mail").otherwise("other")
+    given = {**connection.options(), "id_from": "n"}
+    spread = frame(spark, 12).withColumn("queue", queue)
+    spread.write.format("headrace.enqueue").options(**given).mode("append").save()
+
+    assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (5, 7)
+
+
+def test_bad_rows_are_named_when_all_good_ones_are_in(
+    spark: SparkSession, connection: Connection
+) -> None:
+    broken = f.when(f.col("n") == 7, f.lit("{")).otherwise(f.col("payload"))
+
+    with pytest.raises(PySparkException) as failed:
+        save(frame(spark, 100).withColumn("payload", broken), connection)
+
+    assert "1 rows are no tasks, the other 99 are in: n=7: payload must be JSON text" in str(
+        failed.value
+    )
+    assert len(tasks_in(connection)) == 99
+    save(frame(spark, 100), connection)
+    assert len(tasks_in(connection)) == 100
+
+
+def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: Connection) -> None:
+    told = enqueued(
+        Sending(connection, Identity(id_from=("n",))),
+        [*rows(1, queue="mail"), *rows(2, 3, queue="nowhere"), *rows(4, queue=None)],
+    )
+
+    assert told.counts == {"created": 1, "bad": 3}
+    assert any("nowhere" in reason for reason in told.bad)
+    assert any("n=4: queue must match" in reason for reason in told.bad)
+
+
+def test_an_id_that_another_queue_has_is_a_bad_row(connection: Connection) -> None:
+    connect.opened(connection).queues.create("other", QueueSettings())
+    how = Sending(connection, Identity("key"), None)
+    row = {"key": "a1", "payload": "1", "queue": "mail"}
+
+    told = enqueued(how, [row, {**row, "queue": "other"}])
+
+    assert told.counts == {"created": 1, "bad": 1}
+    assert told.bad == ["a1: the id is used in another queue"]
+
+
+def test_ids_that_look_drawn_are_refused_unless_they_are_stored(
+    spark: SparkSession, connection: Connection
+) -> None:
+    drawn = frame(spark, 4).withColumn("key", f.expr("uuid()")).drop("n")
+    options = {**connection.options(), "queue": "mail", "id_column": "key"}
+    writer = drawn.write.format("headrace.enqueue").options(**options).mode("append")
+
+    with pytest.raises(PySparkException, match="looks drawn"):
+        writer.save()
+    assert tasks_in(connection) == []
+    writer.option("random_ids", "true").save()
+    assert len(tasks_in(connection)) == 4
+
+
+def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: Connection) -> None:
+    large = [{"payload": '"' + "x" * 250_000 + '"', "n": number} for number in range(20)]
+
+    assert enqueued(sending(connection), large).counts == {"created": 20}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"payload": "{"}, "payload must be JSON text"),
+        ({"payload": '"' + "x" * 300_000 + '"'}, "payload must be at most 262,144 bytes"),
+        ({"delay_in_seconds": -1}, "delay_in_seconds must be from 0 to 31,536,000, not -1"),
+        ({"dedupe_key": ""}, "dedupe_key must be 1 to 256 bytes"),
+        ({"tags": {str(n): "x" for n in range(11)}}, "tags must be at most 10, not 11"),
+        ({"tags": {"a": "x" * 257}}, "tags.a must be text of at most 256 bytes"),
+        ({"key": "a b"}, "key must match .*, not 'a b'"),
+        ({"key": None}, "key must match .*, not None"),
+        (
+            {"scheduled_at": datetime(2030, 1, 1, tzinfo=UTC), "delay_in_seconds": 1},
+            "exclude each other",
+        ),
+        (
+            {
+                "scheduled_at": datetime(2030, 1, 1, tzinfo=UTC),
+                "expires_at": datetime(2030, 1, 1, tzinfo=UTC),
+            },
+            "expires_at must be after scheduled_at",
+        ),
+    ],
+)
+def test_a_bad_row_says_what_is_wrong(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadRow, match=message):
+        new_task({"payload": "1", "key": "k1", **row}, Identity("key"))
+
+
+def test_a_row_becomes_what_the_api_would_make_of_it() -> None:
+    assert new_task({"payload": None, "key": "k1"}, Identity("key")) == NewTask("null", id="k1")
+
+
+def test_ids_are_told_apart_by_columns_and_run() -> None:
+    identity = Identity(id_from=("a", "b"), run="r")
+    row = {"a": 1, "b": "x"}
+
+    ids = [
+        identity.of(row),
+        identity.of({"a": 1, "b": "y"}),
+        identity.of({"a": "1", "b": "x"}),
+        Identity(id_from=("a", "b")).of(row),
+    ]
+    assert identity.of({"b": "x", "a": 1}) == ids[0]
+    assert len(set(ids)) == 4
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (FRAME, {}, "give exactly one of id_column and id_from"),
+        (FRAME, {"id_from": "n", "id_column": "n"}, "give exactly one of id_column and id_from"),
+        (FRAME, {"id_from": "m"}, "m is missing: the ids come from it"),
+        (FRAME, {"id_from": "n", "queue": ""}, "queue must match"),
+        ("n int", {"id_from": "n"}, "payload is missing"),
+        ("payload int, n int", {"id_from": "n"}, "payload must be string, not int"),
+        (f"{FRAME}, colour int", {"id_from": "n"}, "colour is no column of a task"),
+        (FRAME, {"id_column": "payload", "run": "x"}, "run has a meaning only with id_from"),
+    ],
+)
+def test_what_cannot_be_enqueued_is_refused_by_name(
+    schema: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        EnqueueSource({"queue": "mail", **options}).writer(schema_of(schema), False)  # noqa: FBT003
+
+
+def test_overwriting_is_refused() -> None:
+    source = EnqueueSource({"queue": "mail", "id_from": "n"})
+
+    with pytest.raises(InvalidRequest, match="mode must be append"):
+        source.writer(schema_of(FRAME), True)  # noqa: FBT003
+
+
+def test_a_writer_called_twice_adds_nothing_the_second_time(connection: Connection) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(rows(*range(50)))
+
+    first, second = (EnqueueWriter(sending(connection)).write(batches()) for _ in range(2))
+
+    assert (first.counts, second.counts) == ({"created": 50}, {"existing": 50})

@@ -1,0 +1,249 @@
+"""The NGSI pipeline on Spark: what comes late, twice, in any order or malformed, and its table."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
+from examples.ngsi.series import series
+from examples.ngsi.spark.play import lines_of
+from examples.ngsi.spark.readings import KEY, MOST_TYPE_BYTES, checked, once, readings, verdicts
+from examples.ngsi.spark.stations import loading_into, split_up, splitting
+from examples.ngsi.spark.table import Loading, batch_of, read
+from examples.ngsi.spark_accounting import compared, expected
+from headrace.client.models import Task
+from headrace.domain.plan import NewTask
+from headrace.spark.sources.leasing import SCHEMA
+from headrace.spark.station.outcomes import Fail, Move, Taken
+from tests.pipeline.ground import Ground
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+ROOM = {"type": "Number", "value": 20.5, "unit": "CEL"}
+
+
+def row(at: datetime = NOON, kind: str = "Room", **attributes: Any) -> dict[str, Any]:
+    return {
+        "entity_id": "Room1",
+        "entity_type": kind,
+        "time_index": at.isoformat(),
+        "service": "smartcity",
+        "service_path": "/",
+        "attributes": attributes or {"temperature": ROOM},
+    }
+
+
+def tasks(spark: SparkSession, *payloads: Any, start: datetime = NOON) -> DataFrame:
+    """Tasks with these payloads, or JSON texts, taken a second after one another."""
+    rows: list[tuple[Any, ...]] = [
+        (
+            f"tsk_{n}",
+            f"lease_{n}",
+            ENTITIES_QUEUE,
+            payload if isinstance(payload, str) else json.dumps(payload),
+            {},
+            1,
+            start + timedelta(seconds=n),
+            start,
+            None,
+        )
+        for n, payload in enumerate(payloads)
+    ]
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def made(frame: DataFrame) -> list[Row]:
+    return sorted(readings(checked(frame)).collect())
+
+
+def test_a_value_keeps_its_type_its_unit_and_as_a_number_its_worth(spark: SparkSession) -> None:
+    values: dict[str, Any] = {
+        "celsius": ROOM,
+        "count": {"type": "Integer", "value": 720},
+        "humidity": {"type": "Text", "value": "0.54"},
+        "on": {"type": "Boolean", "value": True},
+        "place": {"type": "geo:json", "value": {"type": "Point", "coordinates": [1, 2.5]}},
+        "unit_price": {"type": "Price", "value": 1e300, "unit": None},
+        "went": {"type": "Number", "value": None},
+    }
+
+    found = {one["attribute"]: one for one in made(tasks(spark, [row(**values)]))}
+
+    assert {name: (one["type"], one["number"], one["unit"]) for name, one in found.items()} == {
+        "celsius": ("Number", 20.5, "CEL"),
+        "count": ("Integer", 720.0, None),
+        "humidity": ("Text", None, None),
+        "on": ("Boolean", None, None),
+        "place": ("geo:json", None, None),
+        "unit_price": ("Price", 1e300, None),
+    }
+    assert found["humidity"]["text"] == "0.54"
+    assert found["on"]["text"] == "true"
+    assert json.loads(found["place"]["text"]) == {"type": "Point", "coordinates": [1, 2.5]}
+
+
+def test_what_comes_late_belongs_to_the_day_on_which_it_was_observed(spark: SparkSession) -> None:
+    midnight = NOON.replace(hour=0)
+    just_before = midnight - timedelta(microseconds=1)
+    ancient = datetime(1, 6, 19, tzinfo=UTC)
+
+    found = made(tasks(spark, [row(NOON), row(just_before), row(midnight), row(ancient)]))
+
+    assert {(str(one["day"]), one["received_at"].date() == NOON.date()) for one in found} == {
+        ("2026-11-21", True),
+        ("2026-11-20", True),
+        ("0001-06-19", True),
+    }
+    assert sorted(str(one["day"]) for one in found).count("2026-11-21") == 2
+
+
+def test_what_came_twice_is_one_reading_and_the_one_received_last_counts(
+    spark: SparkSession,
+) -> None:
+    first, other = ({"type": "Number", "value": n} for n in (1, 2))
+    earlier = row(temperature=first, pressure=first)
+    later = row(temperature=other)
+
+    for frame in (tasks(spark, [earlier], [later]), tasks(spark, [earlier], [earlier], [later])):
+        found = once(readings(checked(frame))).collect()
+
+        assert {one["attribute"]: one["number"] for one in found} == {
+            "temperature": 2,
+            "pressure": 1,
+        }
+
+
+def test_the_order_in_which_tasks_are_seen_changes_nothing(spark: SparkSession) -> None:
+    frame = tasks(
+        spark, [row(NOON)], [row(NOON - DAY)], [row(NOON, temperature=ROOM | {"value": 3})]
+    )
+    backwards = frame.orderBy(f.desc("created_at"))
+
+    assert sorted(once(readings(checked(backwards))).collect()) == sorted(
+        once(readings(checked(frame))).collect()
+    )
+    assert batch_of(backwards) == batch_of(frame)
+    assert batch_of(frame.limit(0)) is None
+
+
+def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession) -> None:
+    too_long = f"payload[0].entity_type must be 1 to {MOST_TYPE_BYTES} bytes"
+    told: list[tuple[Any, str | None]] = [
+        ('"rows"', "payload must be a list of rows"),
+        ("[1, 2]", "payload must be a list of rows"),
+        ({"entity_id": "a"}, "payload[0].entity_type must be given"),
+        ([row(), {**row(), "entity_id": None}], "payload[1].entity_id must be given"),
+        ([{**row(), "attributes": None}], "payload[0].attributes must be given"),
+        (
+            [row(), {**row(), "time_index": "soon"}],
+            "payload[1].time_index must be an instant, such as 2026-11-21T08:00:00Z",
+        ),
+        ([row(kind="")], too_long),
+        ([row(kind="é" * 41)], too_long),
+        ([row(kind="é" * 40)], None),
+        ([], None),
+    ]
+
+    found = verdicts(checked(tasks(spark, *(payload for payload, _ in told)))).collect()
+
+    assert [one["error"] for one in found] == [error for _, error in told]
+    assert [one["action"] == "fail" for one in found] == [error is not None for _, error in told]
+
+
+def test_a_task_that_cannot_be_loaded_costs_the_others_nothing(spark: SparkSession) -> None:
+    seen = checked(tasks(spark, [row()], "7", [row(NOON - DAY)]))
+
+    assert [one["action"] for one in verdicts(seen).collect()] == ["succeed", "fail", "succeed"]
+    assert readings(seen).count() == 2
+
+
+def taken(payload: Any) -> Taken:
+    return Taken("tsk_1", NOTIFY_QUEUE, payload, {}, 1, NOON, NOON)
+
+
+def test_a_notification_is_split_into_rows_or_dead_with_what_is_wrong() -> None:
+    entity = {"id": "a", "type": "Room", "t": {"type": "Number", "value": "7", "unitCode": "CEL"}}
+
+    moved = split_up(taken({"data": [entity, {"id": "b", "type": "Empty"}]}))
+    refused = split_up(taken({"data": [{"type": "Room"}]}))
+
+    assert isinstance(moved, Move)
+    (one,) = moved.payload
+    assert one["attributes"] == {"t": {"type": "Number", "value": 7.0, "unit": "CEL"}}
+    assert one["time_index"] == "2026-11-21T12:00:00.000000Z"
+    assert refused == Fail("'id' is a required property - 'data.0'")
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(file.parent.relative_to(folder)) for file in folder.rglob("*.parquet")}
+
+
+def test_the_table_is_in_folders_by_type_and_day_and_a_batch_run_again_adds_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "readings"
+    load = Loading(str(folder))
+    batch = tasks(spark, [row(), row(NOON - DAY)], [row(kind="Air/Quality é")])
+
+    load(batch)
+    first = files_in(folder)
+    load(batch.orderBy(f.desc("id")))
+
+    assert files_in(folder) == first
+    name = batch_of(batch)
+    assert first == {
+        f"entity_type=Room/day=2026-11-21/batch={name}",
+        f"entity_type=Room/day=2026-11-20/batch={name}",
+        f"entity_type=Air%2FQuality é/day=2026-11-21/batch={name}",
+    }
+    assert spark.read.parquet(str(folder)).count() == 3
+    assert {one["entity_type"] for one in read(spark, str(folder)).collect()} == {
+        "Room",
+        "Air/Quality é",
+    }
+
+
+def test_tasks_that_come_again_in_another_batch_are_read_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    load = Loading(str(tmp_path))
+    batch = tasks(spark, [row()], [row(NOON - DAY)], [row(NOON - 2 * DAY)])
+
+    load(batch.where("id <> 'tsk_2'"))  # written, and its station died before settling
+    load(batch)
+    load(tasks(spark, [row(temperature=ROOM | {"value": 30})], start=NOON + DAY))  # a correction
+
+    assert spark.read.parquet(str(tmp_path)).count() == 6
+    found = read(spark, str(tmp_path))
+    assert found.select(*KEY).distinct().count() == found.count() == 3
+    (today,) = found.where("day = '2026-11-21'").collect()
+    assert (today["number"], today["received_at"].date()) == (30, (NOON + DAY).date())
+
+
+def test_two_stations_take_notifications_to_the_table(
+    spark: SparkSession, ground: Ground, tmp_path: Path
+) -> None:
+    """What should come out is worked out without Spark, by the demo's own accounting."""
+    sent = series(60, NOON).sent
+    for queue in (NOTIFY_QUEUE, ENTITIES_QUEUE):
+        ground.queue(queue, shards=1)
+    new = [NewTask(json.dumps(one.body), tags=one.headers) for one in sent]
+    ground.uses.tasks.enqueue(NOTIFY_QUEUE, new)
+    folder = str(tmp_path / "readings")
+
+    splitting.run(spark, drain=True, connection=ground.connection)
+    loading_into(folder).run(spark, drain=True, connection=ground.connection)
+
+    assert ground.states(NOTIFY_QUEUE) == {"DEAD": 3}
+    assert ground.states(ENTITIES_QUEUE) == {"SUCCEEDED": 57}
+    assert {task.errors[-1].message for task in ground.tasks(NOTIFY_QUEUE)} == {
+        one.error for one in sent if one.error
+    }
+    tasks = [*ground.tasks(NOTIFY_QUEUE), *ground.tasks(ENTITIES_QUEUE)]
+    should_be = expected(sent, cast("list[Task]", tasks))
+    assert compared(should_be.readings, lines_of(spark, folder)) == []
+    assert should_be.came > len(should_be.readings) > 200

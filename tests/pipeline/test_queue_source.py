@@ -1,0 +1,345 @@
+"""The format ``headrace``: leased once and settled once, whoever calls it and how often."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import State
+from headrace.spark import register
+from headrace.spark.sources.connect import opened
+from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased
+from headrace.spark.sources.options import parsed
+from headrace.spark.sources.patience import Pace, Patience
+from headrace.spark.sources.queue import READING, QueueStream, Reading
+from headrace.spark.sources.rows import CHILDREN, Row, rows_of
+from headrace.spark.sources.settling import Outlet, settle
+from headrace.spark.sources.sweeping import sweep
+from tests.pipeline.ground import AT_ONCE, Ground
+
+
+def intake(ground: Ground, *, rows: int = 1000, seconds: float = 60) -> Intake:
+    group = ground.uses.leases.open(None, keepalive=seconds)
+    return Intake(ground.connection, "in", group.id, "tester", rows)
+
+
+def rows(batches: list[pa.RecordBatch]) -> list[Row]:
+    return list(rows_of(batches, "move"))
+
+
+def taken(ground: Ground, number: int = 1) -> list[Row]:
+    """Lease so many tasks of the queue `in`, which is made for it."""
+    ground.queue("in", shards=1, retry=AT_ONCE)
+    ground.queue("out", shards=1)
+    ground.fill("in", number)
+    return rows(list(leased(intake(ground), 0)))
+
+
+@pytest.fixture
+def outlet(ground: Ground) -> Outlet:
+    return Outlet(ground.connection, "in", "out")
+
+
+def test_a_read_that_is_repeated_finds_what_it_leased_and_takes_no_more_than_asked(
+    ground: Ground,
+) -> None:
+    ground.queue("in")
+    ground.fill("in", 60)
+    asked = intake(ground, rows=20)
+
+    first, again = ([*leased(asked, 0), *leased(asked, 1)] for _ in range(2))
+
+    assert sorted(row.id for row in rows(first)) == sorted(row.id for row in rows(again))
+    assert len(rows(first)) == 40
+    assert {row.lease for row in rows(first)} == {row.lease for row in rows(again)}
+    assert ground.states("in") == {"ENQUEUED": 20, "INFLIGHT": 40}
+
+
+def test_reads_at_the_same_time_lease_each_task_once(ground: Ground) -> None:
+    ground.queue("in", shards=1)
+    ground.fill("in", 300)
+    shared, other = intake(ground), intake(ground)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda one: rows(list(leased(one, 0))), [shared, shared, other] * 2))
+
+    holders: dict[str, set[str]] = {}
+    for row in (row for part in found for row in part):
+        holders.setdefault(row.id, set()).add(row.lease)
+    assert len(holders) == 300
+    assert all(len(leases) == 1 for leases in holders.values())
+    assert {task.attempts for task in ground.tasks("in")} == {1}
+
+
+def test_rows_settle_their_tasks_once_however_often_they_are_written(
+    ground: Ground, outlet: Outlet
+) -> None:
+    held = taken(ground, 120)
+
+    with ThreadPoolExecutor(3) as pool:
+        tallies = list(pool.map(lambda _: settle(outlet, held), range(3)))
+
+    assert [tally.counts for tally in tallies] == [Counter(moved=120)] * 3
+    moved = ground.tasks("out")
+    assert {(task.version, task.attempts, len(task.trail)) for task in moved} == {(3, 0, 1)}
+    assert len(moved) == 120
+    assert ground.tasks("in") == []
+
+
+def test_a_writer_whose_lease_was_lost_changes_nothing(ground: Ground, outlet: Outlet) -> None:
+    held = taken(ground, 3)
+    zombie = settle(outlet, [replace(row, action="release") for row in held])
+    again = rows(list(leased(intake(ground), 0)))
+
+    late = settle(outlet, [replace(row, action="fail", error="too late") for row in held])
+
+    assert (zombie.counts, late.counts) == (Counter(released=3), Counter(lost=3))
+    assert late.reasons["lost"]
+    assert settle(outlet, again).counts == Counter(moved=3)
+
+
+@pytest.mark.parametrize(
+    ("row", "outcome", "state"),
+    [
+        ({"action": "move"}, "moved", State.ENQUEUED),
+        ({"action": "move", "payload": '{"n":7}', "delay_seconds": 60.0}, "moved", State.ENQUEUED),
+        ({"action": "succeed"}, "succeeded", State.SUCCEEDED),
+        ({"action": "fail", "error": "Broken: no value"}, "dead", State.DEAD),
+        ({"action": "retry", "error": "no answer"}, "retried", State.ENQUEUED),
+        ({"action": "release", "delay_seconds": 5.0}, "released", State.ENQUEUED),
+        ({"action": "explode"}, "dead", State.DEAD),
+        ({"action": "move", "payload": "{"}, "dead", State.DEAD),
+        ({"action": "move", "payload": f'"{"x" * 262_144}"'}, "dead", State.DEAD),
+        ({"action": "release", "delay_seconds": -1.0}, "dead", State.DEAD),
+        ({"action": "move", "to_queue": "nowhere"}, "retried", State.ENQUEUED),
+    ],
+)
+def test_the_action_of_a_row_says_what_becomes_of_its_task(
+    ground: Ground, outlet: Outlet, row: dict[str, Any], outcome: str, state: State
+) -> None:
+    held = taken(ground)[0]
+
+    tally = settle(outlet, [replace(held, **row)])
+
+    task = ground.read(held.id)[0]
+    assert (tally.counts, task.state) == (Counter({outcome: 1}), state)
+    if outcome == "dead":
+        assert (task.dead_reason, task.attempts) == ("rejected", 1)
+        assert task.errors[-1].type == ("Broken" if row["action"] == "fail" else "BadRow")
+    if row.get("payload") == '{"n":7}':
+        assert task.payload == '{"n":7}'
+        assert task.due_at - task.enqueued_at == timedelta(seconds=60)
+
+
+def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
+    ground: Ground, outlet: Outlet
+) -> None:
+    held = taken(ground, 2)
+    family = [
+        replace(parent, action=action, payload=json.dumps({"n": n}), to_queue=queue)
+        for parent in held
+        for n, (action, queue) in enumerate([("spawn", None), ("succeed", None), ("spawn", "in")])
+    ]
+
+    tallies = [settle(outlet, family) for _ in range(2)]
+
+    assert [tally.counts for tally in tallies] == [Counter(succeeded=2, spawned=4)] * 2
+    assert (ground.numbers("out"), ground.numbers("in")[-2:]) == ([0, 0], [2, 2])
+    assert ground.states("in") == {"SUCCEEDED": 2, "ENQUEUED": 2}
+
+
+@pytest.mark.parametrize(
+    ("actions", "said"),
+    [
+        (["move", "succeed"], "by one row, not by 2"),
+        (["spawn", "retry"], "must succeed or be moved, not retry"),
+        (["spawn"] * (CHILDREN + 1), f"at most {CHILDREN} others"),
+    ],
+)
+def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(
+    ground: Ground, outlet: Outlet, actions: list[str], said: str
+) -> None:
+    wrong, right = taken(ground, 2)
+
+    settle(outlet, [*(replace(wrong, action=one, payload="1") for one in actions), right])
+
+    ended, moved = ground.read(wrong.id, right.id)
+    assert (ended.state, moved.queue) == (State.DEAD, "out")
+    assert said in ended.errors[0].message
+    assert ground.states("out") == {"ENQUEUED": 1}
+
+
+def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(ground: Ground) -> None:
+    ground.queue("in")
+    ground.fill("in", 5)
+    asked = intake(ground)
+    held = rows([*leased(asked, 0), *leased(asked, 1)])
+    settle(Outlet(ground.connection, "in"), [replace(held[0], action="succeed")])
+
+    assert sweep(ground.connection, "in", asked.group) == 4
+    assert sweep(ground.connection, "in", asked.group) == 0
+
+    waiting = [task for task in ground.tasks("in") if task.state is State.ENQUEUED]
+    assert {(task.attempts, task.errors[0].type) for task in waiting} == {(1, "Dropped")}
+    assert all(task.due_at > ground.uses.now() for task in waiting)
+
+
+def test_a_paused_queue_and_one_at_its_limit_give_no_more_than_they_allow(ground: Ground) -> None:
+    ground.queue("in", shards=1)
+    ground.fill("in", 20)
+    limited = QueueSettings().dequeuing_settings
+    queues = opened(ground.connection).queues
+    queues.replace("in", QueueSettings(dequeuing_settings=replace(limited, max_inflight_tasks=7)))
+    at_most = rows(list(leased(intake(ground), 0)))
+    queues.pause("in")
+
+    assert (len(at_most), list(leased(intake(ground), 0))) == (7, [])
+
+
+def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
+    declared = spark.createDataFrame([], SCHEMA).schema
+
+    assert to_arrow_schema(declared, timezone="UTC") == ARROW
+
+
+def test_spark_reads_and_settles_a_queue_by_its_format(spark: SparkSession, ground: Ground) -> None:
+    register(spark)
+    ground.queue("in")
+    ground.queue("out")
+    ground.fill("in", 50)
+    options = ground.connection.options()
+
+    tasks = spark.read.format("headrace").options(queue="in", max_rows="40", **options).load()
+    even = f.get_json_object("payload", "$.n").cast("int") % 2 == 0
+    made = tasks.withColumn("action", f.when(even, "move").otherwise("succeed"))
+    for _ in range(2):
+        made.write.format("headrace").mode("append").options(queue="in", to="out", **options).save()
+
+    states = Counter(ground.states("in"))
+    assert states["SUCCEEDED"] + ground.states("out")["ENQUEUED"] >= 40
+    assert all(n % 2 == 0 for n in ground.numbers("out"))
+
+
+def test_a_stream_settles_all_that_is_due_and_holds_nothing_when_it_ends(
+    spark: SparkSession, ground: Ground, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    register(spark)
+    ground.queue("in", retry=AT_ONCE)
+    ground.queue("out")
+    ground.fill("in", 50)
+    options = ground.connection.options()
+
+    tasks = spark.readStream.format("headrace").options(queue="in", max_rows="30", **options).load()
+    query = (
+        tasks.where(f.get_json_object("payload", "$.n") != "13")
+        .writeStream.format("headrace")
+        .options(
+            queue="in", to="out", checkpointLocation=str(tmp_path_factory.mktemp("c")), **options
+        )
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    query.stop()
+
+    assert query.exception() is None
+    assert ground.numbers("out") == [n for n in range(50) if n != 13]
+    assert "INFLIGHT" not in ground.states("in")
+    assert ground.tasks("in")[0].errors[0].type == "Dropped"
+
+
+def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_back(
+    ground: Ground,
+) -> None:
+    ground.queue("in")
+    ground.fill("in", 10)
+    reading = Reading.of({"queue": "in", **ground.connection.options()})
+    stream = QueueStream(reading)
+    start = stream.initialOffset()
+
+    end = stream.latestOffset(start)
+    first, again = (stream.partitions(start, end) for _ in range(2))
+    held = [row for share in first for row in rows(list(stream.read(share)))]
+
+    assert [share.intake for share in first] == [share.intake for share in again]
+    assert len(held) == 10
+    stream.stop()
+    assert {(task.state, task.attempts) for task in ground.tasks("in")} == {(State.ENQUEUED, 0)}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "option queue must be given"),
+        ({"queue": "a b"}, "option queue must match"),
+        ({"queue": "q", "max_rows": "0"}, "max_rows must be a whole number from 1 to 1,000,000"),
+        ({"queue": "q", "rate": "nan"}, "rate must be a number from 0.001 to 1,000,000"),
+        ({"queue": "q", "speed": "9"}, "option speed is no option of headrace, which has queue, "),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_limit(given: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parsed(READING, given, of="headrace")
+
+    assert said in str(refused.value)
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_pace_is_never_exceeded_not_even_at_the_beginning() -> None:
+    clock = Clock()
+    pace = Pace(100.0, clock.sleep, lambda: clock.now)
+
+    passed = [pace.next(500) for _ in range(8)]
+
+    assert sum(passed) / clock.now == pytest.approx(100.0)
+    assert passed[0] / 100.0 <= clock.now
+    assert Pace(None).next(500) == 500
+
+
+def test_throttling_is_waited_out_with_growing_random_pauses() -> None:
+    waited: list[float] = []
+
+    class Throttled:
+        calls = 0
+
+        def count(self, number: int) -> int:
+            self.calls += 1
+            if self.calls < 5:
+                raise Unavailable("throttled")
+            return number
+
+    patient = Patience(Throttled(), waited.append, lambda low, high: high)
+
+    assert patient.count(7) == 7
+    assert waited == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_throttling_without_end_is_told() -> None:
+    def away() -> None:
+        raise Unavailable("throttled")
+
+    class Away:
+        call: Callable[[], None] = staticmethod(away)
+
+    with pytest.raises(Unavailable, match="throttled"):
+        Patience(Away(), lambda _: None).call()

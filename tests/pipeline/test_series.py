@@ -1,0 +1,133 @@
+"""What rollup publishes is what the service itself showed while it still had it."""
+
+import dataclasses
+from datetime import date, timedelta
+
+import pytest
+
+from headrace.domain.series import SPAN, Span, file_of, happened, minute_of
+from headrace.domain.transitions import Event
+from headrace.ops.metrics import Point
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.rollup import rollup
+from tests.pipeline.stories import DAY, Story, at, true_history, write
+
+TODAY = date(2026, 11, 21)
+TOMORROW = TODAY + timedelta(days=1)
+
+
+def files(lake: LakeFrames) -> dict[str, bytes | None]:
+    return {file.name: lake.files.get(file.name) for file in lake.files.list("series/")}
+
+
+def a_story(queue: str = "mail") -> Story:
+    story = Story(queue)
+    story.enqueue("t1")
+    story.wait(90).dequeue("t1")
+    story.wait(4).report("t1", "succeed", "SUCCEEDED")
+    return story
+
+
+def test_a_story_is_published_by_queue_and_day(lake: LakeFrames) -> None:
+    write(lake.files, a_story().lines)
+
+    rollup(lake, today=TOMORROW)
+
+    name = file_of("mail", TODAY)
+    assert set(files(lake)) == {name, SPAN}
+    found = dict(happened(lake.files.get(name) or b"", lambda *_: False))
+    first = minute_of(TODAY)
+    assert {minute - first: one.numbers for minute, one in found.items()} == {
+        0: [1, 0, 0, 0, 0],
+        1: [0, 1, 1, 0, 0],
+    }
+    assert [one.backlog for one in found.values()] == [1, -1]
+    ran = found[first + 1].run.percentile(0.5)
+    assert ran == pytest.approx(5, rel=0.025)  # a second for telling of it, and the four
+    assert Span.of(lake.files.get(SPAN) or b"") == Span(TODAY, TOMORROW)
+
+
+def test_a_run_again_writes_the_same_files_and_a_later_day_leaves_the_others(
+    lake: LakeFrames,
+) -> None:
+    story = a_story()
+    write(lake.files, story.lines)
+    rollup(lake, today=TODAY)
+    once = files(lake)
+    assert Span.of(once[SPAN] or b"") == Span(TODAY, TODAY)  # it is not over yet
+
+    rollup(lake, today=TODAY, everything=True)
+    assert files(lake) == once
+    story.now += DAY
+    write(lake.files, [story.enqueue("t2")])
+    rollup(lake, today=TOMORROW)
+
+    assert files(lake)[file_of("mail", TODAY)] == once[file_of("mail", TODAY)]
+    assert file_of("mail", TOMORROW) in files(lake)
+    assert Span.of(files(lake)[SPAN] or b"") == Span(TODAY, TOMORROW)
+
+
+def test_days_count_as_rolled_up_also_when_nothing_happened_in_them(lake: LakeFrames) -> None:
+    write(lake.files, a_story().lines)
+    rollup(lake, today=TODAY)
+
+    rollup(lake, today=TODAY + timedelta(days=5))
+
+    assert Span.of(files(lake)[SPAN] or b"") == Span(TODAY, TODAY + timedelta(days=5))
+
+
+@pytest.mark.parametrize("broken", [None, b"{"])
+def test_a_lake_without_a_span_gets_the_series_of_all_its_days(
+    lake: LakeFrames, broken: bytes | None
+) -> None:
+    story = a_story()
+    story.now += 2 * DAY
+    story.enqueue("t2")
+    write(lake.files, story.lines)
+    rollup(lake, today=TOMORROW)
+    once = files(lake)
+    for name in once:
+        lake.files.put(name, b"")
+    if broken:
+        lake.files.put(SPAN, broken)
+
+    rollup(lake, today=TOMORROW)
+
+    assert files(lake) == once
+
+
+def test_nothing_recorded_leaves_nothing_published(lake: LakeFrames) -> None:
+    rollup(lake, today=TODAY)
+
+    assert files(lake) == {}
+
+
+def test_what_the_service_showed_itself_it_shows_from_the_lake_weeks_later(
+    lake: LakeFrames,
+) -> None:
+    service = true_history(lake.files, seed=7, rounds=40)  # over midnight
+
+    def shown() -> list[Point]:
+        return [
+            point
+            for queue in ("work", "next")
+            for point in service.use_cases.stats.metrics(
+                queue, since=at(23), until=at(26), step_seconds=900
+            ).points
+        ]
+
+    live = shown()
+    rollup(lake, today=TOMORROW + timedelta(days=1))
+    service.clock.forward(timedelta(days=30))
+    old = shown()
+
+    assert sum(point.activity.number(Event.STARTED) for point in live if point.activity) > 10
+    assert service.clock.now > at(26)
+    for mine, its in zip(live, old, strict=True):
+        assert mine.at == its.at
+        assert mine.activity is not None
+        assert its.activity is not None
+        assert its.activity.numbers == mine.activity.numbers
+        assert its.activity.backlog == mine.activity.backlog
+        assert dataclasses.astuple(its.activity.wait) == dataclasses.astuple(mine.activity.wait)
+        assert dataclasses.astuple(its.activity.run) == dataclasses.astuple(mine.activity.run)

@@ -1,0 +1,268 @@
+"""Stations: every task takes effect once, whatever its transform, its neighbours and Spark do."""
+
+import threading
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.task import State
+from headrace.spark import Station
+from headrace.spark.station.figures import Batch, Run
+from headrace.spark.station.shape import shape_of
+from headrace.spark.station.trouble import StationFailed
+from tests.pipeline import transforms
+from tests.pipeline.ground import AT_ONCE, Ground
+
+
+@pytest.fixture
+def pipeline(ground: Ground) -> Ground:
+    """Give the queues `in` and `out`; a failed attempt in `in` may be tried again at once."""
+    ground.queue("in", retry=AT_ONCE)
+    ground.queue("out")
+    return ground
+
+
+def run(spark: SparkSession, ground: Ground, transform: Any, **settings: Any) -> Run:
+    station = Station(**{"queue": "in", "to": "out", "transform": transform, **settings})
+    return station.run(spark, drain=True, connection=ground.connection, on_batch=lambda _: None)
+
+
+def test_a_drain_moves_all_that_is_due_batch_by_batch(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    pipeline.fill("in", 100)
+    told: list[Batch] = []
+    station = Station(queue="in", to="out", transform=transforms.as_struct, max_rows=60)
+
+    done = station.run(spark, drain=True, connection=pipeline.connection, on_batch=told.append)
+
+    assert (done.why, done.counts) == ("drained", Counter(moved=100))
+    assert sum(batch.tasks for batch in told) == 100
+    assert len(told) == done.batches >= 2
+    assert pipeline.numbers("out") == [n * 10 for n in range(100)]
+    moved = pipeline.tasks("out")
+    assert {(task.version, task.attempts) for task in moved} == {(3, 0)}
+    assert {task.worker for task in moved} == {station.worker}
+    assert pipeline.tasks("in") == []
+
+
+def test_a_task_that_the_transform_drops_is_dead_in_the_end_so_a_drain_ends(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    pipeline.fill("in", 9)
+
+    done = run(spark, pipeline, transforms.without_some)
+
+    assert done.counts == Counter(moved=3, dropped=6 * 4)
+    assert pipeline.states("in") == {"DEAD": 6}
+    ended = pipeline.tasks("in")[0]
+    assert [error.type for error in ended.errors] == ["Dropped"] * 4
+    assert ended.dead_reason == "exhausted"
+
+
+def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    pipeline.fill("in", 4, start=11)
+
+    done = run(spark, pipeline, transforms.poisoned)
+
+    assert (done.counts["poison"], done.counts["dead"]) == (1, 1)
+    assert pipeline.numbers("out") == [11, 12, 14]
+    (poison,) = pipeline.tasks("in")
+    assert (poison.state, poison.attempts, poison.dead_reason) == (State.DEAD, 1, "rejected")
+    assert (poison.errors[0].type, poison.errors[0].message) == (
+        "ValueError",
+        "13 cannot be worked on",
+    )
+
+
+def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    pipeline.fill("in", 3)
+
+    with pytest.raises(StationFailed, match="more than 0 tasks of one batch: KeyError"):
+        run(spark, pipeline, transforms.always_failing, max_poison=0)
+
+    assert pipeline.states("in") == {"ENQUEUED": 2, "DEAD": 1}
+    waiting = [task for task in pipeline.tasks("in") if task.state is State.ENQUEUED]
+    assert {task.attempts for task in waiting} == {0}
+
+
+def test_a_guarded_function_does_with_each_task_what_it_says(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    ids = pipeline.fill("in", 9)
+    retried_at_once, dropped = ids[4], ids[6]
+
+    run(spark, pipeline, transforms.by_number)
+
+    assert pipeline.numbers("out") == [7, 100, 107]
+    tasks = dict(zip(range(9), pipeline.read(*ids), strict=True))
+    assert {n: str(task.state) for n, task in tasks.items()} == {
+        0: "ENQUEUED",
+        1: "SUCCEEDED",
+        2: "DEAD",
+        3: "ENQUEUED",
+        4: "DEAD",
+        5: "DEAD",
+        6: "DEAD",
+        7: "ENQUEUED",
+        8: "ENQUEUED",
+    }
+    assert (tasks[2].errors[0].type, tasks[5].errors[0].type) == ("Refused", "ZeroDivisionError")
+    assert (tasks[3].attempts, tasks[8].attempts) == (1, 0)
+    for spent in pipeline.read(retried_at_once, dropped):
+        assert (len(spent.errors), spent.dead_reason) == (4, "exhausted")
+
+
+def test_children_that_stand_apart_from_their_parents_row_come_with_it(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    pipeline.fill("in", 30)
+
+    done = run(spark, pipeline, transforms.fan_out)
+
+    assert done.counts == Counter(succeeded=30, spawned=60)
+    assert pipeline.numbers("out") == [1] * 30 + [2] * 30
+    assert pipeline.states("in") == {"SUCCEEDED": 30}
+
+
+def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(
+    spark: SparkSession, pipeline: Ground, tmp_path: Path
+) -> None:
+    pipeline.fill("in", 20)
+    with pytest.raises(InvalidRequest, match="claim_log: must be given"):
+        run(spark, pipeline, transforms.summed)
+    (tmp_path / "left").mkdir()
+
+    done = run(spark, pipeline, transforms.summed, claim_log=str(tmp_path))
+
+    assert done.counts == Counter(moved=2, succeeded=18)
+    assert pipeline.numbers("out") == [sum(range(0, 20, 2)), sum(range(1, 20, 2))]
+    assert [path.name for path in tmp_path.iterdir()] == ["left"]
+
+
+def test_what_a_dead_driver_has_claimed_is_tidied_away(
+    spark: SparkSession, pipeline: Ground, tmp_path: Path
+) -> None:
+    leases = pipeline.uses.leases
+    over, alive = (leases.open(None, keepalive=60).id for _ in range(2))
+    leases.close(over)
+    for name in (over, alive):
+        (tmp_path / name).mkdir()
+
+    run(spark, pipeline, transforms.summed, claim_log=str(tmp_path))
+
+    assert [path.name for path in tmp_path.iterdir()] == [alive]
+
+
+def test_a_worker_process_that_dies_costs_no_task(
+    spark: SparkSession, pipeline: Ground, tmp_path: Path
+) -> None:
+    pipeline.fill("in", 60)
+    mark = tmp_path / "die"
+    mark.touch()
+
+    run(spark, pipeline, transforms.dying_once(str(mark)))
+
+    assert not mark.exists()
+    assert pipeline.numbers("out") == list(range(60))
+    assert {task.version for task in pipeline.tasks("out")} == {3}
+
+
+def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
+    spark: SparkSession, pipeline: Ground
+) -> None:
+    pipeline.fill("in", 10)
+    stop = threading.Event()
+    station = Station(queue="in", to="out", transform=transforms.slow(60), grace_seconds=0.2)
+    timer = threading.Timer(1.5, stop.set)
+    timer.start()
+
+    done = station.run(spark, connection=pipeline.connection, stop=stop)
+
+    assert done.why == "stopped"
+    assert pipeline.states("in") == {"ENQUEUED": 10}
+    assert {task.attempts for task in pipeline.tasks("in")} == {0}
+
+
+def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -> None:
+    pipeline.fill("in", 40)
+
+    done = run(spark, pipeline, transforms.same, rate=80.0)
+
+    assert done.counts["moved"] == 40
+    assert done.seconds >= 0.4
+
+
+def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground) -> None:
+    pipeline.fill("in", 3)
+    station = Station(queue="in", to="out", transform=transforms.same)
+    past = pipeline.uses.now() - timedelta(seconds=1)
+
+    done = station.run(spark, until=past, connection=pipeline.connection)
+
+    assert (done.why, done.batches) == ("until", 0)
+
+
+@pytest.mark.parametrize(
+    ("transform", "regroups", "scatters"),
+    [
+        (transforms.same, False, False),
+        (transforms.poisoned, False, False),
+        (lambda tasks: tasks.repartition(4), False, True),
+        (transforms.fan_out, False, True),
+        (lambda tasks: tasks.orderBy("created_at"), True, True),
+        (lambda tasks: tasks.dropDuplicates(["payload"]), True, True),
+    ],
+)
+def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
+    spark: SparkSession, transform: Any, *, regroups: bool, scatters: bool
+) -> None:
+    shape = shape_of(spark, transform)
+
+    assert (shape.regroups, shape.scatters) == (regroups, scatters)
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        (lambda tasks: tasks.drop("lease"), "column lease is missing"),
+        (lambda tasks: tasks.withColumnRenamed("created_at", "error"), "column error must be a"),
+    ],
+)
+def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
+    spark: SparkSession, pipeline: Ground, transform: Any, said: str
+) -> None:
+    pipeline.fill("in", 1)
+
+    with pytest.raises(InvalidRequest, match=said):
+        run(spark, pipeline, transform)
+
+    assert pipeline.tasks("in")[0].version == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"queue": "a b"}, "queue must be the name of a queue"),
+        ({"max_rows": 0}, "max_rows must be from 1 to 1,000,000"),
+        ({"lease_seconds": 90_000}, "lease_seconds must be from 1 to 43,200"),
+        ({"rate": 0}, "rate must be from 0.001"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        Station(**{"queue": "in", "transform": transforms.same, **wrong})
+
+
+def test_a_queue_that_is_missing_is_told_at_once(spark: SparkSession, pipeline: Ground) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        run(spark, pipeline, transforms.same, to="nowhere")

@@ -1,0 +1,171 @@
+"""`headrace station run`: a process of its own, which people stop and machines kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from headrace.spark.sources.options import table
+from headrace.spark.sources.queue import READING, WRITING
+from headrace.spark.station.__main__ import main
+from infra.local.engine import PROJECT_ROOT
+from tests.pipeline.bench.chaos import survived
+from tests.pipeline.ground import AT_ONCE, Ground
+
+SOON = 120.0  # seconds until a test gives up
+
+MODULE = """
+from headrace.spark import Station
+from tests.pipeline import transforms
+
+quick = Station(queue="in", to="out", transform=transforms.same, lease_seconds=3)
+sleepy = Station(
+    queue="in", to="out", transform=transforms.slow(1), max_rows=20, lease_seconds=3,
+    grace_seconds=30,
+)
+"""
+
+
+@dataclass
+class Told:
+    """A station under way, and what it has told so far, in lines."""
+
+    process: subprocess.Popen[str]
+    lines: list[dict[str, object]]
+    reader: threading.Thread
+
+    def wait_for_batch(self) -> None:
+        end = time.monotonic() + SOON
+        while not self.lines and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def end(self) -> int:
+        code = self.process.wait(SOON)
+        self.reader.join(SOON)
+        return code
+
+
+@contextmanager
+def command(ground: Ground, folder: Path, *words: str) -> Iterator[Told]:
+    """Run `headrace station run` on the tables of *ground*, in *folder*."""
+    (folder / "stations.py").write_text(MODULE)
+    where = {
+        "HEADRACE_DYNAMODB_URL": ground.connection.dynamodb_url or "",
+        "HEADRACE_TASKS_TABLE": ground.connection.tasks_table,
+        "HEADRACE_CONTROL_TABLE": ground.connection.control_table,
+        "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", "--json", "station", "run", *words],
+        cwd=folder,
+        env={**os.environ, **where},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines: list[dict[str, object]] = []
+    reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
+    reader.start()
+    try:
+        yield Told(process, lines, reader)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _read(out: IO[str], lines: list[dict[str, object]]) -> None:
+    lines.extend(json.loads(line) for line in out)
+
+
+@pytest.fixture
+def pipeline(ground: Ground) -> Ground:
+    ground.queue("in", retry=AT_ONCE)
+    ground.queue("out")
+    return ground
+
+
+@pytest.mark.slow
+def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
+    pipeline: Ground, tmp_path: Path
+) -> None:
+    pipeline.fill("in", 200)
+
+    with command(pipeline, tmp_path, "stations:sleepy") as told:
+        told.wait_for_batch()
+        told.process.send_signal(signal.SIGTERM)
+        code = told.end()
+
+    assert code == 0
+    assert told.lines[-1]["ended"] == "stopped"
+    moved = len(pipeline.tasks("out"))
+    assert 0 < moved == told.lines[-1]["moved"]
+    assert pipeline.states("in") == {"ENQUEUED": 200 - moved}
+    assert {task.attempts for task in pipeline.tasks("in")} == {0}
+
+
+@pytest.mark.slow
+def test_what_a_killed_driver_held_the_next_one_finishes(pipeline: Ground, tmp_path: Path) -> None:
+    pipeline.fill("in", 100)
+
+    with command(pipeline, tmp_path, "stations:sleepy") as told:
+        told.wait_for_batch()
+        os.kill(_driver(told.process.pid), signal.SIGKILL)
+        told.end()
+    end = time.monotonic() + SOON
+    while len(pipeline.tasks("out")) < 100 and time.monotonic() < end:
+        with command(pipeline, tmp_path, "stations:quick", "--drain") as told:
+            assert told.end() == 0
+
+    assert pipeline.numbers("out") == list(range(100))
+    assert {len(task.trail) for task in pipeline.tasks("out")} == {1}
+
+
+@pytest.mark.slow
+def test_killed_workers_and_drivers_cost_no_task_and_the_proof_finds_nothing(
+    tmp_path: Path,
+) -> None:
+    outcome = survived(tmp_path, tasks=1_500, workers=4, drivers=2)
+
+    assert outcome.holds, "\n".join(outcome.lines())
+    assert outcome.workers_killed + outcome.drivers_killed > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("stations", "names no station: say module:station"),
+        ("no.such:station", "there is no module no"),
+        ("json:dumps", "json:dumps is no Station but of type function"),
+    ],
+)
+def test_a_name_that_is_no_station_is_told_in_a_line(
+    name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name]) == 2
+
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert said in error
+
+
+def test_the_guide_shows_the_options_that_there_are() -> None:
+    guide = (PROJECT_ROOT / "docs" / "guide" / "stations.md").read_text()
+
+    assert table(READING) in guide
+    assert table(WRITING) in guide
+
+
+def _driver(parent: int) -> int:
+    children = Path("/proc", str(parent), "task", str(parent), "children").read_text().split()
+    (child,) = children
+    return int(child)

@@ -1,0 +1,131 @@
+"""What a function's code asks of DynamoDB, in the words of a policy; and what a policy allows."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from infra.local.tables import DynamoDBClient, TableNames, Template
+
+_ALONE: Final = {
+    "batch_get_item": "BatchGetItem",
+    "delete_item": "DeleteItem",
+    "get_item": "GetItem",
+    "put_item": "PutItem",
+    "query": "Query",
+    "scan": "Scan",
+    "update_item": "UpdateItem",
+}
+_IN_TRANSACTIONS: Final = {
+    "ConditionCheck": "ConditionCheckItem",
+    "Delete": "DeleteItem",
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+}
+_IN_STATEMENTS: Final = {
+    "DELETE": "PartiQLDelete",
+    "INSERT": "PartiQLInsert",
+    "SELECT": "PartiQLSelect",
+    "UPDATE": "PartiQLUpdate",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Use:
+    """An action on a table, or on the index; *leading* is the partition key, where it is told."""
+
+    action: str
+    resource: str
+    leading: str = ""
+
+
+@dataclass
+class Watched:
+    """boto3's client, which notes what is asked of it."""
+
+    client: DynamoDBClient
+    tables: TableNames
+    seen: set[Use] = field(default_factory=set)
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self.client, name)
+
+        def call(**arguments: Any) -> Any:
+            self.seen |= set(self._uses(name, arguments))
+            return real(**arguments)
+
+        return call if callable(real) and name != "exceptions" else real
+
+    def _uses(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Use]:
+        match name:
+            case "transact_write_items":
+                for item in arguments["TransactItems"]:
+                    ((kind, write),) = item.items()
+                    yield self._use(_IN_TRANSACTIONS[kind], write)
+            case "batch_execute_statement" | "execute_transaction":
+                statements = arguments.get("Statements") or arguments["TransactStatements"]
+                for text in (each["Statement"] for each in statements):
+                    kind = text.split(maxsplit=1)[0].upper()
+                    yield Use(_IN_STATEMENTS[kind], self._table(re.findall(r'"([^"]+)"', text)[0]))
+            case "batch_get_item":
+                for table in arguments["RequestItems"]:
+                    yield Use(_ALONE[name], self._table(table))
+            case _:
+                yield self._use(_ALONE[name], arguments)
+
+    def _use(self, action: str, arguments: Mapping[str, Any]) -> Use:
+        if "IndexName" in arguments:
+            return Use(action, "index")
+        resource = self._table(arguments["TableName"])
+        if resource == "tasks":
+            return Use(action, resource)
+        key = arguments.get("Key") or arguments.get("Item")
+        if key is None:
+            (key,) = [
+                {"pk": value}
+                for name, value in arguments["ExpressionAttributeValues"].items()
+                if re.search(rf"(?:pk|#pk|#kind) = {name}\b", arguments["KeyConditionExpression"])
+            ] or [{"pk": {"S": "?"}}]
+        return Use(action, resource, key["pk"]["S"])
+
+    def _table(self, name: str) -> str:
+        return {self.tables.tasks: "tasks", self.tables.control: "control"}[name]
+
+
+_RESOURCES: Final = {
+    "TasksTable.Arn": "tasks",
+    "${TasksTable.Arn}/index/by_state": "index",
+    "ControlTable.Arn": "control",
+}
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What one statement of a policy allows on one of our tables."""
+
+    actions: frozenset[str]
+    resource: str
+    leading: tuple[str, ...] = ("*",)
+
+    def covers(self, use: Use) -> bool:
+        return (
+            use.action in self.actions
+            and use.resource == self.resource
+            and any(fnmatchcase(use.leading, pattern) for pattern in self.leading)
+        )
+
+
+def allowed(template: Template, function: str) -> list[Allowed]:
+    """Return what the policies of *function* allow on the tables and the index."""
+    found = []
+    for policy in template["Resources"][function]["Properties"]["Policies"]:
+        for statement in policy["Statement"]:
+            resource = next(iter(statement["Resource"].values()))
+            if resource not in _RESOURCES:
+                continue
+            (condition,) = statement.get("Condition", {"": {}}).values()
+            names = frozenset(name.removeprefix("dynamodb:") for name in statement["Action"])
+            leading = tuple(condition.get("dynamodb:LeadingKeys", ("*",)))
+            found.append(Allowed(names, _RESOURCES[resource], leading))
+    return found

@@ -1,0 +1,100 @@
+"""The deploy guide says what the template has and what the formulas give."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from headrace.domain import cost
+from infra.local.engine import PROJECT_ROOT
+from infra.local.tables import Template
+from tests.bench import starts
+
+GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()
+ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
+
+
+def a_million(batch: int = 25, payload: int = 424) -> cost.Bill:
+    rate = 1e6 / cost.MONTH_SECONDS
+    return cost.bill(cost.Load(rate, payload, history_seconds=86_400, batch=batch))
+
+
+def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
+    table = GUIDE[GUIDE.index("| | for a million tasks") :]
+    shown = {name.strip(): usd for name, usd in ROW.findall(table)}
+    bill = a_million()
+    names = {
+        "DynamoDB writes": "write units",
+        "DynamoDB reads": "read units",
+        "DynamoDB storage": "storage",
+        "API Gateway calls": "API Gateway",
+        "Lambda calls": "Lambda calls",
+        "Lambda GB-seconds": "Lambda time",
+    }
+
+    assert f"{bill.usd:.2f}" == shown["together"]
+    for line in bill.lines:
+        assert f"{line.usd:.2f}" == shown[names[line.name]], line.name
+
+
+@pytest.mark.parametrize(
+    ("before", "usd"),
+    [
+        ("One task in each call instead of 25 makes it ", a_million(batch=1).usd),
+        (
+            "adds a write unit to each of the three writes: ",
+            a_million(payload=424 + 1024).usd - a_million().usd - 0.0085,  # it is stored, too
+        ),
+        ("a worker that waits ", cost.idle_worker_usd()),
+    ],
+)
+def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
+    found = re.search(re.escape(before) + r"([0-9.]+[0-9])", GUIDE)
+
+    assert found is not None
+    assert found[1] == f"{usd:.2f}"
+
+
+def test_every_parameter_is_explained_and_none_is_invented(template: Template) -> None:
+    section = GUIDE[GUIDE.index("## Parameters") : GUIDE.index("## What a million")]
+    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", section))
+
+    assert named == template["Parameters"].keys()
+
+
+def test_the_outputs_it_speaks_of_exist(template: Template) -> None:
+    for name in ("ApiUrl", "ConsoleUrl", "AdminKeyArn", "AdminKeyCommand", "LakeAddress"):
+        assert name in GUIDE
+        assert name in template["Outputs"]
+
+
+def test_the_bars_of_starts_are_those_that_are_checked() -> None:
+    rows = re.findall(r"^\| (\w+) \| \d+ MB \| ([0-9.]+) \| ([0-9.]+) \|$", GUIDE, re.MULTILINE)
+    bars = {name.partition(".")[0]: bar for name, bar in starts.BARS.items()}
+
+    assert {name: float(bar) for name, _, bar in rows} == bars
+    assert all(float(measured) <= float(bar) for _, measured, bar in rows)
+
+
+def test_the_line_that_takes_the_tables_out_of_the_template_runs(
+    template: Template, tmp_path: Path
+) -> None:
+    (line,) = re.findall(r'python -c "(import json; from infra.*?)" > tables.json', GUIDE)
+
+    printed = subprocess.run(
+        [sys.executable, "-c", line], check=True, capture_output=True, text=True, cwd=PROJECT_ROOT
+    ).stdout
+    tables = json.loads(printed)
+
+    assert set(tables["Resources"]) == {"TasksTable", "ControlTable"}
+    for name, table in tables["Resources"].items():
+        assert table == template["Resources"][name]
+        assert table["DeletionPolicy"]
+    needed = set(re.findall(r'"Ref": "(\w+)"', printed)) | set(
+        re.findall(r'"Fn::If": \["(\w+)"', printed)
+    )
+    assert needed <= {*tables["Parameters"], *tables["Conditions"]}

@@ -1,0 +1,93 @@
+"""The policy that the deploy guide gives to whoever deploys: enough for the template, no more."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from infra.local.tables import Template
+
+POLICY: Final = Path(__file__).parents[3] / "docs" / "guide" / "deployer-policy.json"
+SERVICES: Final = {
+    "AWS::ApiGateway::Account": "apigateway",
+    "AWS::CloudWatch::Alarm": "cloudwatch",
+    "AWS::CloudWatch::Dashboard": "cloudwatch",
+    "AWS::DynamoDB::Table": "dynamodb",
+    "AWS::EMRServerless::Application": "emr-serverless",
+    "AWS::Glue::Job": "glue",
+    "AWS::IAM::ManagedPolicy": "iam",
+    "AWS::IAM::Role": "iam",
+    "AWS::Lambda::EventSourceMapping": "lambda",
+    "AWS::Logs::LogGroup": "logs",
+    "AWS::S3::Bucket": "s3",
+    "AWS::S3::BucketPolicy": "s3",
+    "AWS::SNS::Topic": "sns",
+    "AWS::SQS::Queue": "sqs",
+    "AWS::Scheduler::Schedule": "scheduler",
+    "AWS::SecretsManager::Secret": "secretsmanager",
+    "AWS::Serverless::Api": "apigateway",
+    "AWS::Serverless::Function": "lambda",
+}
+BY_SAM: Final = {"cloudformation", "events"}
+"""The stack itself, and the rules that SAM makes of a function's schedules."""
+
+ON_EVERYTHING: Final = {
+    "ChanceIsNoResource",
+    "LogsAreListedWhole",
+    "StreamsHaveIdsForNames",
+    "TemplatesAreNoResource",
+}
+"""Statements whose actions know no resource, or one whose name nobody knows beforehand."""
+
+
+@pytest.fixture(scope="module")
+def policy() -> list[dict[str, Any]]:
+    statements: list[dict[str, Any]] = json.loads(POLICY.read_text())["Statement"]
+    return statements
+
+
+def listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def test_it_speaks_of_the_services_of_the_template_and_of_no_other(
+    template: Template, policy: list[dict[str, Any]]
+) -> None:
+    needed = {SERVICES[resource["Type"]] for resource in template["Resources"].values()}
+    given = {action.partition(":")[0] for each in policy for action in listed(each["Action"])}
+
+    assert given == needed | BY_SAM
+
+
+def test_it_names_every_action(policy: list[dict[str, Any]]) -> None:
+    assert {each["Effect"] for each in policy} == {"Allow"}
+    assert len({each["Sid"] for each in policy}) == len(policy)
+    assert not [action for each in policy for action in listed(each["Action"]) if "*" in action]
+
+
+def test_it_fits_a_role_of_its_own() -> None:
+    whole = json.loads(POLICY.read_text())
+
+    assert len(json.dumps(whole, separators=(",", ":"))) <= 10_240  # IAM's limit for roles
+
+
+def test_it_is_about_everything_only_where_there_is_no_other_way(
+    policy: list[dict[str, Any]],
+) -> None:
+    assert {each["Sid"] for each in policy if each["Resource"] == "*"} == ON_EVERYTHING
+
+
+def test_it_reads_and_writes_no_task(policy: list[dict[str, Any]]) -> None:
+    actions = {action for each in policy for action in listed(each["Action"])}
+
+    data = ("GetItem", "PutItem", "Query", "Scan", "PartiQL", "UpdateItem", "DeleteItem")
+    assert not [action for action in actions if any(word in action for word in data)]
+
+
+def test_a_role_can_be_handed_only_to_the_services_that_take_one(
+    policy: list[dict[str, Any]],
+) -> None:
+    (passing,) = [each for each in policy if "iam:PassRole" in listed(each["Action"])]
+
+    assert passing["Condition"]["StringEquals"]["iam:PassedToService"]

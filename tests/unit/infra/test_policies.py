@@ -1,0 +1,293 @@
+"""Least privilege: what a function may do to the tables is what its code does, and no more.
+
+Each function's use cases run over the real engine, with a client that notes what is asked of it;
+that is compared with the function's policy in template.yaml, both ways.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.filters import EVERY_TASK, TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import (
+    DeadLetterConfig,
+    DequeuingSettings,
+    QueueSettings,
+    RateLimiting,
+)
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.task import State
+from headrace.ops import schedule_body
+from headrace.ops.audit import AuditFilter
+from headrace.ops.chores import Chore
+from headrace.ops.keys import BOOTSTRAP, acting
+from headrace.ops.workers import Command, Sign
+from headrace.store.dynamo import DynamoStore
+from infra.local.tables import DynamoDBClient, TableNames, Template
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
+from tests.unit.infra.permitted import Watched, allowed
+
+EVERYTHING = tuple(State)
+UNSEEN = {
+    "SchedulerFunction": {
+        ("PartiQLDelete", "tasks"): "a tick whose id a task past its retention still has"
+    }
+}
+"""What a policy allows and these stories do not show, with the reason."""
+
+
+class Stories:
+    """A service whose calls are noted while a story of one function is told."""
+
+    def __init__(self, client: DynamoDBClient, tables: TableNames) -> None:
+        self.watched = Watched(client, tables)
+        self.clock = ManualClock()
+        self.worlds = (self._world(client, tables), self._world(self.watched, tables))
+
+    def _world(self, client: Any, tables: TableNames) -> World:
+        store = DynamoStore(client, tasks_table=tables.tasks, control_table=tables.control)
+        return new_world(store, self.clock)
+
+    @property
+    def before(self) -> World:
+        """The service as others use it, before or meanwhile: not noted."""
+        return self.worlds[0]
+
+    @property
+    def here(self) -> World:
+        """The service as the function uses it."""
+        return self.worlds[1]
+
+
+@pytest.fixture
+def stories(dynamodb: DynamoDBClient, tables: TableNames) -> Stories:
+    return Stories(dynamodb, tables)
+
+
+def settings(**more: Any) -> dict[str, Any]:
+    """Return settings that bring every rule of a queue into play."""
+    limited = DequeuingSettings(max_inflight_tasks=50, rate_limiting=RateLimiting(100, 1))
+    given = {"dequeuing_settings": limited, "shards": 2, "history_retention_in_seconds": 60}
+    return given | {"dead_letter_queue_config": DeadLetterConfig(max_size=1)} | more
+
+
+def the_api(of: Stories) -> None:
+    world, use = of.here, of.here.use
+    made = use.keys.create(BOOTSTRAP, "sensors", Role.WORKER, ("*",))
+    with acting(use.keys.verify(made.secret)):
+        queue, other = world.queue("mail", **settings()), world.queue("other")
+        _tasks_live(world, queue, other)
+        _groups(world, queue)
+        _operators(world, queue, other)
+        _schedules(world, queue)
+        sign = Sign("ada:1", ("mail",), world.clock())
+        use.workers.alive(BOOTSTRAP, sign)
+        use.workers.ask(BOOTSTRAP, "ada:1", Command.STOP)
+        use.workers.list(BOOTSTRAP)
+        use.stats.of(queue)
+        use.audit.list(AuditFilter())
+        use.queues.purge(queue, EVERYTHING)
+        use.queues.delete(queue)
+    use.keys.list(BOOTSTRAP)
+    use.keys.revoke(BOOTSTRAP, made.key.id)
+
+
+def _tasks_live(world: World, queue: str, other: str) -> None:
+    use = world.use
+    world.put(queue, "1", "2", dedupe_key="once")
+    world.put(queue, "3", dedupe_key="once", overwrite=frozenset({"payload"}))
+    world.put(queue, *["{}"] * 9)
+    first, *tasks = world.take(queue, 9)
+    world.say(first, "INFLIGHT", progress="1")
+    spawn = ((queue, NewTask("{}")), (other, NewTask("{}", dedupe_key="a")))
+    world.say(first, "SUCCEEDED", spawn=spawn)
+    for task, status in zip(tasks, ("SUCCEEDED", "FAILED", "RELEASED"), strict=False):
+        world.say(task, status)
+    world.say(tasks[3], "MOVED", to_queue=other)
+    for task in tasks[4:6]:
+        world.say(task, "FAILED", retryable=False)
+    world.clock.forward(31)  # what is left of them lapses
+    world.take(queue, 9)
+    delayed, unwanted = world.put(queue, "{}", "{}", delay_in_seconds=3600)
+    use.explain.reasons(use.tasks.get(delayed))
+    use.inspect.list(queue)
+    use.inspect.count(queue)
+    use.inspect.count(queue, TaskFilter(error="x"))
+    use.tasks.delete(unwanted)
+
+
+def _groups(world: World, queue: str) -> None:
+    use = world.use
+    group = use.leases.open("stage", keepalive=60).id
+    world.put(queue, "{}", "{}")
+    held = world.take(queue, 2, lease_id=group)
+    use.leases.extend(group)
+    world.say(held[0], "SUCCEEDED", lease=group)
+    use.leases.close(group)
+
+
+def _operators(world: World, queue: str, other: str) -> None:
+    use = world.use
+    use.queues.list()
+    use.queues.replace(queue, QueueSettings(**settings(shards=3)))
+    use.queues.pause(queue)
+    use.queues.resume(queue)
+    ids = world.put(queue, *["{}"] * 3, delay_in_seconds=60)
+    use.bulk.by_ids(queue, BulkAction.RUN, ids)
+    use.bulk.by_filter(queue, BulkAction.MOVE, EVERY_TASK, to_queue=other)
+    use.bulk.by_filter(other, BulkAction.DELETE, EVERY_TASK)
+    use.bulk.by_filter(queue, BulkAction.RESTART, TaskFilter(states=("DEAD", "SUCCEEDED")))
+
+
+def _schedules(world: World, queue: str) -> None:
+    use = world.use
+    daily = ScheduleSettings(every_seconds=60, dedupe_key="daily")
+    use.schedules.put(queue, "daily", daily)
+    use.schedules.put(queue, "daily", replace(daily, paused=True))
+    use.schedules.get(queue, "daily")
+    use.schedules.of_queue(use.queues.get(queue))
+    use.schedules.run(queue, "daily")
+    use.schedules.delete(queue, "daily")
+
+
+def the_console(of: Stories) -> None:
+    before, world, use = of.before, of.here, of.here.use
+    queue, other = before.queue("mail", **settings()), before.queue("other")
+    ids = before.put(queue, *["{}"] * 9)
+    before.put(queue, "{}", dedupe_key="kept")
+    for task in before.take(queue, 10):
+        before.say(task, "FAILED", retryable=False)
+    use.attempts.verify("test", source="192.0.2.1")
+    made = use.keys.create(BOOTSTRAP, "ada", Role.OPERATOR, ("*",))
+    use.keys.get(BOOTSTRAP, made.key.id)
+    use.keys.known(made.key.id)
+    use.keys.list(BOOTSTRAP)
+    use.keys.revoke(BOOTSTRAP, made.key.id)
+    world.queue("third")
+    use.queues.replace(queue, QueueSettings(**settings(shards=3)))
+    use.queues.pause(queue)
+    use.queues.resume(queue)
+    use.stats.of(queue)
+    use.stats.overview([use.queues.get(queue)])
+    use.flows.seen_by(BOOTSTRAP)
+    use.inspect.list(queue)
+    use.explain.reasons(use.tasks.get(ids[-1]))
+    use.tasks.enqueue(queue, [NewTask("{}"), NewTask("{}", dedupe_key="once")])
+    delayed = before.put(queue, *["{}"] * 2, delay_in_seconds=60)
+    use.bulk.by_ids(queue, BulkAction.RUN, delayed)
+    use.bulk.by_ids(queue, BulkAction.MOVE, delayed, to_queue=other)
+    use.bulk.by_ids(other, BulkAction.DELETE, delayed)
+    found = use.matched.look(
+        queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
+    )
+    while found.looking:
+        found = use.matched.go_on(found.name)
+    use.matched.sampled(found)
+    found = use.matched.begin(found.name, at=found.at)
+    while found.acting:
+        found = use.matched.go_on(found.name)
+    use.matched.stop(found.name)
+    _schedules(world, queue)
+    use.schedules.seen_by(BOOTSTRAP)
+    use.audit.list(AuditFilter())
+    use.queues.purge(queue, EVERYTHING)
+    use.queues.delete(queue)
+
+
+def the_authorizer(of: Stories) -> None:
+    made = of.before.use.keys.create(BOOTSTRAP, "sensors", Role.WORKER, ("*",))
+    of.here.use.keys.verify(made.secret, note_use=False)
+
+
+def the_reaper(of: Stories) -> None:
+    before, use = of.before, of.here.use
+    queue = before.queue("mail", **settings())
+    before.put(queue, *["{}"] * 4)
+    before.put(queue, "{}", dedupe_key="once")
+    before.put(queue, "{}", expires_at=before.clock() + timedelta(seconds=10))
+    before.put(queue, "{}", delay_in_seconds=5)
+    unkept = before.queue("unkept", dead_letter_queue_config=DeadLetterConfig(enable=False))
+    never = RetryStrategy(max_retries=0)
+    before.put(unkept, "{}", dedupe_key="b", delay_in_seconds=1, retry=never)
+    before.put(queue, "{}", dedupe_key="c", delay_in_seconds=1, retry=never)
+    before.put(unkept, "{}", dedupe_key="a", expires_at=before.clock() + timedelta(seconds=10))
+    group = before.use.leases.open("stage", keepalive=20).id
+    before.take(queue, 2, lease_id=group)
+    of.clock.forward(2)
+    before.take(queue, 9)
+    before.take(unkept)
+    of.clock.forward(40)
+    use.reaping.run()
+    for _ in range(3):
+        for task in before.take(queue, 3):
+            before.say(task, "FAILED", retryable=False)
+        of.clock.forward(60)
+        use.reaping.run()
+    # The API began to delete a queue, and its time was over.
+    before.put(queue, *["{}"] * 3)
+    left = Chore(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
+    before.store.drop_record("queue", queue)
+    before.store.put_record(left.record(), replaces=None)
+    of.clock.forward(60)
+    use.reaping.run()
+
+
+def the_scheduler(of: Stories) -> None:
+    before, use = of.before, of.here.use
+    for queue, key in (("mail", None), ("news", "once")):
+        before.queue(queue)
+        before.use.schedules.put(queue, "often", ScheduleSettings(every_seconds=20, dedupe_key=key))
+    for _ in range(3):
+        of.clock.forward(60)
+        use.ticking.run()
+    # The API changed one and deleted the other, and died before it brought the rest up to it.
+    record = before.store.record(schedule_body.KIND, schedule_body.key("mail", "often"))
+    assert record is not None
+    old = schedule_body.from_record(record)
+    new = replace(old, edition="another", version=old.version + 1)
+    before.store.put_record(schedule_body.to_record(new), replaces=old.version)
+    before.store.drop_record(schedule_body.KIND, schedule_body.key("news", "often"))
+    of.clock.forward(60)
+    use.ticking.run()
+
+
+def the_recorder(of: Stories) -> None:
+    store = of.before.store
+    stream = Streamed(store, of.clock)
+    world = new_world(stream.store, of.clock)
+    queue = world.queue("mail", history_retention_in_seconds=60)
+    world.put(queue, *["{}"] * 3)
+    world.say(world.one(queue), "SUCCEEDED")
+    of.here.use.recording.record(SHARD, stream.taken())
+
+
+STORIES: dict[str, Callable[[Stories], None]] = {
+    "ApiFunction": the_api,
+    "ConsoleFunction": the_console,
+    "AuthorizerFunction": the_authorizer,
+    "ReaperFunction": the_reaper,
+    "SchedulerFunction": the_scheduler,
+    "RecorderFunction": the_recorder,
+}
+
+
+@pytest.mark.parametrize("function", STORIES)
+def test_a_function_may_do_what_its_code_does_and_nothing_more(
+    stories: Stories, template: Template, function: str
+) -> None:
+    STORIES[function](stories)
+    seen, may = stories.watched.seen, allowed(template, function)
+
+    assert [use for use in sorted(seen) if not any(each.covers(use) for each in may)] == []
+    done = {(use.action, use.resource) for use in seen}
+    unused = {(name, each.resource) for each in may for name in each.actions} - done
+    assert unused == UNSEEN.get(function, {}).keys()

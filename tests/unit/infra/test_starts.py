@@ -1,0 +1,125 @@
+"""What a Lambda function takes to start: `make check` measures it, here is what makes it small."""
+
+import os
+import subprocess
+import sys
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from tests.bench import packages, starts
+
+NOT_AT_START = {
+    "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.answers"},
+    "console.app": {"boto3", "s3transfer", "pydantic", "aws_lambda_powertools"},
+    "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks"},
+    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"},
+    "scheduler": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats"},
+    "recorder": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"},
+}
+AT_START = {
+    "api": {"headrace.ops.deliveries", "headrace.ops.keys", "headrace.ops.reports"},
+    "console.app": {"headrace.ops.keys", "headrace.ops.stats"},
+    "authorizer": {"headrace.ops.keys"},
+    "reaper": {"headrace.ops.reaping"},
+    "scheduler": {"headrace.ops.ticking"},
+    "recorder": {"headrace.ops.recording"},
+}
+
+
+def started(function: str, show: str, **environment: str) -> str:
+    """Start *function* as Lambda does and return what *show* then prints."""
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys, gc, {function}; {show}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | starts.ENVIRONMENT | environment,
+    )
+    return run.stdout
+
+
+@pytest.mark.parametrize("function", starts.BARS)
+def test_a_function_reads_at_its_start_what_it_calls_and_nothing_more(function: str) -> None:
+    modules = set(started(function, "print(*sys.modules)").split())
+
+    assert not modules & NOT_AT_START[function]
+    assert modules >= AT_START[function]
+
+
+@pytest.mark.parametrize("function", ["api", "console.app"])
+def test_nobody_looks_for_garbage_among_what_was_made_at_the_start(function: str) -> None:
+    frozen, enabled = started(function, "print(gc.get_freeze_count(), gc.isenabled())").split()
+
+    assert int(frozen) > 10_000
+    assert enabled == "True"
+
+
+def test_elsewhere_than_in_lambda_an_import_makes_no_client() -> None:
+    made = "print(sys.modules['headrace.runtime.wiring']._from_env.cache_info().currsize)"
+
+    assert started("api", made).strip() == "1"
+    assert started("api", made, AWS_LAMBDA_FUNCTION_NAME="").strip() == "0"
+
+
+def test_the_figure_is_the_median_beside_boto3s_and_the_first_round_does_not_count() -> None:
+    rounds = iter([900.0, 1.0, 5.0, 3.0])
+    now = [0.0]
+
+    def take(statement: str) -> float:
+        if statement == starts.BOTO3:
+            now[0] = next(rounds)
+            return 2.0
+        return now[0]
+
+    boto3, ratios = starts.measured(take, rounds=3)
+
+    assert boto3 == 2.0
+    assert ratios == dict.fromkeys(starts.BARS, 1.5)
+
+
+def test_a_function_over_its_bar_is_named() -> None:
+    ratios = dict(starts.BARS) | {"api": starts.BARS["api"] + 0.01}
+
+    assert starts.missed(ratios) == ["api"]
+
+
+@pytest.mark.parametrize(("takes", "status"), [([1.0, 1.0], 0), ([9.0, 1.0], 0), ([9.0, 9.0], 1)])
+def test_a_missed_bar_is_measured_once_more(
+    monkeypatch: pytest.MonkeyPatch, takes: list[float], status: int
+) -> None:
+    found = cycle(takes)
+    monkeypatch.setattr(
+        starts, "measured", lambda _take: (0.3, dict.fromkeys(starts.BARS, next(found)))
+    )
+
+    assert starts.main() == status
+
+
+def package(folder: Path, *, compiled: bool, size: int = 10) -> Path:
+    module = folder / "ApiFunction" / "botocore" / "session.py"
+    module.parent.mkdir(parents=True)
+    module.write_bytes(b"#" * size)
+    if compiled:
+        (module.parent / "session.cpython-311.pyc").write_bytes(b"")
+    return folder
+
+
+def test_a_small_package_with_its_bytecode_is_fine(tmp_path: Path) -> None:
+    assert packages.main(package(tmp_path, compiled=True)) == 0
+
+
+def test_a_package_without_bytecode_or_over_its_size_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = packages.MOST_BYTES + 1
+
+    assert packages.main(package(tmp_path, compiled=False, size=over)) == 1
+    said = capsys.readouterr().err
+    assert f"ApiFunction: has {over} bytes; at most {packages.MOST_BYTES}" in said
+    assert "ApiFunction: has no bytecode" in said
+
+
+def test_that_nothing_was_built_is_no_success(tmp_path: Path) -> None:
+    assert packages.main(tmp_path) == 1

@@ -1,0 +1,112 @@
+"""Rules for everything in template.yaml, whoever adds to it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.local.tables import Template
+
+WILD = {
+    ("LakePolicy", "s3:*"): "a Deny: nothing in plain HTTP",
+    ("LakePolicy", "${Lake.Arn}/*"): "likewise",
+    ("ApiFunction", "${Lake.Arn}/series/*"): "the charts of long ago, a file for each stretch",
+    ("ConsoleFunction", "${Lake.Arn}/series/*"): "likewise",
+    ("ConsoleFunction", "${Lake.Arn}/reports/*"): "a file for each proof of a day",
+    ("RecorderFunction", "${TasksTable.Arn}/stream/*"): "a stream's name is the time it was made",
+    ("RecorderFunction", "${Lake.Arn}/raw/*"): "a file for each batch",
+    ("SparkRole", "${Lake.Arn}/*"): "reads the lake and its own code",
+}
+"""Where a policy has a star, and why none does without."""
+
+FOLDERS_OF_SPARK = ("logs", "reports", "series", "state", "tables")
+STAYS_WHEN_THE_STACK_GOES = {
+    "AWS::DynamoDB::Table",
+    "AWS::S3::Bucket",
+}
+AT_REST = {
+    "AWS::DynamoDB::Table": "SSESpecification",
+    "AWS::S3::Bucket": "BucketEncryption",
+    "AWS::SecretsManager::Secret": "KmsKeyId",
+    "AWS::SQS::Queue": "SqsManagedSseEnabled",
+}
+
+
+def of_type(template: Template, kind: str) -> dict[str, dict[str, Any]]:
+    return {
+        name: resource
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == kind
+    }
+
+
+def policies(value: object) -> Iterator[dict[str, Any]]:
+    """Find every statement of every policy, wherever it stands."""
+    if isinstance(value, dict):
+        if "Effect" in value and "Action" in value:
+            yield value
+        for inner in value.values():
+            yield from policies(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from policies(inner)
+
+
+def texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+
+
+def test_a_star_in_a_policy_has_its_reason(template: Template) -> None:
+    allowed = dict(WILD)
+    for folder in FOLDERS_OF_SPARK:
+        allowed["SparkRole", f"${{Lake.Arn}}/{folder}/*"] = "what it makes of raw/"
+    logs = "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws-glue/*"
+    allowed["SparkRole", logs] = "Glue names its log groups itself"
+
+    starred = {
+        (name, text)
+        for name, resource in template["Resources"].items()
+        for statement in policies(resource)
+        for part in ("Action", "Resource")
+        for text in texts(statement.get(part, []))
+        if "*" in text
+    }
+
+    assert starred == allowed.keys()
+
+
+def test_every_function_has_its_memory_its_time_and_its_log(template: Template) -> None:
+    shared = template["Globals"]["Function"]
+    for name, function in of_type(template, "AWS::Serverless::Function").items():
+        own = {**shared, **function["Properties"]}
+        assert 512 <= own["MemorySize"] <= 1769, name
+        assert 1 <= own["Timeout"] <= 60, name
+        assert own["Tracing"] == "Active", name
+        assert own["LoggingConfig"]["LogGroup"]["Ref"] in of_type(template, "AWS::Logs::LogGroup")
+
+
+def test_every_package_is_built_with_its_bytecode(template: Template) -> None:
+    for name, function in of_type(template, "AWS::Serverless::Function").items():
+        assert function["Metadata"]["BuildMethod"] == "makefile", name
+
+
+@pytest.mark.parametrize(("kind", "setting"), AT_REST.items())
+def test_what_holds_data_is_encrypted(template: Template, kind: str, setting: str) -> None:
+    found = of_type(template, kind)
+
+    assert found
+    assert [name for name, of in found.items() if setting not in of["Properties"]] == []
+
+
+def test_only_what_may_be_made_again_goes_with_the_stack(template: Template) -> None:
+    for name, resource in template["Resources"].items():
+        if resource["Type"] in STAYS_WHEN_THE_STACK_GOES:
+            assert resource["DeletionPolicy"] == "RetainExceptOnCreate", name
+            assert resource["UpdateReplacePolicy"] == "Retain", name

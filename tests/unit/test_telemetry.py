@@ -1,0 +1,85 @@
+"""Metrics: lines of the embedded metric format, of the deployment as a whole."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+from headrace.domain.transitions import Event
+from headrace.runtime import telemetry
+from infra.local.tables import Template
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
+REAPED = {"retried": 2, "buried": 1, "throttled": False, "oldest_ready_seconds": 12.5}
+
+
+def told(measured: telemetry.Measured, stack: str | None = "q") -> str:
+    out = io.StringIO()
+    telemetry.tell(stack, measured, NOW, out)
+    return out.getvalue()
+
+
+def test_a_line_holds_the_values_and_says_which_of_them_are_metrics() -> None:
+    line = told({"Dead": (3, telemetry.COUNT), "OldestReadySeconds": (1.5, telemetry.SECONDS)})
+
+    assert line.count("\n") == 1
+    assert json.loads(line) == {
+        "_aws": {
+            "Timestamp": 1_795_262_400_250,
+            "CloudWatchMetrics": [
+                {
+                    "Namespace": "Headrace",
+                    "Dimensions": [["Stack"]],
+                    "Metrics": [
+                        {"Name": "Dead", "Unit": "Count"},
+                        {"Name": "OldestReadySeconds", "Unit": "Seconds"},
+                    ],
+                }
+            ],
+        },
+        "Stack": "q",
+        "Dead": 3,
+        "OldestReadySeconds": 1.5,
+    }
+
+
+def test_nothing_is_told_where_there_is_no_stack_or_nothing_to_tell() -> None:
+    assert told({"Dead": (3, telemetry.COUNT)}, None) == ""
+    assert told({}) == ""
+
+
+def test_the_reaper_tells_of_lapsed_leases_and_of_the_task_that_waits_longest() -> None:
+    measured = telemetry.of_reaper(REAPED)
+
+    assert measured == {"LeasesLapsed": (3, "Count"), "OldestReadySeconds": (12.5, "Seconds")}
+
+
+def test_a_reaper_that_was_throttled_does_not_claim_to_have_seen_the_oldest_task() -> None:
+    assert set(telemetry.of_reaper({**REAPED, "throttled": True})) == {"LeasesLapsed"}
+
+
+def test_the_recorder_tells_how_often_what_happened() -> None:
+    measured = telemetry.of_recorder({Event.ENQUEUED: 7, Event.DEAD: 1})
+
+    assert measured == {"Enqueued": (7, "Count"), "Dead": (1, "Count")}
+
+
+def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
+    template: Template,
+) -> None:
+    told_of = {*telemetry.of_reaper(REAPED), *telemetry.of_recorder(dict.fromkeys(Event, 1))}
+    alarms = {
+        resource["Properties"]["MetricName"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
+        and resource["Properties"].get("Namespace") == telemetry.NAMESPACE
+    }
+    body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    drawn = {
+        metric[1]
+        for widget in json.loads(body)["widgets"]
+        for metric in widget["properties"]["metrics"]
+        if metric[0] == telemetry.NAMESPACE
+    }
+
+    assert alarms == {"Dead", "OldestReadySeconds"}
+    assert alarms <= drawn <= told_of

@@ -26,7 +26,7 @@ export PYTHONPATH := $(CURDIR)/functions:$(CURDIR)
 ##@ Use
 .PHONY: demo
 demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queue (under a minute; without Spark: make demo SPARK=no)
-	@test "$(SPARK)" = no || PIP_RETRIES=1 $(MAKE) $(SPARK_VENV)/.ready 2>/dev/null || true
+	@test "$(SPARK)" = no || PIP_RETRIES=1 $(MAKE) -s $(SPARK_VENV)/.ready 2>/dev/null || true
 	@$(PY) -m examples.ngsi.demo $(if $(filter no,$(SPARK)),--spark=no) $(ARGS)
 
 .PHONY: run

@@ -21,8 +21,8 @@ from examples.ngsi.spark_summary import OfType, SparkSummary
 from headrace.client.models import Task
 from headrace.domain.task import State
 
-SHARDS = 2
-"""Of each queue: so many parts of a batch are worked at a time."""
+SHARDS = 1
+"""Of each queue: a core for each of two stations is what a small machine has."""
 
 LEASE_SECONDS = 30
 START_SECONDS = 120.0

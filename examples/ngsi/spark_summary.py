@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-MOST_REASON = 40
-"""Characters of a reason in the table."""
+MOST_REASON = 45
+"""Characters of a reason in the table, which then fits a terminal of 80."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +55,27 @@ class SparkSummary:
         table.add_column(style="bold")
         table.add_column(justify="right")
         table.add_column(style="dim")
-        sent = f"{self.late:,} late by two days, {self.repeated:,} sent twice"
-        table.add_row("notifications in", f"{self.notifications:,}", sent)
+        table.add_row(
+            "notifications in",
+            f"{self.notifications:,}",
+            f"{self.late:,} late by two days, {self.repeated:,} sent twice",
+        )
         table.add_row(
             "entities", f"{self.entities:,}", f"{self.readings_came:,} readings of theirs"
         )
         rejected = sum(self.rejected.values())
-        table.add_row("rejected", f"{rejected:,}", "ngsi.notify, DEAD with the reason")
-        for reason, number in sorted(self.rejected.items(), key=lambda one: -one[1]):
+        table.add_row("rejected", f"{rejected:,}", "DEAD in ngsi.notify, with the reason:")
+        for reason, number in sorted(self.rejected.items()):
             table.add_row("", f"{number:,}", _short(reason))
-        died = "and a Spark worker was killed" if self.worker_killed else ""
-        table.add_row("retries", f"{self.retries:,}", f"failed on purpose; {died}".rstrip("; "))
+        table.add_row("retries", f"{self.retries:,}", "failed on purpose, then tried again")
+        if self.worker_killed:
+            table.add_row("workers killed", "1", "Spark has run its part again")
         again = self.readings_came - self.readings
-        table.add_row("rows in Parquet", f"{self.readings:,}", f"{again:,} came again, kept once")
+        table.add_row("rows in Parquet", f"{self.readings:,}", f"{again:,} came again, kept once:")
         for name, of_type in sorted(self.by_type.items()):
-            days = f"in {of_type.days:,} days" if of_type.days > 1 else "in 1 day"
-            table.add_row(f"  {name}", f"{of_type.readings:,}", days)
-        took = f"in {self.seconds:.1f} s, after {self.start_seconds:.1f} s of starting Spark"
+            days = f"{of_type.days:,} days" if of_type.days > 1 else "1 day"
+            table.add_row("", f"{of_type.readings:,}", _short(f"{name}, {days}"))
+        took = f"in {self.seconds:.1f} s, once Spark had started"
         table.add_row("tasks per second", f"{self.tasks_per_second:,.0f}", took)
         return table
 

@@ -69,7 +69,11 @@ class Deployed:
         answer = self._pool.request(
             event["httpMethod"],
             self.url + event["path"] + (f"?{query}" if query else ""),
-            headers={**headers, **({"Host": self.host} if self.host else {})},
+            headers={
+                "X-Forwarded-For": event["requestContext"]["identity"]["sourceIp"],
+                **headers,
+                **({"Host": self.host} if self.host else {}),
+            },
             body=body,
             redirect=False,
         )

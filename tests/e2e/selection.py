@@ -16,12 +16,19 @@ import pytest
 SERVED = {"call", "browse"}  # fixtures that stand for the service
 INSIDE = re.compile(
     r"\b(clock|context|handler|patience|record\(|stream|using\(|faults?|MemoryStore|RESOLVER"
-    r"|REQUEST_ID|admin_key|keyed\(None|capsys|caplog|monkeypatch|START|NOW)\b"
+    r"|REQUEST_ID|admin_key|keyed\(None|capsys|caplog|stage|monkeypatch|START|NOW)\b"
     r"|2026-11-21|08:0\d"  # when the manual clock starts
 )
 BESIDE = {
     "test_a_name_in_the_path_is_the_same_however_it_is_encoded": "ministack decodes a path itself",
     "test_what_is_shown_can_be_sent_back": "expects two calls at one instant",
+    "test_what_is_left_out_takes_its_default": "expects the instant of the manual clock",
+    "test_many_threads_at_once_keep_their_requests_apart": "a function each, of two cores in all",
+    "test_a_fault_on_the_way_says_what_was_done_and_what_was_not": "makes its own store fail",
+    # Each goes through all pages, as does the one that follows every link.
+    "test_no_role_is_shown_a_link_or_form_that_it_may_not_follow": "minutes here",
+    "test_no_page_has_an_inline_script_or_style": "likewise",
+    "test_every_field_has_a_label_and_no_id_is_there_twice": "likewise",
 }
 """Tests that cannot run there for a reason of their own."""
 

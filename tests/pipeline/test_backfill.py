@@ -190,6 +190,7 @@ def begun_at_midnight(lake: LakeFrames, folder: Path) -> MemoryService:
     return service
 
 
+@pytest.mark.slow
 def test_a_lake_begun_in_the_middle_is_completed(lake: LakeFrames, tmp_path: Path) -> None:
     service = begun_at_midnight(lake, tmp_path)
     rollup(lake, today=DAY_AFTER)

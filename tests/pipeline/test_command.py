@@ -11,7 +11,9 @@ import pytest
 from headrace.spark.java import overlay, packaged_java, system_java
 from headrace.spark.lake.__main__ import Told, parser
 from headrace.spark.lake.frames import LakeFrames
-from tests.pipeline.stories import Story, write
+from headrace.store.lake import FolderLake
+from tests.pipeline import exports
+from tests.pipeline.stories import Story, at, write
 
 Shown = pytest.CaptureFixture[str]
 
@@ -33,7 +35,7 @@ def told(lake: LakeFrames) -> LakeFrames:
 
 
 def test_jobs_tell_what_they_did_and_end_with_1_for_a_violation(
-    told: LakeFrames, capsys: Shown
+    told: LakeFrames, tmp_path: Path, capsys: Shown
 ) -> None:
     assert run(told, "rollup") == 0
     rolled = capsys.readouterr()
@@ -44,6 +46,10 @@ def test_jobs_tell_what_they_did_and_end_with_1_for_a_violation(
     proved = capsys.readouterr()
     assert json.loads(proved.out)["violations"] == {"foreign_report": 1}
     assert proved.err == ""
+
+    empty = exports.full(FolderLake(tmp_path), [], at=at(), files=0)
+    assert run(told, "backfill", f"{tmp_path}/{empty}") == 0
+    assert f"export      {exports.FULL}, full\nitems       0\n" in capsys.readouterr().out
 
     assert run(told, "proof") == 1
     assert "foreign_report: 1, such as t1 version 3" in capsys.readouterr().out

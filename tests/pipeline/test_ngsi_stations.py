@@ -1,6 +1,7 @@
 """The NGSI pipeline on Spark: what comes late, twice, in any order or malformed, and its table."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -8,10 +9,20 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
+from examples import ngsi
 from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
 from examples.ngsi.series import series
 from examples.ngsi.spark.play import lines_of
-from examples.ngsi.spark.readings import KEY, MOST_TYPE_BYTES, checked, once, readings, verdicts
+from examples.ngsi.spark.readings import (
+    COLUMNS,
+    KEY,
+    MOST_TYPE_BYTES,
+    NAMES,
+    checked,
+    once,
+    readings,
+    verdicts,
+)
 from examples.ngsi.spark.stations import loading_into, split_up, splitting
 from examples.ngsi.spark.table import Loading, batch_of, read
 from examples.ngsi.spark_accounting import compared, expected
@@ -247,3 +258,12 @@ def test_two_stations_take_notifications_to_the_table(
     should_be = expected(sent, cast("list[Task]", tasks))
     assert compared(should_be.readings, lines_of(spark, folder)) == []
     assert should_be.came > len(should_be.readings) > 200
+
+
+def test_the_readme_shows_the_columns_of_the_table() -> None:
+    text = (Path(ngsi.__file__).parent / "README.md").read_text(encoding="utf-8")
+    declared = re.findall(r"^ +(\w+) (\w+) COMMENT '(.*)',?$", COLUMNS, re.MULTILINE)
+
+    assert len(declared) == len(NAMES)
+    for name, kind, holds in declared:
+        assert f"| `{name}` | {kind} | {holds} |\n" in text

@@ -11,8 +11,11 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.task import State
+from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.workers import Command
 from headrace.spark import Station
 from headrace.spark.station.figures import Batch, Run
+from headrace.spark.station.life import Life
 from headrace.spark.station.shape import shape_of
 from headrace.spark.station.trouble import StationFailed
 from tests.pipeline import transforms
@@ -191,6 +194,24 @@ def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
     assert done.why == "stopped"
     assert pipeline.states("in") == {"ENQUEUED": 10}
     assert {task.attempts for task in pipeline.tasks("in")} == {0}
+
+
+def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(ground: Ground) -> None:
+    station = Station(queue="in", transform=transforms.same, name="air")
+    stopping = threading.Event()
+    life = Life(station, ground.uses, stopping)
+
+    life.sign()
+    (seen,) = ground.uses.workers.list(BOOTSTRAP).workers
+    ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
+    life.sign()
+    assert (life.quiet, stopping.is_set()) == (True, False)
+    ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
+    life.sign()
+
+    assert seen.sign.name.startswith("air@")
+    assert seen.sign.queues == ("in",)
+    assert stopping.is_set()
 
 
 def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -> None:

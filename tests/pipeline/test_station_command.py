@@ -81,6 +81,8 @@ def command(ground: Ground, folder: Path, *words: str) -> Iterator[Told]:
     finally:
         process.kill()
         process.wait()
+        reader.join(SOON)
+        process.stdout.close()
 
 
 def _read(out: IO[str], lines: list[dict[str, object]]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.ngsi.time_index import time_index
-from examples.ngsi.values import Json, instant_of, instant_text, typed_value
+from examples.ngsi.values import Json, instant_of, instant_text, typed_value, unit_of
 
 RECEIVED = datetime(2026, 11, 21, 8, tzinfo=UTC)
 DAY = "2017-06-19T11:46:45.000000Z"
@@ -167,3 +167,22 @@ def test_metadata_and_attributes_of_odd_shapes_are_passed_over() -> None:
     }
 
     assert time_index(entity, "missing", RECEIVED) == RECEIVED
+
+
+@pytest.mark.parametrize(
+    ("attribute", "unit"),
+    [
+        ({"value": 20, "unitCode": "CEL"}, "CEL"),
+        ({"value": 20, "metadata": {"unitCode": {"type": "Text", "value": "CEL"}}}, "CEL"),
+        ({"value": 20, "unitCode": "FAH", "metadata": {"unitCode": {"value": "CEL"}}}, "FAH"),
+        ({"value": 20}, None),
+        ({"value": 20, "metadata": []}, None),
+        ({"value": 20, "metadata": {"unitCode": "CEL"}}, None),
+        ({"value": 20, "unitCode": 7}, None),
+        ({"value": 20, "unitCode": "\ud800"}, None),
+    ],
+)
+def test_a_unit_is_where_either_kind_of_ngsi_has_it(
+    attribute: dict[str, Json], unit: str | None
+) -> None:
+    assert unit_of(attribute) == unit

@@ -425,7 +425,8 @@ def test_the_stage_waits_for_the_role_that_writes_its_logs(template: Template) -
     account = template["Resources"]["ApiGatewayAccount"]
 
     assert account["DependsOn"] == "Api"
-    assert {"Ref": "ApiGatewayAccount"} in properties(template, "Api")["Variables"]["logs"]["Fn::If"]
+    logs = properties(template, "Api")["Variables"]["logs"]
+    assert logs == {"Fn::If": ["CreateLogRole", {"Ref": "ApiGatewayAccount"}, "existing"]}
 
 
 def test_access_logs_show_no_key_and_no_query(template: Template) -> None:

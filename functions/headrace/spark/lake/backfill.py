@@ -205,7 +205,9 @@ def _put(address: str, mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator
         for number, some in enumerate(_parts(of_hour)):
             text = "".join(f"{row['line']}\n" for row in some)
             name = f"{RAW}/{DAY}={day}/{_HOUR}={hour}/{mark}-{number:05}.json.gz"
-            lake.put(name, gzip.compress(text.encode(), _LEVEL, mtime=0))
+            packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
+            if lake.get(name) != packed:  # or its day would be made anew for nothing
+                lake.put(name, packed)
             counts = Counter(row["move"] for row in some)
             yield pa.RecordBatch.from_pylist(
                 [{DAY: day, "move": move, "n": n} for move, n in counts.items()], schema=_COUNTS

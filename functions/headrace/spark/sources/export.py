@@ -77,9 +77,11 @@ class ExportReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         export = export_at(self.path, verify=self.verify)
-        return [Part(export, file) for file in export.files if file.items]
+        return [Part(export, file) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # Spark makes one up where there are none
+            return
         export, file = partition.value
         for lines in blocks(export, file, verify=self.verify):
             yield exported(lines, self.columns, incremental=export.incremental)

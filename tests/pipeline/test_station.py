@@ -166,6 +166,19 @@ def test_what_a_dead_driver_has_claimed_is_tidied_away(
     assert [path.name for path in tmp_path.iterdir()] == [alive]
 
 
+def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
+    spark: SparkSession, pipeline: Ground, tmp_path: Path
+) -> None:
+    ids = pipeline.fill("in", 4)
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StationFailed, match="claim_log: what was leased cannot be .* directory"):
+        run(spark, pipeline, transforms.summed, claim_log=str(tmp_path / "file"))
+
+    assert pipeline.states("in") == {"ENQUEUED": 4}
+    assert {(task.attempts, task.errors) for task in pipeline.read(*ids)} == {(0, ())}
+
+
 def test_a_worker_process_that_dies_costs_no_task(
     spark: SparkSession, pipeline: Ground, tmp_path: Path
 ) -> None:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3
-"""So often a single task's job must have died before that counts as the task's doing."""
+"""So often a single task's job must have died before that counts as the task's doing, and so often
+in turn the claim log may fail before the station does."""
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class Batches:
         self._number = 0
         self._outlet = Outlet(connection, station.queue, station.to)
         self._claims = ClaimLog(spark, station.claim_log) if station.claim_log else None
+        self._unclaimed = 0
 
     def next(self) -> Batch:
         """Work off what is due now, up to the station's batch size.
@@ -139,9 +141,11 @@ class Batches:
         from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 (likewise)
 
         under.jobs += 1
+        claimed = self._claims is None
         try:
             if self._claims is not None:
                 leased = self._claims.written(leased, under.group_id, under.jobs)
+                claimed, self._unclaimed = True, 0
             made = settling(self._station.transform(leased))
             if self._shape.scatters:
                 made = made.repartition("id").sortWithinPartitions("id")
@@ -156,9 +160,25 @@ class Batches:
                 raise Unavailable(trouble.value) from error
             if trouble is Trouble.OVER:
                 under.lost = under.called_off = True
+            elif not claimed:
+                self._give_back(under, error)
             _LOG.warning("a job of station %s failed: %s", self._station.queue, told(error).message)
             return error
         return None
+
+    def _give_back(self, under: _Under, error: Exception) -> None:
+        """Call a batch off that could not be written down, which no task of it has caused.
+
+        Raises StationFailed when it is not the first in turn.
+        """
+        under.called_off = True
+        self._unclaimed += 1
+        if self._unclaimed == _CRASHES:
+            message = (
+                f"claim_log: what was leased cannot be written to {self._station.claim_log}:"
+                f" {told(error).message}"
+            )
+            raise StationFailed(message) from error
 
     def _held(self, under: _Under, shards: int) -> list[str]:
         queue = self._station.queue

@@ -9,6 +9,7 @@ from headrace.ops.reports import WorkerError
 from headrace.spark.sources.rows import fitted
 
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")
+_PY4J: Final = "An error occurred while calling "
 _AWAY: Final = "headrace.domain.errors.Unavailable"
 _OVER: Final = "headrace.domain.errors.LeaseLost"
 
@@ -55,5 +56,7 @@ def told(error: BaseException) -> WorkerError:
 
 
 def _line(text: str) -> str:
-    lines = (line.strip() for line in text.splitlines())
-    return fitted(next((line for line in lines if line), "no reason was given"))
+    """Return the first line that says something: py4j's own names only what it had called."""
+    lines = (line.strip(" :\t") for line in text.splitlines())
+    said = (line for line in lines if line and not line.startswith(_PY4J))
+    return fitted(next(said, "no reason was given"))

@@ -56,7 +56,8 @@ class Deployed:
     @cached_property
     def use(self) -> UseCases:
         """The use cases over its tables, in this process, for what a test arranges."""
-        settings = Settings.from_env({**os.environ, "HEADRACE_SETTINGS_TTL_SECONDS": "0"})
+        own = {"HEADRACE_ADMIN_KEY": self.key, "HEADRACE_SETTINGS_TTL_SECONDS": "0"}
+        settings = Settings.from_env({**os.environ, **own})
         return build(settings, dynamo_store(settings))
 
     def handler(self, event: Mapping[str, Any], _context: object) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
     ids = pipeline.fill("in", 4)
     (tmp_path / "file").touch()
 
-    with pytest.raises(StationFailed, match="claim_log: what was leased cannot be .* directory"):
+    with pytest.raises(StationFailed, match=r"claim_log: what was leased cannot be .* directory"):
         run(spark, pipeline, transforms.summed, claim_log=str(tmp_path / "file"))
 
     assert pipeline.states("in") == {"ENQUEUED": 4}

@@ -85,7 +85,7 @@ def store(connection: Connection) -> Store:
     """Return the store on the tables, made once in each process; throttling makes it wait."""
     if connection.region:
         os.environ[_REGION] = connection.region
-    if connection.dynamodb_url and urlsplit(connection.dynamodb_url).hostname in _LOOPBACK:
+    if _is_here(connection):
         for name, value in _ANY.items():
             os.environ.setdefault(name, value)
     return cast("Store", Patience(dynamo_store(_settings(connection), lanes=LANES)))
@@ -96,7 +96,14 @@ def _settings(connection: Connection) -> Settings:
         tasks_table=connection.tasks_table,
         control_table=connection.control_table,
         dynamodb_url=connection.dynamodb_url,
+        sender="together" if _is_here(connection) else "batch",
     )
+
+
+def _is_here(connection: Connection) -> bool:
+    """Tell whether the tables are on this machine, where units are free and syncs are not."""
+    url = connection.dynamodb_url
+    return url is not None and urlsplit(url).hostname in _LOOPBACK
 
 
 def _local_engine(env: Mapping[str, str]) -> str | None:

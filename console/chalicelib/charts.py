@@ -15,7 +15,9 @@ SPARK_HEIGHT: Final = 20
 CHART_WIDTH: Final = 320
 CHART_HEIGHT: Final = 88
 NOTHING: Final = "\u2013"  # a dash, where there is no number
-STYLES: Final = ("solid", "dashed", "dotted", "thick")
+_LOUD: Final = "thick"
+STYLES: Final = ("solid", "dashed", "dotted", _LOUD)
+_DOT: Final = 4  # of a chart's width: a value between two gaps
 
 Value = float | None
 """A number, or None where there is nothing to tell: the line has a gap there."""
@@ -102,7 +104,12 @@ def chart(
         Series(
             line.name,
             style,
-            broken_line(line.values, CHART_WIDTH, inner, top=top),
+            broken_line(
+                without_rests(line.values) if style == _LOUD else line.values,
+                CHART_WIDTH,
+                inner,
+                top=top,
+            ),
             area([value or 0 for value in line.values], CHART_WIDTH, inner, top=top)
             if filled
             else "",
@@ -134,11 +141,20 @@ def broken_line(values: Sequence[Value], width: float, height: float, *, top: fl
     for place, value in enumerate(values):
         if value is not None:
             letter = "M" if before is None else "L"
-            path.append(f"{letter}{place * step:.1f} {height * (1 - value / top):.1f}")
             alone = before is None and (place + 1 == len(values) or values[place + 1] is None)
-            path.append("h.1" if alone else "")  # a dot
+            x = min(max(0.0, place * step - _DOT / 2), width - _DOT) if alone else place * step
+            path.append(f"{letter}{x:.1f} {height * (1 - value / top):.1f}")
+            path.append(f"h{_DOT}" if alone else "")
         before = value
     return "".join(path)
+
+
+def without_rests(values: Sequence[Value]) -> list[Value]:
+    """Return *values* without the zeros among zeros: a red floor would alarm for nothing."""
+    return [
+        value if any(values[max(0, place - 1) : place + 2]) else None
+        for place, value in enumerate(values)
+    ]
 
 
 def _highest(line: Line, said: Callable[[float], str], unit: str) -> str:

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.proof import Finding, ProofReport
 from tests.browser.pictures import hour
+from tests.browser.stock import WIDE
 from tests.console.conftest import Browser
 
 MANY: Final = 1_000_000
@@ -49,6 +53,9 @@ class _Crowded(_Otherwise):
 def rare() -> Mapping[str, tuple[Browser, str]]:
     """Return the console that shows it, and the page, by a name for each."""
     crowded, broken, away = hour(), hour(), hour()
+    proved, disproved = hour(), hour()
+    _prove(proved, {})
+    _prove(disproved, {"broken_chain": 12_345, "double_lease": 1, "lost": 2})
     crowded.use = cast("Any", _Otherwise(crowded.use, stats=_Crowded(crowded.use.stats)))
     broken.use = cast("Any", _Otherwise(broken.use, stats=None))
     away.use.queues.store = cast("Any", _Away())
@@ -58,4 +65,38 @@ def rare() -> Mapping[str, tuple[Browser, str]]:
         "queue-million": (crowded, "/console/queues/mail"),
         "broken": (broken, "/console"),
         "away": (away, "/console/queues/mail"),
+        "proof-holds": (proved, "/console/proof"),
+        "proof-findings": (disproved, "/console/proof"),
     }
+
+
+def _prove(console: Browser, violations: Mapping[str, int]) -> None:
+    """Let the lake have a report with *violations*: numbers by kind, of each five are told."""
+    now = console.clock()
+    report = ProofReport(
+        made_at=now - timedelta(hours=2),
+        since=None,
+        live=True,
+        first=now - timedelta(days=90),
+        last=now - timedelta(hours=3),
+        tasks=MANY,
+        changes=4 * MANY,
+        violations=violations,
+        examples={kind: _found(now, min(number, 5)) for kind, number in violations.items()},
+    )
+    proofs = SimpleNamespace(latest=lambda: report)
+    console.use = cast("Any", _Otherwise(console.use, proofs=proofs))
+
+
+def _found(now: datetime, number: int) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            f"tsk_01k{place}9m2p4q6r8s0t2v4w6y8z",
+            version=place * 7,
+            queue="mail" if place % 2 else WIDE,
+            move="succeed",
+            at=now - timedelta(hours=3, minutes=place),
+            detail=f"from mail/INFLIGHT to {'mail' if place % 2 else WIDE}/SUCCEEDED",
+        )
+        for place in range(1, number + 1)
+    )

@@ -84,7 +84,13 @@ def test_queues_are_told_at_a_glance(stocked: Browser) -> None:
     shown = stocked.get("/console")
     [row] = [row for row in shown.page.all("tr") if row.text.startswith("mail")]
 
-    assert [cell.text for cell in row.all("td")][:5] == ["1", "0", "2", "1", "1"]
+    assert [cell.text for cell in row.all("td")][:5] == [
+        "scheduled 1",
+        "ready 0",
+        "inflight 2",
+        "succeeded 1",
+        "dead 1",
+    ]
 
 
 def test_queues_are_found_by_how_their_name_begins(stocked: Browser) -> None:
@@ -149,6 +155,15 @@ def test_a_wrong_field_is_named_and_what_was_typed_stays(
     assert field.attributes["value"] == value
     assert field.attributes["aria-invalid"] == "true"
     assert says in refused.page.one("p", id=field.attributes["aria-describedby"]).text
+
+
+def test_only_an_error_that_would_fill_the_page_is_folded(stocked: Browser) -> None:
+    stocked.queue("errors")
+    for message, folds in (("no answer", 0), ("no answer " * 200, 1), ("line\n" * 20, 1)):
+        page = stocked.get(f"/console/tasks/{stocked.kill('errors', message=message)}").page
+
+        assert len(page.all("details", class_="error-fold")) == folds
+        assert page.one("p", class_="error-text").text.endswith(" ".join(message.split()))
 
 
 def test_the_dead_of_a_queue_are_found_by_error_text(stocked: Browser) -> None:

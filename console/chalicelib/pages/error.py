@@ -36,7 +36,7 @@ class ErrorPage(Page):
     def of(cls, error: HeadraceError, *, request_id: str, acted: bool, way_on: Link) -> Self:
         """Return the page for *error*; *acted* when something was to be done."""
         broken = error.status >= _FAILED
-        not_done = "Nothing was changed." if acted else ""
+        not_done = "Nothing was changed."
         if acted and broken:
             not_done = "It may or may not have been done: look before you try again."
         return cls(

@@ -65,14 +65,14 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
     each.name: each
     for each in (
         TaskAction(BulkAction.RUN, "Run now", "due now",
-                   "It becomes due at once; attempts and expiry stay."),
+                   "Due at once; attempts and expiry stay."),
         TaskAction(BulkAction.RESTART, "Restart", "restarted",
-                   "It begins anew with no attempts used; its errors are kept."),
+                   "A new beginning with no attempts used; the errors are kept."),
         TaskAction(BulkAction.MOVE, "Move", "moved",
-                   "It takes the other queue's settings. A waiting task keeps its due time, "
-                   "a dead one is due now."),
+                   "The other queue's settings hold from then on. A waiting task keeps its due "
+                   "time, a dead one is due now."),
         TaskAction(BulkAction.DELETE, "Delete", "deleted",
-                   "It is gone for good. A worker that has it is not stopped, but its report "
+                   "Gone for good. A worker that is at it is not stopped, but its report "
                    "will find nothing.", danger=True),
     )
 }  # fmt: skip

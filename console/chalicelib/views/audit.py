@@ -98,7 +98,10 @@ def _empty(errors: Errors, *, narrowed: bool, more: bool) -> Empty:
         return Empty("Nothing that fits among those looked at so far. There are more to look at.")
     if narrowed:
         return Empty("Nothing in the last 90 days fits this filter.")
-    return Empty("What people change by hand would be here, for 90 days. Nothing was changed yet.")
+    return Empty(
+        "What people change by hand would be here, for 90 days. Nothing was changed yet.",
+        "headrace queue create mail",
+    )
 
 
 def _row(visit: Visit, entry: Entry) -> AuditRow:

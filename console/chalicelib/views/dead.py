@@ -166,4 +166,7 @@ def _said(looks: Sequence[_Look]) -> str:
 def _empty(prefix: str, queues: Sequence[Queue]) -> Empty:
     if prefix and not queues:
         return Empty(f"No queue's name begins with {prefix}. Upper and lower case differ.")
-    return Empty("Dead tasks would be here, those of one fault together. None is kept now.")
+    return Empty(
+        "Dead tasks would be here, those of one fault together: a task dies of its last retry, of "
+        "its expiry, or when a worker rejects it. None is kept now."
+    )

@@ -118,6 +118,7 @@ def attempts(now: datetime) -> tuple[Attempt, ...]:
         (Status.SUCCEEDED, "succeeded", "", ""),
         (Status.DEAD, "lease expired", "", ""),
         (Status.DEAD, "failed", "TimeoutError", f"no answer {RIGHT_TO_LEFT} {EMOJI}"),
+        (Status.DEAD, "failed", "TimeoutError", _ERROR * 20),
     )
     return tuple(
         Attempt(

@@ -37,6 +37,7 @@ def show(visit: Visit) -> Reply:
         as_of=seen.as_of,
         empty=Empty(
             "Queues would be here, joined by the tasks that went from one to another in the last "
-            "day. A worker moves a task on by reporting MOVED.",
+            "day. A worker moves a task on by reporting MOVED, a person by hand.",
+            "headrace task move order-4711 --to archive",
         ),
     )

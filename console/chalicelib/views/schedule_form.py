@@ -218,10 +218,12 @@ def _page(
     here = visit.url(urls.SCHEDULE, queue=queue, name=name)
     there = visit.url(urls.EDIT_SCHEDULE, queue=queue, name=name)
     paused = " It is paused and stays so." if settings.paused else ""
-    crumbs = (schedules_crumb(visit),)
+    crumbs = [schedules_crumb(visit)]
+    if not new:
+        crumbs += [Link(queue, visit.url(urls.QUEUE, queue=queue)), Link(name, here)]
     return ScheduleFormPage(
         title="Create a schedule" if new else f"Edit {name} of {queue}",
-        crumbs=crumbs if new else (*crumbs, Link(name, here)),
+        crumbs=tuple(crumbs),
         action=visit.url(urls.CREATE_SCHEDULE) if new else there,
         back=visit.url(urls.SCHEDULES) if new else here,
         save="Create schedule" if new else "Save schedule",

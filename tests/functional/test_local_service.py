@@ -156,7 +156,7 @@ class TestStopping:
             client.close()
 
 
-def written(pid: int) -> int:
+def written(pid: int | None) -> int:
     """Return the bytes that a process has written so far."""
     counters = Path(f"/proc/{pid}/io").read_text(encoding="ascii")
     return int(dict(line.split(": ") for line in counters.splitlines())["wchar"])

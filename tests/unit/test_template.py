@@ -1,4 +1,7 @@
-"""template.yaml: the tables the store is written for, least privilege, and the routes."""
+"""template.yaml: the tables the store is written for, least privilege, and the routes.
+
+Long, because one template is to be read in one place.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""All tasks of a worker under one lease: one call extends it, and what becomes of it, of them."""
+"""All tasks of a worker under one lease: one call extends it, and what becomes of it, of them.
+
+Long, because each way in which a lease ends is told on the one service that is laid out here.
+"""
 
 import threading
 import time

@@ -41,6 +41,9 @@ ENVIRONMENT: Final = {
     "POWERTOOLS_SERVICE_NAME": "headrace",
 }
 
+# A place of its own, whatever this machine's Python may keep or not.
+_BYTECODE: Final = {"PYTHONPYCACHEPREFIX": str(PROJECT_ROOT / "build" / "bytecode")}
+
 Seconds = float
 Take = Callable[[str], Seconds]
 
@@ -81,8 +84,10 @@ def missed(ratios: Mapping[str, float]) -> list[str]:
 
 def cpu_of(statement: str) -> Seconds:
     """Return the CPU that a new Python process takes for *statement*, from start to end."""
+    environment = os.environ | ENVIRONMENT | _BYTECODE
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", statement], check=True, env=os.environ | ENVIRONMENT)
+    subprocess.run([sys.executable, "-c", statement], check=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -22,6 +22,7 @@ NOT_NEEDED = [
 
 def _run(program: str) -> str:
     env = {**os.environ, "PYTHONPATH": str(FUNCTIONS)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed, it has its bytecode
     done = subprocess.run(
         [sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True
     )

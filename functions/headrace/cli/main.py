@@ -10,7 +10,7 @@ from headrace import __version__
 from headrace.cli.commands import Group, Lazy
 from headrace.cli.exits import Exit, exit_of
 from headrace.cli.session import Failed, Session
-from headrace.domain.errors import HeadraceError
+from headrace.domain.errors import HeadraceError, Unauthenticated
 
 COMMANDS: Final = {
     name: Lazy(f"headrace.cli.{name}", f"{name}_command", text)
@@ -108,6 +108,8 @@ def _refused(session: Session, error: HeadraceError) -> str:
     request_id = getattr(error, "request_id", None)
     if request_id and error.status >= HeadraceError.status:
         more.append(f"request {request_id}")
+    if isinstance(error, Unauthenticated):
+        more.append(session.key_named_by())
     return "; ".join([error.detail, *more])
 
 

@@ -70,6 +70,10 @@ class Session:
         """Return where people see, and mend, which service is meant."""
         return "see --url" if self.url else "see HEADRACE_URL"
 
+    def key_named_by(self) -> str:
+        """Return where people see, and mend, which key is meant."""
+        return "see --key-file" if self.key_file else "see HEADRACE_KEY"
+
     def said(self, error: "HeadraceError") -> str:
         """Return the detail of *error*; where nothing answered, which address that was."""
         lost = _NO_ANSWER.fullmatch(error.detail)

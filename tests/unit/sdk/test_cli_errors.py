@@ -28,7 +28,6 @@ def show(error: BaseException, *options: str) -> Any:
         (errors.InvalidRequest, 2),
         (errors.PayloadTooLarge, 2),
         (errors.NotFound, 3),
-        (errors.Unauthenticated, 4),
         (errors.Forbidden, 4),
         (errors.QueueExists, 5),
         (errors.VersionMismatch, 5),
@@ -44,6 +43,12 @@ def test_every_error_has_its_exit_code(kind: type[HeadraceError], code: int) -> 
 
     assert (ran.code, ran.out, ran.err) == (code, "", "error: so it is\n")
     assert exit_of(kind("")) == code
+
+
+def test_a_key_that_is_not_known_says_where_it_came_from() -> None:
+    ran = show(errors.Unauthenticated("the key is not known"))
+
+    assert (ran.code, ran.err) == (4, "error: the key is not known; see HEADRACE_KEY\n")
 
 
 def test_fields_that_the_detail_does_not_name_are_told() -> None:

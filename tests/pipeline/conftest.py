@@ -3,7 +3,9 @@
 Collected only where PySpark is: ``make test-spark``.
 """
 
+import dataclasses
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.lake.frames import LakeFrames
-    from tests.pipeline.ground import Ground
+    from tests.pipeline.ground import Again, Ground
 
 collect_ignore_glob = [] if find_spec("pyspark") else ["*.py"]
 
@@ -31,9 +33,11 @@ QUICK = {
     # To compile a query takes longer than to run it on rows as few as these.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nor does a plan's every column need the line of Python that it came from.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.python.daemon.module": "headrace.spark.daemon",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
@@ -63,6 +67,17 @@ def lake(spark: "SparkSession", tmp_path: Path) -> "LakeFrames":
     from headrace.spark.lake.frames import LakeFrames  # noqa: PLC0415 (not without PySpark)
 
     return LakeFrames(spark, str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def again(tmp_path: Path) -> "Again":
+    """Give a copy of a lake that several tests begin with, for one of them to change."""
+
+    def copy(lake: "LakeFrames") -> "LakeFrames":
+        folder = shutil.copytree(lake.address, tmp_path / "again")
+        return dataclasses.replace(lake, address=str(folder))
+
+    return copy
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.domain.plan import NewTask
@@ -10,10 +10,14 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.runtime.wiring import UseCases
+from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.sources.connect import Connection, opened, store
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, 3, 0)
 """Three retries, none of them waited for."""
+
+Again = Callable[[LakeFrames], LakeFrames]
+"""Gives a copy of a lake that several tests begin with, for one of them to change."""
 
 _CHUNK = 500
 

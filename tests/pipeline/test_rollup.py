@@ -5,6 +5,7 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.domain.histogram import Histogram
 from headrace.spark.lake.compact import compact
@@ -19,6 +20,7 @@ from headrace.spark.lake.schemas import (
     TASKS,
     Table,
 )
+from tests.pipeline.ground import Again
 from tests.pipeline.stories import DAY, MINUTE, SECOND, START, Story, at, write
 
 TODAY = date(2026, 11, 21)
@@ -28,8 +30,11 @@ def rolled(lake: LakeFrames, **how: Any) -> Rolled:
     return rollup(lake, today=TODAY, **how)
 
 
-def rows(lake: LakeFrames, table: Table) -> list[dict[str, Any]]:
+def rows(lake: LakeFrames, table: Table, *queues: str) -> list[dict[str, Any]]:
+    """Return the rows of some *queues*, or all, by their key."""
     found = [row.asDict() for row in lake.read(table).collect()]
+    if queues:
+        found = [row for row in found if row["queue"] in queues]
     return sorted(found, key=lambda row: [str(row[name]) for name in table.key])
 
 
@@ -74,14 +79,53 @@ def a_day() -> Story:
     return story
 
 
-def test_a_story_becomes_tables(lake: LakeFrames) -> None:
+def an_old_task() -> Story:
+    """Tell of one that waits long and of another that comes later, both taken in the end."""
+    story = Story("patience")
+    story.enqueue("old").update()
+    story.wait(5 * 60 - 1)
+    story.enqueue("new")
+    story.wait(5 * 60 - 1)
+    story.dequeue("old")
+    story.dequeue("new")
+    return story
+
+
+def two_lives() -> Story:
+    """Tell of a task that is deleted and enqueued again under its id."""
+    story = Story("again")
+    story.enqueue("cat")
+    story.tell("cat", "delete", None)
+    story.enqueue("cat")
+    return story
+
+
+def an_instant() -> Story:
+    story = Story("exact")
+    story.now = START + 1
+    story.enqueue("instant")
+    return story
+
+
+LINES = [
+    {**line, "shard": story.queue}
+    for story in (a_day(), an_old_task(), two_lives(), an_instant())
+    for line in story.lines
+]
+
+
+@pytest.fixture(scope="module")
+def day(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeFrames:
+    """Give the lake in which all these stories were rolled up."""
+    lake = LakeFrames(spark, str(tmp_path_factory.mktemp("day")))
+    write(lake.files, LINES)
+    assert rolled(lake) == Rolled((TODAY,), lines=len(LINES), changes=len(LINES))
+    return lake
+
+
+def test_a_story_becomes_tables(day: LakeFrames) -> None:
     story = a_day()
-    write(lake.files, story.lines)
-
-    told = rolled(lake)
-
-    assert told == Rolled((TODAY,), lines=len(story.lines), changes=len(story.lines))
-    attempts = rows(lake, ATTEMPTS)
+    attempts = rows(day, ATTEMPTS, "mail")
     assert [
         (row["task_id"], row["attempt"], row["outcome"], row["wait_micros"], row["run_micros"])
         for row in attempts
@@ -92,7 +136,7 @@ def test_a_story_becomes_tables(lake: LakeFrames) -> None:
         ("t3", 1, "moved", SECOND, SECOND),
     ]
     assert attempts[3]["to_queue"] == "next"
-    lives = rows(lake, TASKS)
+    lives = rows(day, TASKS, "mail")
     assert [(row["task_id"], row["outcome"], row["attempts"]) for row in lives] == [
         ("t1", "succeeded", 2),
         ("t2", "dead", 1),
@@ -100,19 +144,16 @@ def test_a_story_becomes_tables(lake: LakeFrames) -> None:
     ]
     assert lives[0]["total_micros"] == (story.lines[4]["at"] - START)
     assert lives[1]["dead_reason"] == "rejected"
-    (failure,) = rows(lake, FAILURES)
+    (failure,) = rows(day, FAILURES)
     assert (failure["n"], failure["dead"], failure["task_ids"]) == (2, 1, ["t1", "t2"])
     assert failure["sample"] == "no answer after 31 s"
-    first = lake.read(CHANGES).where("task_id = 't1' AND version = 2").collect()[0]
+    first = day.read(CHANGES).where("task_id = 't1' AND version = 2").collect()[0]
     assert (first.move, first.state_from, first.state_to) == ("dequeue", "ENQUEUED", "INFLIGHT")
     assert first["dt"] == TODAY
 
 
-def test_minutes_have_counts_levels_and_histograms(lake: LakeFrames) -> None:
-    write(lake.files, a_day().lines)
-    rolled(lake)
-
-    found = rows(lake, QUEUE_MINUTES)
+def test_minutes_have_counts_levels_and_histograms(day: LakeFrames) -> None:
+    found = rows(day, QUEUE_MINUTES, "mail", "next")
     by_place = {(row["queue"], row["minute"].minute): row for row in found}
     first, second = by_place["mail", 0], by_place["mail", 1]
     names = ("enqueued", "started", "succeeded", "failed", "moved", "dead")
@@ -126,19 +167,20 @@ def test_minutes_have_counts_levels_and_histograms(lake: LakeFrames) -> None:
     assert by_place["next", 1]["enqueued"] == by_place["next", 1]["backlog"] == 1
 
 
-def test_the_oldest_ready_task_is_told_by_those_who_leave_later(lake: LakeFrames) -> None:
-    story = Story()
-    story.enqueue("old").update()
-    story.wait(5 * 60 - 1)
-    story.enqueue("new")
-    story.wait(5 * 60 - 1)
-    story.dequeue("old")
-    story.dequeue("new")
-    write(lake.files, story.lines)
-    rolled(lake)
-
-    ages = [row["oldest_ready_micros"] for row in rows(lake, QUEUE_MINUTES)]
+def test_the_oldest_ready_task_is_told_by_those_who_leave_later(day: LakeFrames) -> None:
+    ages = [row["oldest_ready_micros"] for row in rows(day, QUEUE_MINUTES, "patience")]
     assert ages == [MINUTE, 6 * MINUTE, 0]
+
+
+def test_a_deleted_task_enqueued_again_under_its_id_has_two_lives(day: LakeFrames) -> None:
+    assert [row["outcome"] for row in rows(day, TASKS, "again")] == ["deleted"]
+    assert rows(day, QUEUE_MINUTES, "again")[-1]["backlog"] == 1
+
+
+def test_instants_are_told_to_the_microsecond(day: LakeFrames) -> None:
+    (row,) = day.read(CHANGES).where("task_id = 'instant'").collect()
+    assert row["at"].microsecond == 1
+    assert row["at"].replace(tzinfo=at().tzinfo) == at() + timedelta(microseconds=1)
 
 
 def test_lines_that_come_twice_or_in_any_order_change_nothing(lake: LakeFrames) -> None:
@@ -153,16 +195,13 @@ def test_lines_that_come_twice_or_in_any_order_change_nothing(lake: LakeFrames) 
     assert len(rows(lake, CHANGES)) == len(lines)
 
 
-def test_a_run_may_be_repeated_and_a_killed_one_run_again(lake: LakeFrames) -> None:
-    write(lake.files, a_day().lines)
-    rolled(lake)
-    once = everything(lake)
+def test_a_run_may_be_repeated_and_a_killed_one_run_again(day: LakeFrames, again: Again) -> None:
+    lake, once = again(day), everything(day)
 
     assert rolled(lake) == Rolled(())
     lake.files.put(STATE, b'{"days": {}}')  # as if it had been killed before it was done
-    again = rolled(lake)
 
-    assert again.changes == len(once["changes"])
+    assert rolled(lake).changes == len(once["changes"])
     assert everything(lake) == once
     assert rolled(lake, everything=True).days == (TODAY,)
     assert everything(lake) == once
@@ -174,13 +213,14 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("at_step", [1, 3])
 def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
-    lake: LakeFrames, at_step: int
+    day: LakeFrames, again: Again, at_step: int
 ) -> None:
-    lines = a_day().lines
-    write(lake.files, lines[:6])
-    rolled(lake)
-    write(lake.files, lines[6:])
-    steps: list[str] = []
+    lake, steps = again(day), list[str]()
+    late = Story("late")
+    late.enqueue("late")
+    late.dequeue("late")
+    late.report("late", "succeed", "SUCCEEDED")
+    write(lake.files, late.lines)
 
     def say(text: str) -> None:
         steps.append(text)
@@ -191,46 +231,50 @@ def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
         rolled(lake, say=say)
     told = rolled(lake)
 
-    assert (told.days, told.changes) == ((TODAY,), len(lines))
-    assert len(rows(lake, ATTEMPTS)) == 4
-    assert sum(row["enqueued"] for row in rows(lake, QUEUE_MINUTES)) == 5
+    assert (told.days, told.changes) == ((TODAY,), len(LINES) + 3)
+    before, after = everything(day), everything(lake)
+    for table in (ATTEMPTS, TASKS):
+        new = [row["queue"] for row in after[table.name] if row not in before[table.name]]
+        assert new == ["late"]
+        assert len(after[table.name]) == len(before[table.name]) + 1
+    new_minutes = [row for row in after[QUEUE_MINUTES.name] if row["queue"] == "late"]
+    assert [row["enqueued"] for row in new_minutes] == [1]
+    assert len(after[QUEUE_MINUTES.name]) == len(before[QUEUE_MINUTES.name]) + 1
 
 
-def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(lake: LakeFrames) -> None:
-    story = a_day()
-    story.now = START + DAY
-    story.enqueue("t5")
-    late = Story()
+def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(
+    day: LakeFrames, again: Again
+) -> None:
+    lake, later, late = again(day), Story(), Story()
+    later.now = START + DAY
+    later.enqueue("t5")
     late.now = START + 100 * SECOND
     late.enqueue("late")
-    write(lake.files, [line for line in story.lines if line["recorded_at"] < START + DAY])
-    write(lake.files, [line for line in story.lines if line["recorded_at"] >= START + DAY])
+    write(lake.files, later.lines)
     rolled(lake)
-    before = rows(lake, QUEUE_MINUTES)
+    before = rows(lake, QUEUE_MINUTES, "mail")
     write(lake.files, [{**late.lines[0], "sequence": "900"}])
 
     told = rolled(lake)
 
     assert told.days == (TODAY,)
-    after = rows(lake, QUEUE_MINUTES)
+    after = rows(lake, QUEUE_MINUTES, "mail")
     last = max(row["minute"] for row in before)
     levels = [
-        next(row["backlog"] for row in some if row["queue"] == "mail" and row["minute"] == last)
-        for some in (before, after)
+        next(row["backlog"] for row in some if row["minute"] == last) for some in (before, after)
     ]
     assert levels == [2, 3]
 
 
 def test_a_days_run_in_pieces_is_the_same_as_at_once(lake: LakeFrames, tmp_path: Any) -> None:
     story = a_day()
-    for day in (1, 2):
-        story.now = START + day * DAY
-        story.enqueue(f"t{day}x")
-        story.dequeue(f"t{day}x")
+    story.now = START + DAY
+    story.dequeue("t4")
+    story.enqueue("t5")
     whole = dataclasses.replace(lake, address=str(tmp_path / "whole"))
     write(whole.files, story.lines)
-    rollup(whole, today=TODAY + timedelta(days=2))
-    for day in range(3):
+    rollup(whole, today=TODAY + timedelta(days=1))
+    for day in range(2):
         some = [line for line in story.lines if (line["at"] - START) // DAY == day]
         write(lake.files, some)
         rollup(lake, today=TODAY + timedelta(days=day))
@@ -248,40 +292,13 @@ def test_an_illegible_line_is_counted_and_left_out(lake: LakeFrames) -> None:
     assert (told.lines, told.changes, told.illegible, told.duplicates) == (2, 1, 1, 0)
 
 
-def test_a_deleted_task_enqueued_again_under_its_id_has_two_lives(lake: LakeFrames) -> None:
-    story = Story()
-    story.enqueue("t1")
-    story.tell("t1", "delete", None)
-    story.enqueue("t1")
-    write(lake.files, story.lines)
-
-    told = rolled(lake)
-
-    assert told.changes == 3
-    assert [row["outcome"] for row in rows(lake, TASKS)] == ["deleted"]
-    assert rows(lake, QUEUE_MINUTES)[-1]["backlog"] == 1
-
-
 def test_an_empty_lake_is_nothing_new(lake: LakeFrames) -> None:
     assert rolled(lake) == Rolled(())
     assert [rows(lake, table) for table in TABLES] == [[]] * len(TABLES)
 
 
-def test_instants_are_told_to_the_microsecond(lake: LakeFrames) -> None:
-    story = Story()
-    story.now = START + 1
-    story.enqueue("t1")
-    write(lake.files, story.lines)
-    rolled(lake)
-
-    (row,) = lake.read(CHANGES).collect()
-    assert row["at"].microsecond == 1
-    assert row["at"].replace(tzinfo=at().tzinfo) == at() + timedelta(microseconds=1)
-
-
-def test_compacting_leaves_fewer_files_and_the_same_rows(lake: LakeFrames) -> None:
-    write(lake.files, a_day().lines)
-    rolled(lake)
+def test_compacting_leaves_fewer_files_and_the_same_rows(day: LakeFrames, again: Again) -> None:
+    lake = again(day)
     lake.write(lake.read(CHANGES).repartition(5), CHANGES)
     before = everything(lake)
 

@@ -4,15 +4,18 @@ import dataclasses
 from datetime import date, timedelta
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.domain.series import SPAN, Span, file_of, happened, minute_of
 from headrace.domain.transitions import Event
 from headrace.ops.metrics import Point
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
-from tests.pipeline.stories import DAY, Story, at, true_history, write
+from tests.pipeline.ground import Again
+from tests.pipeline.stories import DAY, SECOND, Story, at, true_history, write
 
-TODAY = date(2026, 11, 21)
+FIRST = date(2026, 11, 21)
+TODAY = FIRST + timedelta(days=2)
 TOMORROW = TODAY + timedelta(days=1)
 
 
@@ -25,18 +28,24 @@ def a_story(queue: str = "mail") -> Story:
     story.enqueue("t1")
     story.wait(90).dequeue("t1")
     story.wait(4).report("t1", "succeed", "SUCCEEDED")
+    story.wait(2 * DAY / SECOND).enqueue("t2")
     return story
 
 
-def test_a_story_is_published_by_queue_and_day(lake: LakeFrames) -> None:
+@pytest.fixture(scope="module")
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeFrames:
+    """Give the lake of a story that was rolled up while its last day was not over."""
+    lake = LakeFrames(spark, str(tmp_path_factory.mktemp("published")))
     write(lake.files, a_story().lines)
+    rollup(lake, today=TODAY)
+    return lake
 
-    rollup(lake, today=TOMORROW)
 
-    name = file_of("mail", TODAY)
-    assert set(files(lake)) == {name, SPAN}
-    found = dict(happened(lake.files.get(name) or b"", lambda *_: False))
-    first = minute_of(TODAY)
+def test_a_story_is_published_by_queue_and_day(published: LakeFrames) -> None:
+    name = file_of("mail", FIRST)
+    assert set(files(published)) == {name, file_of("mail", TODAY), SPAN}
+    found = dict(happened(published.files.get(name) or b"", lambda *_: False))
+    first = minute_of(FIRST)
     assert {minute - first: one.numbers for minute, one in found.items()} == {
         0: [1, 0, 0, 0, 0],
         1: [0, 1, 1, 0, 0],
@@ -44,54 +53,47 @@ def test_a_story_is_published_by_queue_and_day(lake: LakeFrames) -> None:
     assert [one.backlog for one in found.values()] == [1, -1]
     ran = found[first + 1].run.percentile(0.5)
     assert ran == pytest.approx(5, rel=0.025)  # a second for telling of it, and the four
-    assert Span.of(lake.files.get(SPAN) or b"") == Span(TODAY, TOMORROW)
+    assert Span.of(published.files.get(SPAN) or b"") == Span(FIRST, TODAY)  # it is not over yet
 
 
 def test_a_run_again_writes_the_same_files_and_a_later_day_leaves_the_others(
-    lake: LakeFrames,
+    published: LakeFrames, again: Again
 ) -> None:
-    story = a_story()
-    write(lake.files, story.lines)
-    rollup(lake, today=TODAY)
-    once = files(lake)
-    assert Span.of(once[SPAN] or b"") == Span(TODAY, TODAY)  # it is not over yet
+    lake, once = again(published), files(published)
 
     rollup(lake, today=TODAY, everything=True)
     assert files(lake) == once
-    story.now += DAY
-    write(lake.files, [story.enqueue("t2")])
+    story = a_story()
+    write(lake.files, [story.wait(DAY / SECOND).enqueue("t3")])
     rollup(lake, today=TOMORROW)
 
-    assert files(lake)[file_of("mail", TODAY)] == once[file_of("mail", TODAY)]
+    del once[SPAN]
+    assert once.items() <= files(lake).items()
     assert file_of("mail", TOMORROW) in files(lake)
-    assert Span.of(files(lake)[SPAN] or b"") == Span(TODAY, TOMORROW)
+    assert Span.of(files(lake)[SPAN] or b"") == Span(FIRST, TOMORROW)
 
 
-def test_days_count_as_rolled_up_also_when_nothing_happened_in_them(lake: LakeFrames) -> None:
-    write(lake.files, a_story().lines)
-    rollup(lake, today=TODAY)
+def test_days_count_as_rolled_up_also_when_nothing_happened_in_them(
+    published: LakeFrames, again: Again
+) -> None:
+    lake = again(published)
 
     rollup(lake, today=TODAY + timedelta(days=5))
 
-    assert Span.of(files(lake)[SPAN] or b"") == Span(TODAY, TODAY + timedelta(days=5))
+    assert Span.of(files(lake)[SPAN] or b"") == Span(FIRST, TODAY + timedelta(days=5))
 
 
 @pytest.mark.parametrize("broken", [None, b"{"])
 def test_a_lake_without_a_span_gets_the_series_of_all_its_days(
-    lake: LakeFrames, broken: bytes | None
+    published: LakeFrames, again: Again, broken: bytes | None
 ) -> None:
-    story = a_story()
-    story.now += 2 * DAY
-    story.enqueue("t2")
-    write(lake.files, story.lines)
-    rollup(lake, today=TOMORROW)
-    once = files(lake)
+    lake, once = again(published), files(published)
     for name in once:
         lake.files.put(name, b"")
     if broken:
         lake.files.put(SPAN, broken)
 
-    rollup(lake, today=TOMORROW)
+    rollup(lake, today=TODAY)
 
     assert files(lake) == once
 

@@ -26,8 +26,7 @@ def queue_minutes(changes: DataFrame, before: DataFrame) -> DataFrame:
     *before* has for each ``queue`` how many tasks were waiting (``backlog``) and ``inflight`` when
     the first of these days began; a queue that is not in it had none.
     """
-    facts = _arrivals(changes).unionByName(_departures(changes))
-    return _levels(_minutes(facts), before).select(
+    return _levels(_minutes(_facts(changes)), before).select(
         *(column.name for column in QUEUE_MINUTES.columns)
     )
 
@@ -45,68 +44,62 @@ def bucket_of(micros: Column) -> Column:
     return f.when(micros > 0, bucket).otherwise(f.lit(_NO_TIME))
 
 
-def _one(condition: Column) -> Column:
-    return f.when(condition, f.lit(1)).otherwise(f.lit(0))
+_NEW: Final = "(state_from IS NULL OR move IN ('move', 'restart'))"
+_HELD: Final = "state_from <=> 'INFLIGHT'"
+_FAILED: Final = f"{_HELD} AND move IN ('fail', 'reclaim')"
+_ARRIVAL: Final = {
+    "enqueued": f"int(state_to <=> 'ENQUEUED' AND {_NEW})",
+    "dead": "int(state_to <=> 'DEAD' AND NOT state_from <=> 'DEAD')",
+    "waiting_change": "int(state_to <=> 'ENQUEUED')",
+    "inflight_change": "int(state_to <=> 'INFLIGHT')",
+}
+"""What a change is to the queue where the task then is."""
+
+_DEPARTURE: Final = {
+    "started": "int(move = 'dequeue')",
+    "succeeded": "int(move = 'succeed')",
+    "failed": f"int({_FAILED})",
+    "lapsed": "int(move = 'reclaim')",
+    "released": "int(move = 'release')",
+    "moved": f"int({_HELD} AND move = 'move')",
+    "dead": f"int(state_to IS NULL AND ({_FAILED} OR move = 'expire'))",
+    "deleted": "int(move IN ('delete', 'purge'))",
+    "waiting_change": "-int(state_from <=> 'ENQUEUED')",
+    "inflight_change": f"-int({_HELD})",
+}
+"""What it is to the queue where the task was."""
 
 
-def _is(side: str, state: str) -> Column:
-    return f.coalesce(f.col(f"state_{side}") == state, f.expr("false"))
-
-
-def _facts(changes: DataFrame, queue: str, counts: dict[str, Column], **more: Column) -> DataFrame:
-    nothing = {
-        "kind": f.lit(None).cast("string"),
-        "micros": f.lit(None).cast("bigint"),
-        "ready": f.lit(None).cast("timestamp"),
-    }
-    return changes.where(f.col(queue).isNotNull()).select(
-        f.col(queue).alias("queue"),
-        f.date_trunc("minute", within_day("at")).alias("minute"),
-        "dt",
-        *(counts.get(name, f.lit(0)).cast("bigint").alias(name) for name in _NAMES),
-        *({**nothing, **more}[name].alias(name) for name in nothing),
-    )
-
-
-def _arrivals(changes: DataFrame) -> DataFrame:
-    """Return what each change is to the queue where the task then is."""
-    new = f.col("state_from").isNull() | f.col("move").isin("move", "restart")
-    counts = {
-        "enqueued": _one(_is("to", "ENQUEUED") & new),
-        "dead": _one(_is("to", "DEAD") & ~_is("from", "DEAD")),
-        "waiting_change": _one(_is("to", "ENQUEUED")),
-        "inflight_change": _one(_is("to", "INFLIGHT")),
-    }
-    return _facts(changes.where("move != 'heartbeat'"), "queue_to", counts)
-
-
-def _departures(changes: DataFrame) -> DataFrame:
-    """Return what each change is to the queue where the task was."""
-    move, held, gone = f.col("move"), _is("from", "INFLIGHT"), f.col("state_to").isNull()
-    failed = held & move.isin("fail", "reclaim")
-    started = move == "dequeue"
+def _facts(changes: DataFrame) -> DataFrame:
+    """Return what each change is to the queue it leaves and to the one it comes to."""
+    move, gone = f.col("move"), f.col("state_to").isNull()
     # How long a delivery lasted is told by images; a removal is known to the second only.
-    ran = held & ~gone & (failed | move.isin("succeed", "move"))
-    counts = {
-        "started": _one(started),
-        "succeeded": _one(move == "succeed"),
-        "failed": _one(failed),
-        "lapsed": _one(move == "reclaim"),
-        "released": _one(move == "release"),
-        "moved": _one(held & (move == "move")),
-        "dead": _one(gone & (failed | (move == "expire"))),
-        "deleted": _one(move.isin("delete", "purge")),
-        "waiting_change": -_one(_is("from", "ENQUEUED")),
-        "inflight_change": -_one(held),
-    }
-    kind = f.when(started, "wait").when(ran, "run")
-    micros = f.when(started, micros_between("due_from", "started_at")).when(
-        ran, micros_between("started_at", "at")
+    ran = f.expr(f"{_FAILED} OR {_HELD} AND move IN ('succeed', 'move')") & ~gone
+    kind = f.when(move == "dequeue", "wait").when(ran, "run")
+    waited, took = micros_between("due_from", "started_at"), micros_between("started_at", "at")
+    told = changes.where("move != 'heartbeat'").select(
+        "*",
+        f.date_trunc("minute", within_day("at")).alias("minute"),
+        kind.alias("_kind"),
+        f.when(move == "dequeue", waited).when(ran, took).alias("_micros"),
+        f.when(f.expr("state_from <=> 'ENQUEUED'"), f.greatest("due_from", "enqueued_from")).alias(
+            "_ready"
+        ),
     )
-    waited = _is("from", "ENQUEUED")
-    ready = f.when(waited, f.greatest("due_from", "enqueued_from"))
-    told = changes.where("move != 'heartbeat'")
-    return _facts(told, "queue_from", counts, kind=kind, micros=micros, ready=ready)
+    sides = ", ".join(
+        (
+            _side("queue_to", _ARRIVAL, "string(NULL)", "bigint(NULL)", "timestamp(NULL)"),
+            _side("queue_from", _DEPARTURE, "_kind", "_micros", "_ready"),
+        )
+    )
+    return told.selectExpr("minute", "dt", f"inline(array({sides}))").where("queue IS NOT NULL")
+
+
+def _side(queue: str, counts: dict[str, str], kind: str, micros: str, ready: str) -> str:
+    numbers = ", ".join(f"bigint({counts.get(name, 0)}) AS {name}" for name in _NAMES)
+    return (
+        f"struct({queue} AS queue, {numbers}, {kind} AS kind, {micros} AS micros, {ready} AS ready)"
+    )
 
 
 def _minutes(facts: DataFrame) -> DataFrame:

@@ -10,9 +10,9 @@ import shlex
 def words() -> argparse.Namespace:
     """Return what was asked for; Glue adds words of its own, which say nothing to us."""
     parser = argparse.ArgumentParser(prog="lake.py", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--job", required=True, help="rollup, proof or compact")
+    parser.add_argument("--job", required=True, help="rollup, proof, compact or backfill")
     parser.add_argument("--lake", required=True, help="s3://bucket/prefix, or a folder")
-    parser.add_argument("--words", default="", help="of the job: --words='--since 2026-11-21'")
+    parser.add_argument("--words", default="", help="of the job: --words=--since=-30d")
     asked, _ = parser.parse_known_args()
     return asked
 

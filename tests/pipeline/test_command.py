@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,17 @@ def test_the_command_runs_a_job_on_the_java_that_pip_brings(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["days"] == []
     assert "nothing new" in done.stderr
+
+
+def test_a_schedule_says_how_many_days_a_proof_looks_back(capsys: Shown) -> None:
+    since = parser().parse_args(["proof", "--since=-30d"]).since
+
+    assert since == datetime.now(UTC).date() - timedelta(days=30)
+    assert parser().parse_args(["proof", "--since", "2026-11-21"]).since == date(2026, 11, 21)
+    for text in ("-d", "30", "yesterday"):
+        with pytest.raises(SystemExit, match="2"):
+            parser().parse_args(["proof", f"--since={text}"])
+        assert f"invalid day value: '{text}'" in capsys.readouterr().err
 
 
 def test_an_overlay_is_made_once_and_starts_that_java(monkeypatch: pytest.MonkeyPatch) -> None:

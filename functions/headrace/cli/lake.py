@@ -8,10 +8,12 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import date
 from typing import Final
 
 import click
 
+from headrace.cli import params
 from headrace.cli.commands import Group
 from headrace.cli.session import Failed, Session
 
@@ -51,22 +53,22 @@ def compact(session: Session, lake: str | None) -> int:
     return run(session, lake, ["compact"])
 
 
-@lake_command.command("proof", example="headrace lake proof --since 2026-11-01")
+@lake_command.command("proof", example="headrace lake proof --since -30d")
 @_lake_option
 @click.option(
     "--since",
-    type=click.DateTime(["%Y-%m-%d"]),
+    type=params.day,
     metavar="DAY",
-    help="The first day to look at; all unless given.",
+    help="The first day to look at: 2026-11-01, -30d; all unless given.",
 )
 @click.option("--live", is_flag=True, help="Look for lost tasks in the table too.")
 @click.pass_obj
-def proof(session: Session, lake: str | None, since: object, *, live: bool) -> int:
+def proof(session: Session, lake: str | None, since: date | None, *, live: bool) -> int:
     """Prove every task's history against the lifecycle.
 
     Ends with 1 if something is found: the kinds, how often, and with which tasks.
     """
-    words = ["--since", f"{since:%Y-%m-%d}"] if since else []
+    words = ["--since", str(since)] if since else []
     return run(session, lake, ["proof", *words, *(["--live"] if live else [])])
 
 

@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -97,6 +97,19 @@ def instant(text: str | datetime) -> datetime:
             f"{text!r} is no instant such as 2026-11-21T08:00:00Z, nor one from now: -1h, +5m"
         )
     return read
+
+
+def day(text: str | date) -> date:
+    """Read a day, of UTC: `2026-11-21`, or the one so long ago: `-30d`."""
+    if isinstance(text, date):
+        return text
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        ago = _AGO.fullmatch(text.strip())
+    if ago is None or ago[1] == "+":
+        raise click.BadParameter(f"{text!r} is no day such as 2026-11-21, nor one ago: -30d")
+    return instant(text).date()
 
 
 def tag(text: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ WILD = {
     ("RecorderFunction", "${TasksTable.Arn}/stream/*"): "a stream's name is the time it was made",
     ("RecorderFunction", "${Lake.Arn}/raw/*"): "a file for each batch",
     ("SparkRole", "${Lake.Arn}/*"): "reads the lake and its own code",
+    ("SparkRole", "${Lake.Arn}/raw/dt=*/hh=*/export-*.json.gz"): "a backfill's own, by the hour",
 }
 """Where a policy has a star, and why none does without."""
 

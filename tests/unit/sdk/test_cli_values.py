@@ -1,7 +1,7 @@
 """Values as people type them, and as they are shown."""
 
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import click
@@ -57,6 +57,14 @@ def test_instants_from_now(text: str, length: timedelta) -> None:
 
 def test_instants_keep_their_zone() -> None:
     assert params.instant("2026-11-21T09:00:00+01:00") == datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+
+def test_days_are_named_or_so_long_ago() -> None:
+    assert params.day("2026-11-21") == date(2026, 11, 21)
+    assert params.day("-30d") == (datetime.now(UTC) - timedelta(days=30)).date()
+    for text in ("+1d", "30d", "21.11.2026", "2026-11-21T08:00:00Z"):
+        with pytest.raises(click.BadParameter, match="is no day such as 2026-11-21"):
+            params.day(text)
 
 
 @pytest.mark.parametrize(

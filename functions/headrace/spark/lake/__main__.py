@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -198,7 +198,7 @@ def parser() -> argparse.ArgumentParser:
     compact.set_defaults(run=_compact)
 
     proof = jobs.add_parser("proof", help="prove every history against the lifecycle")
-    proof.add_argument("--since", type=date.fromisoformat, help="the first day, such as 2026-11-21")
+    proof.add_argument("--since", type=day, help="the first day: 2026-11-21, or --since=-30d")
     proof.set_defaults(run=_proof)
 
     proof.add_argument("--live", action="store_true", help="look for lost tasks in the table too")
@@ -229,6 +229,13 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument("--dry-run", action="store_true", help="count and price, enqueue nothing")
     replay.set_defaults(run=_replay)
     return words
+
+
+def day(text: str) -> date:
+    """Read a day; a schedule, which cannot say what day it is, says how many days ago."""
+    if text.startswith("-") and text.endswith("d"):
+        return datetime.now(UTC).date() - timedelta(days=int(text[1:-1]))
+    return date.fromisoformat(text)
 
 
 def _instant(text: str) -> datetime:

@@ -246,6 +246,31 @@ def finished(task: Task, service: MemoryService) -> Task:
     )
 
 
+def test_what_is_recorded_takes_the_place_of_what_an_export_told(
+    lake: LakeFrames, tmp_path: Path
+) -> None:
+    recorded = FolderLake(tmp_path / "recorded")
+    service = true_history(recorded, seed=13, rounds=10)
+    folder = exports.full(FolderLake(tmp_path), service.store.everything(), at=service.clock.now)
+    assert filled(lake, f"{tmp_path}/{folder}").changes > 0
+    for file in recorded.list("raw/"):  # late
+        lake.files.put(file.name, recorded.get(file.name) or b"")
+
+    again = filled(lake, f"{tmp_path}/{folder}")
+
+    only = LakeFrames(lake.spark, str(recorded.folder))
+    rollup(only, today=DAY_AFTER)
+    assert (again.changes, again.moves) == (0, {})
+    by_key = ("task_id", "created_at", "version")
+    told, alone = (
+        sorted(rows(one, CHANGES), key=lambda row: [row[name] for name in by_key])
+        for one in (lake, only)
+    )
+    assert told == alone
+    assert levels(lake) == levels(only)
+    assert proof(lake).violations == {}
+
+
 def test_an_export_that_is_none_changes_nothing(lake: LakeFrames, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="is no export, or not finished"):
         filled(lake, str(tmp_path))

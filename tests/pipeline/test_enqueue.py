@@ -1,5 +1,6 @@
 """Bulk enqueue: any frame as tasks, each of them once, bad rows named."""
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -13,13 +14,16 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.lease import LeaseName
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
+from headrace.ops.reports import Report, ReportStatus
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import Connection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
-from headrace.spark.sources.newrows import BadRow, Identity, new_task
+from headrace.spark.sources.newrows import Identity, new_task
+from headrace.spark.sources.rows import BadRow
 from infra.local.engine import Engine
 from infra.local.tables import TableNames
 
@@ -160,7 +164,60 @@ def test_an_id_that_another_queue_has_is_a_bad_row(connection: Connection) -> No
     told = enqueued(how, [row, {**row, "queue": "other"}])
 
     assert told.counts == {"created": 1, "bad": 1}
-    assert told.bad == ["a1: the id is used in another queue"]
+    assert "; ".join(told.bad) == (
+        "a1: the id is used in another queue, mail; name another column in id_column, or columns"
+        " in id_from, which tells queues apart"
+    )
+
+
+def test_the_same_row_into_two_queues_is_two_tasks(connection: Connection) -> None:
+    connect.opened(connection).queues.create("other", QueueSettings())
+    how = Sending(connection, Identity(id_from=("n",)))
+
+    told = enqueued(how, [*rows(1, queue="mail"), *rows(1, queue="other")])
+
+    assert told.counts == {"created": 2}
+    assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
+
+
+def test_a_task_that_has_moved_on_is_not_added_again(connection: Connection) -> None:
+    uses = connect.opened(connection)
+    uses.queues.create("other", QueueSettings())
+    enqueued(sending(connection), rows(1, 2))
+    (leased,) = uses.deliveries.dequeue("mail", batch_size=1, worker="w1").tasks
+    lease = str(LeaseName.of(leased))
+    uses.reports.report("mail", [Report(leased.id, lease, ReportStatus.MOVED, to_queue="other")])
+    assert len(tasks_in(connection, "other")) == 1
+
+    again = enqueued(sending(connection), rows(1, 2))
+
+    assert again.counts == {"existing": 2}
+    assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
+
+
+def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(connection: Connection) -> None:
+    order, invoice = rows(7)[0], {"payload": '"invoice"', "n": 7}
+
+    told = enqueued(sending(connection), [order, order, invoice])
+
+    assert told.counts == {"created": 1, "existing": 1, "bad": 1}
+    assert told.bad[0].startswith("n=7: another row has the same, and so the id row-")
+    assert told.bad[0].endswith("but another payload")
+
+
+def test_what_became_of_the_rows_is_logged(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headrace.spark.sources.enqueue")
+    writer = EnqueueWriter(sending(connection))
+    changed = [{"payload": '"changed"', "n": 1}]
+    parts = [enqueued(sending(connection), part) for part in (rows(1, 2, 3), changed)]
+
+    writer.commit(parts)
+
+    counted, differing = caplog.messages
+    assert counted == "headrace.enqueue: rows by outcome, as told: 3 created, 1 existing"
+    assert "of the existing ones, 1 have another payload than their row" in differing
 
 
 def test_ids_that_look_drawn_are_refused_unless_they_are_stored(
@@ -209,25 +266,38 @@ def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: Conne
 )
 def test_a_bad_row_says_what_is_wrong(row: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRow, match=message):
-        new_task({"payload": "1", "key": "k1", **row}, Identity("key"))
+        new_task({"payload": "1", "key": "k1", **row}, Identity("key"), "mail")
 
 
 def test_a_row_becomes_what_the_api_would_make_of_it() -> None:
-    assert new_task({"payload": None, "key": "k1"}, Identity("key")) == NewTask("null", id="k1")
+    row = {"payload": None, "key": "k1"}
+
+    assert new_task(row, Identity("key"), "mail") == NewTask("null", id="k1")
 
 
-def test_ids_are_told_apart_by_columns_and_run() -> None:
+def test_ids_are_told_apart_by_columns_queue_and_run() -> None:
     identity = Identity(id_from=("a", "b"), run="r")
     row = {"a": 1, "b": "x"}
 
     ids = [
-        identity.of(row),
-        identity.of({"a": 1, "b": "y"}),
-        identity.of({"a": "1", "b": "x"}),
-        Identity(id_from=("a", "b")).of(row),
+        identity.of(row, "mail"),
+        identity.of({"a": 1, "b": "y"}, "mail"),
+        identity.of({"a": "1", "b": "x"}, "mail"),
+        identity.of(row, "other"),
+        Identity(id_from=("a", "b")).of(row, "mail"),
+        Identity(id_from=("c", "b"), run="r").of({"c": 1, "b": "x"}, "mail"),
     ]
-    assert identity.of({"b": "x", "a": 1}) == ids[0]
-    assert len(set(ids)) == 4
+    assert identity.of({"b": "x", "a": 1}, "mail") == ids[0]
+    assert Identity(id_from=("b", "a"), run="r").of(row, "mail") == ids[0]
+    assert len(set(ids)) == 6
+
+
+def test_a_row_without_any_value_in_id_from_is_a_bad_row() -> None:
+    identity = Identity(id_from=("a", "b"))
+
+    assert identity.of({"a": None, "b": 1}, "mail").startswith("row-")
+    with pytest.raises(BadRow, match="the id comes from a, b: not all of it may be null"):
+        identity.of({"a": None, "b": None}, "mail")
 
 
 @pytest.mark.parametrize(
@@ -235,11 +305,17 @@ def test_ids_are_told_apart_by_columns_and_run() -> None:
     [
         (FRAME, {}, "give exactly one of id_column and id_from"),
         (FRAME, {"id_from": "n", "id_column": "n"}, "give exactly one of id_column and id_from"),
-        (FRAME, {"id_from": "m"}, "m is missing: the ids come from it"),
+        (FRAME, {"id_from": "m"}, "column m is missing: the ids come from it"),
         (FRAME, {"id_from": "n", "queue": ""}, "queue must match"),
-        ("n int", {"id_from": "n"}, "payload is missing"),
-        ("payload int, n int", {"id_from": "n"}, "payload must be string, not int"),
-        (f"{FRAME}, colour int", {"id_from": "n"}, "colour is no column of a task"),
+        ("n int", {"id_from": "n"}, "headrace.enqueue: column payload is missing"),
+        ("payload int, n int", {"id_from": "n"}, "column payload must be string, not int"),
+        (
+            f"{FRAME}, delay_in_seconds string",
+            {"id_from": "n"},
+            "column delay_in_seconds must be a number, not string",
+        ),
+        (f"{FRAME}, colour int", {"id_from": "n"}, "column colour is no column of a task"),
+        ("n int", {}, "option id_column give exactly one .*; column payload is missing"),
         (FRAME, {"id_column": "payload", "run": "x"}, "run has a meaning only with id_from"),
     ],
 )

@@ -1,13 +1,13 @@
 """The proof finds what is planted, and nothing in what a service really did."""
 
 import json
-from collections.abc import Callable, Iterable
-from datetime import date
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as f
 
 from headrace.domain.changelog import Line
 from headrace.domain.lifecycle import LIFECYCLE
@@ -15,9 +15,10 @@ from headrace.domain.proof import LATEST, ProofReport
 from headrace.spark.lake.changes import changes
 from headrace.spark.lake.checks import checks, legal_moves
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import proof, violations
+from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
 from headrace.spark.lake.schemas import CHANGES
-from tests.pipeline.stories import HOUR, SECOND, Story, at, true_history, write
+from headrace.store.items import instant, micros
+from tests.pipeline.stories import HOUR, MINUTE, SECOND, Story, at, true_history, write
 
 Found = set[tuple[str, str]]
 
@@ -34,7 +35,7 @@ def a_life(task: str) -> Story:
     """Tell of a bystander, and of *task* up to its second delivery."""
     story = Story()
     story.enqueue(f"bystander of {task}")
-    story.wait(2)
+    story.wait(CLOCKS_APART.total_seconds() + 2)
     story.enqueue(task)
     story.dequeue(task)
     story.report(task, "fail", "ENQUEUED", error_type="E")
@@ -53,6 +54,12 @@ def _forget_one(story: Story, task: str) -> None:
 def _tell_another_story(story: Story, task: str) -> None:
     other = story.report(task, "succeed", "SUCCEEDED")
     story.lines.append({**other, "move": "heartbeat", "state_to": "INFLIGHT", "sequence": "99"})
+
+
+def _settle_twice(story: Story, task: str) -> None:
+    one = story.report(task, "succeed", "SUCCEEDED")
+    other = {"settled": "x", "lease_from": "x", "sequence": "99"}
+    story.lines.append({**one, **other})
 
 
 def _use_a_lease_again(story: Story, task: str) -> None:
@@ -104,8 +111,8 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fo
         plant(story, kind)
         lines += story.lines
     told = recorded(lake, lines).read(CHANGES)
-    ends = told.agg(f.min("recorded_at"), f.max("recorded_at")).collect()[0]
-    found = violations(told, first=ends[0], last=ends[1]).collect()
+    ends = [line["recorded_at"] for line in lines]
+    found = violations(told, first=instant(min(ends)), last=instant(max(ends))).collect()
     return {(row["kind"], row["task_id"]) for row in found}
 
 
@@ -151,6 +158,52 @@ def test_a_history_that_begins_in_the_middle_is_none_of_its_fault(lake: LakeFram
     middle = [line for line in story.lines if line["at"] >= story.lines[2]["at"]]
 
     assert proof(recorded(lake, middle)).holds
+
+
+def test_two_settlements_of_one_version_are_no_copies(lake: LakeFrames) -> None:
+    story = a_life("t1")
+    _settle_twice(story, "t1")
+
+    assert "forked_version" in proof(recorded(lake, story.lines)).violations
+
+
+def test_a_task_born_before_midnight_by_the_other_clock_is_not_accused(lake: LakeFrames) -> None:
+    story = Story()
+    ahead = {"at": story.now + 3 * SECOND, "created_at": story.now + 3 * SECOND}
+    story.enqueue("t1", **ahead, recorded_at=story.now - SECOND)
+    story.enqueue("first of the day")
+    story.wait(3)
+    story.dequeue("t1")
+
+    assert proof(recorded(lake, story.lines), since=at().date()).violations == {}
+
+
+@pytest.fixture
+def in_madrid(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put this process, not Spark, into a zone with summer time."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Madrid")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_madrid")
+@pytest.mark.parametrize("hour", [0, 1])
+def test_an_hour_that_a_clock_shows_twice_accuses_nobody(lake: LakeFrames, hour: int) -> None:
+    begin = datetime(2026, 10, 25, hour, 20, tzinfo=UTC)
+    story = Story()
+    story.now = micros(begin) - 30 * MINUTE
+    story.enqueue("born before")
+    story.now = micros(begin)
+    story.enqueue("first")
+    story.dequeue("born before")
+    story.lines.pop(0)
+
+    report = proof(recorded(lake, story.lines))
+
+    assert (report.violations, report.first) == ({}, begin)
+    assert report.last == begin + timedelta(seconds=1)
 
 
 def test_the_report_is_kept_as_json_with_examples(lake: LakeFrames) -> None:

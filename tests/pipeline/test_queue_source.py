@@ -122,6 +122,11 @@ def test_a_writer_whose_lease_was_lost_changes_nothing(ground: Ground, outlet: O
         ({"action": "explode"}, "dead", State.DEAD),
         ({"action": "move", "payload": "{"}, "dead", State.DEAD),
         ({"action": "move", "payload": f'"{"x" * 262_144}"'}, "dead", State.DEAD),
+        ({"action": "move", "payload": "[" * 100_000}, "dead", State.DEAD),
+        ({"action": "move", "payload": '"\ud800"'}, "dead", State.DEAD),
+        ({"action": "move", "to_queue": "\ud800"}, "dead", State.DEAD),
+        ({"action": "\ud800" * 9_000}, "dead", State.DEAD),
+        ({"action": "fail", "error": "Broken: \ud800"}, "dead", State.DEAD),
         ({"action": "release", "delay_seconds": -1.0}, "dead", State.DEAD),
         ({"action": "move", "to_queue": "nowhere"}, "retried", State.ENQUEUED),
     ],
@@ -217,6 +222,18 @@ def test_a_paused_queue_and_one_at_its_limit_give_no_more_than_they_allow(ground
     queues.pause("in")
 
     assert (len(at_most), list(leased(intake(ground), 0))) == (7, [])
+
+
+def test_bytes_that_are_no_text_spoil_their_own_row_only(ground: Ground, outlet: Outlet) -> None:
+    held = taken(ground, 3)
+    texts = pa.array([b"1", b'"\xff"', b"3"]).view(pa.string())
+    columns = {"id": [row.id for row in held], "lease": [row.lease for row in held]}
+    batch = pa.RecordBatch.from_pydict({**columns, "payload": texts})
+
+    tally = settle(outlet, rows([batch]))
+
+    assert tally.counts == Counter(moved=2, dead=1)
+    assert ground.read(held[1].id)[0].errors[0].message.startswith("payload must be JSON text")
 
 
 def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:

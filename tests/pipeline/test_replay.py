@@ -6,7 +6,7 @@ import pytest
 
 from headrace.client.client import Client
 from headrace.client.codec import Codec
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.spark.lake.changes import changes
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
@@ -117,6 +117,8 @@ def test_ids_are_made_from_name_task_and_version() -> None:
         (Replay("x", "SELECT task_id FROM changes"), "sql must select payload"),
         (Replay("x", "SELECT task_id, payload FROM changes"), "queue is missing"),
         (Replay("x", "SELECT task_id, payload FROM changes", "q", speed=2), "sql must select at"),
+        (Replay("x", "SELEC 1"), r"^sql: \[PARSE_SYNTAX_ERROR\] [^\n]*$"),
+        (Replay("x", "SELECT nix FROM changes", "q"), r"^sql: \[UNRESOLVED_COLUMN[^\n]*$"),
         (Replay("a b", SQL), "name must be 1 to 64"),
         (Replay("x", SQL, speed=0.0), "speed must be more than 0"),
     ],
@@ -137,6 +139,11 @@ def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
 
     assert done.added == TASKS - 1
     assert sum(done.refused.values()) == 1
+
+
+def test_a_queue_that_is_missing_ends_the_replay(told: LakeFrames, service: MemoryService) -> None:
+    with pytest.raises(NotFound, match="nix"):
+        run(told, Replay("x", SQL, queue="nix"), service)
 
 
 def test_instants_are_aware(told: LakeFrames) -> None:

@@ -1,14 +1,16 @@
 """From raw lines to tables: golden stories, late and duplicate lines, runs repeated."""
 
 import dataclasses
+import shutil
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.histogram import Histogram
-from headrace.spark.lake.compact import compact
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import STATE, Rolled, rollup
 from headrace.spark.lake.schemas import (
@@ -242,6 +244,68 @@ def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
     assert len(after[QUEUE_MINUTES.name]) == len(before[QUEUE_MINUTES.name]) + 1
 
 
+@pytest.mark.parametrize("how", [{"everything": True}, {"also": [TODAY]}], ids=str)
+def test_a_day_that_was_half_replaced_is_made_again(
+    day: LakeFrames, again: Again, how: dict[str, Any]
+) -> None:
+    lake, later = again(day), TODAY + timedelta(days=30)
+    story = Story()
+    story.now = START + 30 * DAY
+    story.enqueue("t5")
+    write(lake.files, story.lines)
+    rollup(lake, today=later)
+    late = Story("late")
+    late.enqueue("late")
+    write(lake.files, [{**late.lines[0], "sequence": "900"}])
+
+    def say(text: str) -> None:
+        if text.endswith(": queue_minutes"):  # and Spark had taken away the files before
+            for table in TABLES:
+                shutil.rmtree(Path(lake.path("tables", table.name, f"dt={TODAY}")))
+            raise Killed
+
+    with pytest.raises(Killed):
+        rollup(lake, today=later, say=say, **how)
+    told = rollup(lake, today=later)
+
+    assert TODAY in told.days
+    made = everything(lake)
+    rollup(lake, today=later, everything=True)
+    assert made == everything(lake)
+    assert {row["task_id"] for row in rows(lake, CHANGES)} >= {"t1", "t5", "late"}
+
+
+def test_a_day_to_come_hides_no_other(day: LakeFrames, again: Again) -> None:
+    lake, wrong = again(day), Story()
+    wrong.now = START + 20 * DAY
+    wrong.enqueue("by a wrong clock")
+    write(lake.files, wrong.lines)
+    rolled(lake, everything=True)
+    for number in range(3):
+        story = Story()
+        story.now = START + 5 * number * DAY + 3600 * SECOND
+        story.enqueue(f"new {number}")
+        write(lake.files, [{**story.lines[0], "sequence": str(1000 + number)}])
+    write(lake.files, [{**wrong.lines[0], "task_id": "as wrong", "sequence": "900"}])
+
+    told = rollup(lake, today=TODAY + timedelta(days=10))
+
+    assert [(day - TODAY).days for day in told.days] == [0, 5, 10, 20]
+    known = {row["task_id"] for row in rows(lake, CHANGES)}
+    assert known >= {"new 0", "new 1", "new 2", "by a wrong clock", "as wrong"}
+    assert rollup(lake, today=TODAY + timedelta(days=10)) == Rolled(())
+
+
+def test_a_raw_file_cut_short_is_named(day: LakeFrames, again: Again) -> None:
+    lake = again(day)
+    (raw,) = lake.files.list("raw/")
+    name = f"raw/dt={TODAY}/hh=00/cut short.json.gz"
+    lake.files.put(name, (lake.files.get(raw.name) or b"")[:-20])
+
+    with pytest.raises(InvalidRequest, match=f"^{name} cannot be read"):
+        rolled(lake)
+
+
 def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(
     day: LakeFrames, again: Again
 ) -> None:
@@ -282,6 +346,24 @@ def test_a_days_run_in_pieces_is_the_same_as_at_once(lake: LakeFrames, tmp_path:
     assert everything(lake) == everything(whole)
 
 
+def test_who_waited_for_days_is_told_of_in_pieces_too(lake: LakeFrames, tmp_path: Any) -> None:
+    story = an_old_task()
+    taken = story.lines[2:]
+    for line in taken:
+        for name in ("at", "recorded_at", "started_at", "lease_end_to"):
+            line[name] += 4 * DAY
+    whole = dataclasses.replace(lake, address=str(tmp_path / "whole"))
+    write(whole.files, story.lines)
+    rollup(whole, today=TODAY + timedelta(days=4))
+    for day, some in ((0, story.lines[:2]), (4, taken)):
+        write(lake.files, some)
+        rollup(lake, today=TODAY + timedelta(days=day))
+
+    assert everything(lake) == everything(whole)
+    ages = [row["oldest_ready_micros"] for row in rows(lake, QUEUE_MINUTES)]
+    assert ages == [MINUTE, 6 * MINUTE, 0]
+
+
 def test_an_illegible_line_is_counted_and_left_out(lake: LakeFrames) -> None:
     (line,) = Story().lines or [Story().enqueue("t1")]
     nameless = {name: value for name, value in line.items() if name != "task_id"}
@@ -295,16 +377,3 @@ def test_an_illegible_line_is_counted_and_left_out(lake: LakeFrames) -> None:
 def test_an_empty_lake_is_nothing_new(lake: LakeFrames) -> None:
     assert rolled(lake) == Rolled(())
     assert [rows(lake, table) for table in TABLES] == [[]] * len(TABLES)
-
-
-def test_compacting_leaves_fewer_files_and_the_same_rows(day: LakeFrames, again: Again) -> None:
-    lake = again(day)
-    lake.write(lake.read(CHANGES).repartition(5), CHANGES)
-    before = everything(lake)
-
-    done = {one.table: one for one in compact(lake)}
-
-    assert (done["changes"].days, done["changes"].files_after) == (1, 1)
-    assert done["changes"].files_before > 1
-    assert everything(lake) == before
-    assert compact(lake) == []

@@ -10,13 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.ids import shard_of
+from headrace.domain.plan import NewTask
 from headrace.domain.task import State
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.workers import Command
 from headrace.spark import Station
 from headrace.spark.station.figures import Batch, Run
 from headrace.spark.station.life import Life
-from headrace.spark.station.shape import shape_of
+from headrace.spark.station.shape import Shape, shape_of
 from headrace.spark.station.trouble import StationFailed
 from tests.pipeline import transforms
 from tests.pipeline.ground import AT_ONCE, Ground
@@ -137,6 +139,17 @@ def test_children_that_stand_apart_from_their_parents_row_come_with_it(
     assert pipeline.states("in") == {"SUCCEEDED": 30}
 
 
+def test_branches_that_are_united_see_the_same_tasks(spark: SparkSession, pipeline: Ground) -> None:
+    """All tasks are in one shard, slowly leased, so that both branches look at it at a time."""
+    names = [name for name in map("task-{}".format, range(200)) if shard_of(name, 2) == 0][:25]
+    pipeline.uses.tasks.enqueue("in", [NewTask("{}", id=name) for name in names])
+
+    done = run(spark, pipeline, transforms.fan_out, rate=30.0)
+
+    assert done.counts == Counter(succeeded=25, spawned=50)
+    assert pipeline.numbers("out") == [1] * 25 + [2] * 25
+
+
 def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(
     spark: SparkSession, pipeline: Ground, tmp_path: Path
 ) -> None:
@@ -247,22 +260,31 @@ def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground)
 
 
 @pytest.mark.parametrize(
-    ("transform", "regroups", "scatters"),
+    ("transform", "shape"),
     [
-        (transforms.same, False, False),
-        (transforms.poisoned, False, False),
-        (lambda tasks: tasks.repartition(4), False, True),
-        (transforms.fan_out, False, True),
-        (lambda tasks: tasks.orderBy("created_at"), True, True),
-        (lambda tasks: tasks.dropDuplicates(["payload"]), True, True),
+        (transforms.same, Shape(regroups=False, scatters=False, rereads=False)),
+        (transforms.poisoned, Shape(regroups=False, scatters=False, rereads=False)),
+        (transforms.enriched, Shape(regroups=False, scatters=False, rereads=False)),
+        (transforms.fan_out, Shape(regroups=False, scatters=True, rereads=True)),
+        (transforms.self_joined, Shape(regroups=True, scatters=True, rereads=True)),
+        (
+            lambda tasks: tasks.repartition(4),
+            Shape(regroups=False, scatters=True, rereads=False),
+        ),
+        (
+            lambda tasks: tasks.orderBy("created_at"),
+            Shape(regroups=True, scatters=True, rereads=False),
+        ),
+        (
+            lambda tasks: tasks.dropDuplicates(["payload"]),
+            Shape(regroups=True, scatters=True, rereads=False),
+        ),
     ],
 )
 def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
-    spark: SparkSession, transform: Any, *, regroups: bool, scatters: bool
+    spark: SparkSession, transform: Any, shape: Shape
 ) -> None:
-    shape = shape_of(spark, transform)
-
-    assert (shape.regroups, shape.scatters) == (regroups, scatters)
+    assert shape_of(spark, transform) == shape
 
 
 @pytest.mark.parametrize(
@@ -290,6 +312,15 @@ def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
         ({"max_rows": 0}, "max_rows must be from 1 to 1,000,000"),
         ({"lease_seconds": 90_000}, "lease_seconds must be from 1 to 43,200"),
         ({"rate": 0}, "rate must be from 0.001"),
+        ({"queue": 7}, "queue must be the name of a queue"),
+        ({"to": 7}, "to must be the name of a queue"),
+        ({"name": 7}, "name must be 1 to 128 letters"),
+        ({"transform": 4}, "transform must be a function of a DataFrame"),
+        ({"max_rows": "5"}, "max_rows must be a whole number from 1 to 1,000,000, not '5'"),
+        ({"max_rows": 5.5}, "max_rows must be a whole number"),
+        ({"max_poison": True}, "max_poison must be a whole number from 0"),
+        ({"lease_seconds": "60"}, "lease_seconds must be a number from 1 to 43,200, not '60'"),
+        ({"claim_log": 5}, "claim_log must be the path of a folder as text, not 5"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:

@@ -1,5 +1,6 @@
 """`headrace station run`: a process of its own, which people stop and machines kill."""
 
+import importlib
 import json
 import os
 import signal
@@ -33,6 +34,7 @@ sleepy = Station(
     queue="in", to="out", transform=transforms.slow(1), max_rows=20, lease_seconds=3,
     grace_seconds=30,
 )
+wrong = Station(queue="in", to="out", transform=lambda tasks: tasks.where("nix > 1"))
 """
 
 
@@ -158,6 +160,48 @@ def test_a_name_that_is_no_station_is_told_in_a_line(
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert said in error
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Station(to_queue='x')", "module broken: TypeError: Station.__init__() got an unexpected"),
+        ("import no_such_thing", "module broken: ModuleNotFoundError: No module named 'no_such"),
+        ("def (", "module broken: SyntaxError: "),
+        ("Station(queue='a b', transform=len)", "station: queue must be the name of a queue"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_in_a_line(
+    text: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "broken.py").write_text(f"from headrace.spark import Station\n{text}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    importlib.invalidate_caches()
+
+    assert main(["broken:station"]) == 2
+
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {said}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_transform_that_names_no_column_is_told_in_a_line(
+    pipeline: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with command(pipeline, tmp_path, "stations:wrong") as told:
+        code = told.end()
+
+    assert code == 2
+    error = capfd.readouterr().err
+    assert "\nerror: transform: [UNRESOLVED_COLUMN" in f"\n{error}"
+    assert "Traceback" not in error
 
 
 def test_the_guide_shows_the_options_that_there_are() -> None:

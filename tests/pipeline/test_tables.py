@@ -32,7 +32,7 @@ from headrace.spark.sources import (
 from headrace.spark.sources.columns import DEFAULT, TASK, columns_of
 from headrace.spark.sources.connect import Connection
 from headrace.spark.sources.export import OWN, ExportReader, ExportSource, exported
-from headrace.spark.sources.manifest import export_at
+from headrace.spark.sources.manifest import blocks, export_at
 from headrace.spark.sources.table import Reading, TableSource, listed, scanned
 from headrace.store.items import to_item
 from headrace.store.lake import FolderLake
@@ -168,6 +168,22 @@ def test_a_queue_that_is_not_there_is_named(connection: Connection) -> None:
         source.reader(schema_of("id string")).partitions()
 
 
+@pytest.mark.parametrize("name", ["tasks_table", "control_table"])
+def test_a_table_that_is_not_there_is_named(filled: Connection, name: str) -> None:
+    nowhere = dataclasses.replace(filled, **{name: "nowhere"})
+    told = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
+
+    with pytest.raises(InvalidRequest, match=told):
+        connect.opened(nowhere).tasks.enqueue("mail", [NewTask("1", id="a1")])
+
+
+def test_a_table_that_is_not_there_is_named_when_it_is_scanned(connection: Connection) -> None:
+    nowhere = dataclasses.replace(connection, tasks_table="nowhere")
+
+    with pytest.raises(InvalidRequest, match=r"table nowhere \(tasks_table"):
+        rows_of(scanned(Reading(nowhere, columns_of([("id", "string")])), 0))
+
+
 def test_numbers_come_as_dynamodb_writes_them() -> None:
     texts = pa.array(["1795219200000000", "1.7952192E+15", None, "-5"])
 
@@ -287,6 +303,30 @@ def test_an_export_that_is_not_as_it_was_written_is_refused(
 
     with pytest.raises(InvalidRequest, match=message):
         read_all(address)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no gzip",
+        gzip.compress(b'{"Item":{}}\n' * 9)[:-12],
+        gzip.compress(b'{"Item":{}}\n', mtime=0)[:10] + b"\xff" * 30,
+        gzip.compress(b'{"Item":{}}\n')[:-8] + b"\0" * 8,
+    ],
+    ids=["no gzip", "cut off", "no deflate", "another sum"],
+)
+def test_a_file_that_cannot_be_unpacked_is_refused_without_its_checksum_too(
+    history: tuple[FolderLake, dict[str, Task]], content: bytes
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    address = spoilt(lake, folder, "data/part0.json.gz", content)
+    export = export_at(address, verify=False)
+    (file,) = [one for one in export.files if one.name.endswith("/part0.json.gz")]
+
+    told = f"export {export.id} has a file .*part0.json.gz that cannot be unpacked"
+    with pytest.raises(InvalidRequest, match=told):
+        list(blocks(export, file, verify=False))
 
 
 def test_a_file_with_fewer_items_than_promised_is_refused(

@@ -83,6 +83,18 @@ def fan_out(tasks: DataFrame) -> DataFrame:
     return rows.withColumn("payload", f.to_json("payload")).unionByName(ends)
 
 
+def enriched(tasks: DataFrame) -> DataFrame:
+    """Join a small frame of its own, sent to all."""
+    kinds = tasks.sparkSession.createDataFrame([("mail", 1)], "queue string, weight int")
+    return tasks.join(f.broadcast(kinds), "queue", "left").drop("weight")
+
+
+def self_joined(tasks: DataFrame) -> DataFrame:
+    """Join all tasks with each, sent to all."""
+    others = tasks.select("payload", f.col("id").alias("other"))
+    return tasks.join(f.broadcast(others), "payload").where("id <= other").drop("other")
+
+
 def summed(tasks: DataFrame) -> DataFrame:
     """Move one task of each remainder by two with the sum of all of them; the others succeed."""
     numbers = tasks.select("id", "lease", number().alias("n"))

@@ -113,6 +113,20 @@ def test_a_removal_is_the_move_that_its_queues_settings_tell(
     assert "state_to" not in line
 
 
+@pytest.mark.parametrize(
+    ("lease", "move"),
+    [(SECRET, "reclaim"), ("lsg_" + "0" * 20 + "_" + "0" * 16 + ":token", "fail")],
+)
+def test_a_removal_past_the_end_in_its_image_is_a_reclaim_unless_a_group_holds_the_task(
+    lease: str, move: str
+) -> None:
+    happenings = tuple(Happening(event, "mail", AT) for event in (Event.FAILED, Event.DEAD))
+    change = Transition(AT, ("mail", State.INFLIGHT), None, happenings)
+    before = in_flight(lease_id=lease, lease_expires_at=NOW - timedelta(seconds=1))
+
+    assert told(before, None, change=change)["move"] == move
+
+
 def test_what_the_table_forgets_by_itself_is_told_from_a_delete() -> None:
     done = a_task(State.SUCCEEDED, finished_at=NOW)
 
@@ -171,7 +185,6 @@ def test_attributes_go_by_the_names_the_items_have() -> None:
         changelog.CREATED_AT,
         changelog.VERSION,
         changelog.ATTEMPTS,
-        changelog.LEASE_ID,
         changelog.WORKER,
         changelog.SETTLED,
         changelog.DEAD_REASON,

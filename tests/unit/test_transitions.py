@@ -69,6 +69,7 @@ def test_the_attributes_are_those_the_store_writes() -> None:
         transitions.STARTED_AT,
         transitions.FINISHED_AT,
         transitions.EXPIRES_AT,
+        transitions.LEASE_ID,
         transitions.LEASE_EXPIRES_AT,
         transitions.ERRORS,
     }
@@ -324,6 +325,22 @@ def test_what_a_vanished_task_met_is_told_by_what_its_queue_keeps(
     ENDS[end](watched, task)
 
     assert goodbyes(watched, task.queue) == meant
+
+
+def test_a_success_under_a_group_that_was_extended_is_none_the_less(watched: Watched) -> None:
+    queue = watched.queue(history_retention_in_seconds=0, dead_letter_queue_config=NO_DEAD)
+    watched.put(queue)
+    leases = watched.use.leases
+    group = leases.open(None, keepalive=10)
+    ((task, *_),) = [watched.use.deliveries.dequeue(queue, worker="w1", lease_id=group.id).tasks]
+    watched.clock.forward(8)
+    leases.extend(group.id)
+    watched.clock.forward(8)
+    watched.moved()
+
+    watched.say(task, "SUCCEEDED")
+
+    assert goodbyes(watched, queue) == [Event.SUCCEEDED]
 
 
 def test_a_task_that_expires_where_no_dead_are_kept_has_died(watched: Watched) -> None:

@@ -67,6 +67,8 @@ def run(session: Session, /, station: str, *, drain: bool, until: datetime | Non
     words = [station, "--json"]
     words += ["--drain"] * drain + ([f"--until={until.isoformat()}"] if until else [])
     command = [sys.executable, "-P", "-m", RUNNER, *words]
+    if not (session.json or sys.stderr.isatty()):  # a terminal has a line that moves
+        session.note("starting Spark")
     with subprocess.Popen(  # noqa: S603 (our own module)
         command, env=dict(session.env), stdout=subprocess.PIPE, text=True
     ) as child:

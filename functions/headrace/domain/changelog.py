@@ -22,6 +22,7 @@ from headrace.domain.transitions import (
     FINISHED_AT,
     LAST_MOVE,
     LEASE_EXPIRES_AT,
+    LEASE_ID,
     STARTED_AT,
     Event,
     Image,
@@ -44,7 +45,6 @@ TASK_ID: Final = "task_id"
 CREATED_AT: Final = "created_at"
 VERSION: Final = "version"
 ATTEMPTS: Final = "attempts"
-LEASE_ID: Final = "lease_id"
 WORKER: Final = "worker"
 SETTLED: Final = "settled_lease_id"
 DEAD_REASON: Final = "dead_reason"
@@ -168,14 +168,20 @@ def _delivery(old: Image | None, new: Image | None, change: Transition) -> Line:
 def _removal(
     old: Image | None, change: Transition, recorded_at: int, *, forgotten: bool
 ) -> str | None:
-    """Return which move a removal was, as far as one can tell; a purge is a delete."""
+    """Return which move a removal was, as far as one can tell; a purge is a delete.
+
+    The image of a task under a group has the end that its group had when the task was taken, and
+    the group may have been extended since: a failure there is taken for a report.
+    """
     if forgotten:
         return FORGET
     events = {happening.event for happening in change.happenings}
     if Event.SUCCEEDED in events:
         return Action.SUCCEED
     if Event.FAILED in events:
-        lapsed = old is not None and (_number(old, LEASE_EXPIRES_AT) or 0) <= recorded_at
+        if old is None or _group(old) is not None:
+            return Action.FAIL
+        lapsed = (_number(old, LEASE_EXPIRES_AT) or 0) <= recorded_at
         return Action.RECLAIM if lapsed else Action.FAIL
     return Action.EXPIRE if Event.DEAD in events else Action.DELETE
 

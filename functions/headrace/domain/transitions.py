@@ -15,6 +15,7 @@ from enum import StrEnum, auto
 from functools import lru_cache
 from typing import Any, Final
 
+from headrace.domain.group import group_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import dead_retention
 from headrace.domain.queue import Queue
@@ -31,6 +32,7 @@ ENQUEUED_AT: Final = "enqueued_at"
 STARTED_AT: Final = "started_at"
 FINISHED_AT: Final = "finished_at"
 EXPIRES_AT: Final = "expires_at"
+LEASE_ID: Final = "lease_id"
 LEASE_EXPIRES_AT: Final = "lease_expires_at"
 ERRORS: Final = "errors"
 
@@ -117,7 +119,9 @@ def farewell(old: Image, queue: Queue, *, recorded_at: int) -> tuple[Happening, 
             expired = EXPIRES_AT in old and _number(old, EXPIRES_AT) <= recorded_at
             over = expired and not keeps_dead
             return (Happening(Event.DEAD, queue.name, recorded_at),) if over else ()
-        lapsed = _number(old, LEASE_EXPIRES_AT) <= recorded_at
+        # Under a group it is the end that the group had once; it may have been extended since.
+        alone = group_of(old[LEASE_ID]["S"]) is None
+        lapsed = alone and _number(old, LEASE_EXPIRES_AT) <= recorded_at
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
         raise Unreadable(message) from error

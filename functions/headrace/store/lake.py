@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from headrace.domain.errors import Unavailable
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.store.base import Lake, Stored
 
 _S3: Final = "s3"
@@ -84,8 +84,11 @@ class LakeToBe:
 
 
 def lake_at(address: str) -> Lake:
-    """Return the lake at *address*.  Raises ValueError for what is no address of one."""
-    place = s3_place(address)
+    """Return the lake at *address*.  Raises InvalidRequest for what is no address of one."""
+    try:
+        place = s3_place(address)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
     return FolderLake(Path(address)) if place is None else LakeToBe(*place)
 
 

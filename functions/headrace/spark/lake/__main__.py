@@ -14,14 +14,14 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.spark.java import JavaMissing
-from headrace.spark.session import SparkMissing, session
+from headrace.domain.errors import InvalidRequest
+from headrace.spark.ends import DONE, FAILED, INTERRUPTED, failed, hush
+from headrace.spark.session import session
+from headrace.store.lake import FolderLake, lake_at
 
 if TYPE_CHECKING:
     from headrace.spark.lake.frames import LakeFrames
 
-DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 SETTLE_SECONDS: Final = 90.0
 """The recorder gathers changes for up to a minute."""
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
@@ -49,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return its exit code."""
     asked = parser().parse_args(arguments)
     told = Told(quiet=asked.quiet, as_json=asked.json)
+    hush()
     try:
+        _look_for(asked.lake, begins=asked.run is _backfill)
         told.progress("starting Spark")
         local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
         spark = session(f"headrace lake {asked.job}", **local)
@@ -60,12 +62,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return job(LakeFrames(spark, absolute(asked.lake)), asked, told)
         finally:
             spark.stop()
-    except (SparkMissing, JavaMissing, HeadraceError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE if isinstance(error, InvalidRequest) else FAILED
+    except Exception as error:  # noqa: BLE001 (a defect is raised again there)
+        return failed(error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _look_for(address: str, *, begins: bool) -> None:
+    """Raise InvalidRequest if there is no lake at *address*, where no job *begins* one."""
+    lake = lake_at(address)
+    if not isinstance(lake, FolderLake) or lake.folder.is_dir():
+        return
+    folder, hint = lake.folder.absolute(), "--lake or HEADRACE_LAKE says where it is"
+    if lake.folder.exists():
+        message = f"lake: {folder} is no folder; {hint}"
+        raise InvalidRequest(message)
+    if not begins:
+        message = f"lake: there is none at {folder}; {hint}"
+        raise InvalidRequest(message)
 
 
 def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
@@ -160,6 +175,8 @@ def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
         f"queues       {', '.join(f'{name} {n:,}' for name, n in found.queues.items()) or 'none'}",
         f"cost         {found.write_units:,} write units, USD {found.usd:.4f}",
     ]
+    if found.without_payload:
+        lines.insert(2, "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS")
     body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": asked.dry_run}
     if asked.dry_run:
         told.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])

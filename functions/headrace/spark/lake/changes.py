@@ -5,13 +5,19 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from headrace.domain.changelog import FILLED
 from headrace.spark.lake.schemas import CHANGES, DAY
 
-SAME: Final = (*CHANGES.key, "move", "queue_to", "state_to", "lease_to")
-"""What two lines of one change agree on.
+SAME: Final = ("move", "queue_to", "state_to", "lease_to", "lease_from", "settled")
+"""What two lines of one change agree on, besides its key.
 
 Lines that tell two stories of one version both stay: the proof is there to find them.
 """
+
+
+def filled_in() -> Column:
+    """Tell what was made up from an export."""
+    return f.coalesce(f.col("shard").startswith(FILLED), f.expr("false"))
 
 
 def legible(raw: DataFrame) -> Column:
@@ -24,7 +30,10 @@ def legible(raw: DataFrame) -> Column:
 
 
 def changes(raw: DataFrame) -> DataFrame:
-    """Return the changes that *raw* lines tell, each once however often it came."""
+    """Return the changes that *raw* lines tell, each once however often it came.
+
+    What an export tells of a version counts only where no stream has told it, and once.
+    """
     instants = {
         column.name: f.timestamp_micros(column.name).alias(column.name)
         for column in CHANGES.columns
@@ -39,6 +48,11 @@ def changes(raw: DataFrame) -> DataFrame:
             f.to_date(recorded).alias(DAY),
         )
     )
-    same = Window.partitionBy(*SAME).orderBy("recorded_at", "shard", "sequence")
-    first = told.withColumn("_copy", f.row_number().over(same)).where("_copy = 1")
-    return first.select(*(column.name for column in CHANGES.columns))
+    in_order = Window.partitionBy(*CHANGES.key).orderBy(
+        filled_in(), *SAME, "recorded_at", "shard", "sequence"
+    )
+    story = f.struct(*SAME)
+    copy = f.lag(story).over(in_order).eqNullSafe(story)
+    surplus = f.when(filled_in(), f.row_number().over(in_order) > 1).otherwise(copy)
+    once = told.withColumn("_surplus", surplus).where("NOT _surplus")
+    return once.select(*(column.name for column in CHANGES.columns))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException
@@ -104,6 +104,15 @@ class LakeFrames:
             .partitionBy(DAY)
             .parquet(self.path("tables", table.name))
         )
+
+    def remove(self, *parts: str) -> None:
+        """Remove what is there, and all below it; a star stands for any name."""
+        context = self.spark.sparkContext
+        java: Any = context._jvm  # noqa: SLF001 (no other way)
+        pattern = java.org.apache.hadoop.fs.Path(self.path(*parts))
+        files = pattern.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001 (likewise)
+        for found in files.globStatus(pattern) or ():
+            files.delete(found.getPath(), True)  # noqa: FBT003 (Hadoop's own: and all below)
 
     def views(self) -> None:
         """Give SQL the tables by their names."""

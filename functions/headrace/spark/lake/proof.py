@@ -14,12 +14,13 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from headrace.domain.changelog import FILLED
 from headrace.domain.proof import LATEST, REPORTS
 from headrace.domain.task import State
+from headrace.spark.lake.changes import filled_in
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import CHANGES, DAY
+from headrace.store.items import instant
 
 EXAMPLES: Final = 20
 REAPED_WITHIN: Final = "10 MINUTES"
@@ -84,20 +85,18 @@ def proof(
     if since is not None:
         told = told.where(f.col(DAY) >= f.lit(since))
     say("looking at " + (f"changes since {since}" if since else "all changes"))
+    recorded = f.unix_micros("recorded_at")
     size = told.agg(
-        f.coalesce(f.min(f.when(~_filled_in(), f.col("recorded_at"))), f.min("recorded_at")).alias(
-            "first"
-        ),
-        f.max("recorded_at").alias("last"),
+        f.coalesce(f.min(f.when(~filled_in(), recorded)), f.min(recorded)).alias("first"),
+        f.max(recorded).alias("last"),
         f.count(f.lit(1)).alias("changes"),
         f.approx_count_distinct(f.struct(*_LIFE)).alias("tasks"),
     ).first()
     if size is None or size["first"] is None:
         return _written(lake, Report(None, None, 0, 0, **made))
+    first, last = instant(size["first"]), instant(size["last"])
     say(f"replaying {size['changes']:,} changes")
-    found = violations(
-        told, first=size["first"], last=size["last"], live=live, live_at=live_at
-    ).cache()
+    found = violations(told, first=first, last=last, live=live, live_at=live_at).cache()
     try:
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         numbered = found.withColumn(
@@ -111,15 +110,8 @@ def proof(
         told_row = row.asDict()
         examples.setdefault(told_row.pop("kind"), []).append(told_row)
     tasks = told.select(*_LIFE).distinct().count()
-    report = Report(
-        size["first"],
-        size["last"],
-        tasks,
-        size["changes"],
-        dict(sorted(counts.items())),
-        examples,
-        **made,
-    )
+    kinds = dict(sorted(counts.items()))
+    report = Report(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)
 
 
@@ -133,19 +125,19 @@ def violations(
 ) -> DataFrame:
     """Return what *changes*, recorded from *first* to *last*, should not show.
 
+    These have a time zone: without one, an hour that a clock shows twice would be either.
     One row for each finding: its kind, the task, the version it was found at, and what was seen.
     What was filled in from an export proves nothing, and accuses nobody.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("version", "recorded_at", "sequence")
-    start = f.lit(first) + f.expr("INTERVAL 1 SECOND")
     chained = changes.select(
         "*",
         *(f.lag(name).over(in_order).alias(f"before_{name}") for name in REMEMBERED),
-        f.coalesce(f.lag(_filled_in()).over(in_order), f.expr("false")).alias("before_filled"),
+        f.coalesce(f.lag(filled_in()).over(in_order), f.expr("false")).alias("before_filled"),
         f.lead("version").over(in_order).isNull().alias("latest"),
-        (f.col("created_at") > start).alias("born_here"),
+        (f.col("created_at") > f.lit(first + CLOCKS_APART)).alias("born_here"),
     )
-    kinds = {name: check & ~_filled_in() for name, check in checks().items()}
+    kinds = {name: check & ~filled_in() for name, check in checks().items()}
     kinds["missing_version"] &= ~f.col("before_filled")
     kinds["overdue"] = _overdue(last)
     held = [f.when(f.coalesce(one, f.expr("false")), f.lit(kind)) for kind, one in kinds.items()]
@@ -162,11 +154,6 @@ def violations(
     return found if live is None else found.unionByName(_lost(chained, live, live_at))
 
 
-def _filled_in() -> Column:
-    """Tell what was made up from an export."""
-    return f.coalesce(f.col("shard").startswith(FILLED), f.expr("false"))
-
-
 def _overdue(last: datetime) -> Column:
     """Find what waits or is held though the service should have ended it by *last*."""
     until = f.lit(last)
@@ -180,7 +167,7 @@ def _overdue(last: datetime) -> Column:
 
 def _reused(changes: DataFrame) -> DataFrame:
     """Find leases that were granted twice, to whomever."""
-    granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL").where(~_filled_in())
+    granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL").where(~filled_in())
     deliveries = f.count_distinct("task_id", "created_at", "version")
     twice = granted.groupBy("lease_to").agg(deliveries.alias("_n")).where("_n > 1").drop("_n")
     return granted.join(twice, "lease_to", "left_semi").select(
@@ -196,7 +183,7 @@ def _reused(changes: DataFrame) -> DataFrame:
 
 def _lost(chained: DataFrame, live: DataFrame, live_at: datetime | None) -> DataFrame:
     """Find tasks that were never ended and that the table did not hold."""
-    unended = chained.where("latest AND state_to IN ('ENQUEUED', 'INFLIGHT')").where(~_filled_in())
+    unended = chained.where("latest AND state_to IN ('ENQUEUED', 'INFLIGHT')").where(~filled_in())
     if live_at is not None:  # what came since cannot have been there
         unended = unended.where(f.col("created_at") < f.lit(live_at - CLOCKS_APART))
     missing = unended.join(live.select(*_LIFE), list(_LIFE), "left_anti")

@@ -5,6 +5,7 @@ and days, and a percentile of any of them is at most 2.5 % off.
 """
 
 import math
+from datetime import date
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -36,6 +37,18 @@ def levels_of(minutes: DataFrame) -> DataFrame:
     return minutes.groupBy("queue").agg(
         f.sum("waiting_change").alias("backlog"), f.sum("inflight_change").alias("inflight")
     )
+
+
+def waited_since(changes: DataFrame) -> date | None:
+    """Return the first day on which one of those was ready who leave in *changes*, if any does."""
+    found = changes.agg(f.to_date(f.min(_ready())).alias("day")).first()
+    day: date | None = None if found is None else found["day"]
+    return day
+
+
+def _ready() -> Column:
+    """Return since when who leaves had been ready; null if it was not waiting."""
+    return f.when(f.expr("state_from <=> 'ENQUEUED'"), f.greatest("due_from", "enqueued_from"))
 
 
 def bucket_of(micros: Column) -> Column:
@@ -82,9 +95,7 @@ def _facts(changes: DataFrame) -> DataFrame:
         f.date_trunc("minute", within_day("at")).alias("minute"),
         kind.alias("_kind"),
         f.when(move == "dequeue", waited).when(ran, took).alias("_micros"),
-        f.when(f.expr("state_from <=> 'ENQUEUED'"), f.greatest("due_from", "enqueued_from")).alias(
-            "_ready"
-        ),
+        _ready().alias("_ready"),
     )
     sides = ", ".join(
         (

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
@@ -20,6 +21,7 @@ from headrace.client.sending import NewTask
 from headrace.domain import cost
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import TASK_ID_RE
+from headrace.spark.ends import first_line
 from headrace.spark.lake.frames import LakeFrames
 
 REQUIRED: Final = ("task_id", "payload")
@@ -97,11 +99,18 @@ class Replayed:
 def selected(lake: LakeFrames, replay: Replay) -> DataFrame:
     """Return the rows of *replay*: task_id, version, queue, payload, at.
 
-    Raises InvalidRequest naming what is missing.
+    Raises InvalidRequest naming what is missing, or saying what Spark makes of the SQL.
     """
     _check(replay)
     lake.views()
-    found = lake.spark.sql(replay.sql)
+    try:
+        return _rows(lake.spark.sql(replay.sql), replay)
+    except AnalysisException as error:
+        told = first_line(error)
+        raise InvalidRequest(f"sql: {told}", errors=[FieldError("sql", told)]) from error
+
+
+def _rows(found: DataFrame, replay: Replay) -> DataFrame:
     for name in (*REQUIRED, *(("at",) if replay.speed else ())):
         if name not in found.columns:
             raise _wrong("sql", f"must select {name}, and selects {', '.join(found.columns)}")

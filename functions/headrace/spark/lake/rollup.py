@@ -1,27 +1,34 @@
 """Raw changes to tables, for every day that has something new.
 
 A day is computed anew as a whole and replaces what was there, so a run may be repeated, or killed
-and run again.  Which raw files a day was made from is written down last, in ``state/rollup.json``.
+and run again.  Which raw files a day was made from is written down last, in ``state/rollup.json``;
+there it is unmade from before its first table is written.
 From the minutes a series is written for those who cannot read the tables (``series``).
 One run at a time: two that write the same day would undo each other.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from hashlib import blake2b
 from typing import Final
+from urllib.parse import unquote
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
 from headrace.domain.changelog import RAW
+from headrace.domain.errors import InvalidRequest
 from headrace.spark.lake.attempts import attempts
 from headrace.spark.lake.changes import changes, legible
+from headrace.spark.lake.compact import mend
 from headrace.spark.lake.failures import failures
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.queue_minutes import levels_of, queue_minutes
+from headrace.spark.lake.queue_minutes import levels_of, queue_minutes, waited_since
 from headrace.spark.lake.schemas import (
     ATTEMPTS,
     CHANGES,
@@ -38,6 +45,10 @@ STATE: Final = "state/rollup.json"
 _DAY: Final = timedelta(days=1)
 # A stream keeps its records for a day, so raw files come no later; one more for good measure.
 _LATEST: Final = 3 * _DAY
+_WAITS: Final = 7 * _DAY
+"""How far back the minutes are told of those who waited and only now leave."""
+_UNMADE: Final = ""
+"""The mark of a day whose tables a run has begun to replace."""
 _BY_DAY: Final[Sequence[tuple[Table, Callable[[DataFrame], DataFrame]]]] = (
     (ATTEMPTS, attempts),
     (TASKS, tasks),
@@ -76,7 +87,9 @@ def rollup(
     """Bring the tables up to the raw changes; *everything* makes every day anew.
 
     What came late is looked for in the last days and in *also*, unless *everything* is asked for.
+    Raises InvalidRequest for a raw file that cannot be read, and names it.
     """
+    mend(lake)
     known = {} if everything else _known(lake)
     found = _found(lake, known, today, also)
     days = sorted(day for day, mark in found.items() if known.get(day) != mark)
@@ -84,13 +97,14 @@ def rollup(
         say("nothing new")
         publish(lake, None if everything else (), today=today, say=say)
         return Rolled(())
+    _remember(lake, {**known, **dict.fromkeys(days, _UNMADE)})
     say(f"{_span(days)}: changes")
     rolled = _write_changes(lake, days)
     fresh = lake.days(CHANGES, days)
     for table, transform in _BY_DAY:
         say(f"{_span(days)}: {table.name}")
         lake.write(transform(fresh), table)
-    _write_minutes(lake, days, say)
+    _write_minutes(lake, fresh, days[0], say)
     publish(lake, None if everything else days, today=today, say=say)
     _remember(lake, {**known, **found})
     return rolled
@@ -105,18 +119,31 @@ def _write_changes(lake: LakeFrames, days: Sequence[date]) -> Rolled:
         f.count(f.when(~legible(lines), 1)).alias("illegible"),
     )
     told = changes(observed).observe(kept, f.count(f.lit(1)).alias("changes"))
-    lake.write(told, CHANGES)
+    try:
+        lake.write(told, CHANGES)
+    except (Py4JError, PySparkException) as error:
+        found = _UNREADABLE.search(str(error))
+        if found is None:
+            raise
+        message = (
+            f"{unquote(found[1])} cannot be read: make it whole or remove it, then roll up again"
+        )
+        raise InvalidRequest(message) from error
     read = raw.get
     return Rolled(tuple(days), read["lines"], kept.get["changes"], read["illegible"])
 
 
-def _write_minutes(lake: LakeFrames, days: Sequence[date], say: Say) -> None:
-    """Make the minutes from the day before the first of *days* on.
+_UNREADABLE: Final = re.compile(rf"\[FAILED_READ_FILE\b[^\n]*/({RAW}/{DAY}=[^\n]*?\.gz)")
 
-    What leaves a queue today says how long it had waited yesterday; and every later day begins with
-    as many tasks as the one before has left.
+
+def _write_minutes(lake: LakeFrames, fresh: DataFrame, first: date, say: Say) -> None:
+    """Make the minutes anew for *fresh* changes, of *first* and later days.
+
+    What leaves a queue today says how long it had waited on the days before; and every later day
+    begins with as many tasks as the one before has left.
     """
-    start = days[0] - _DAY
+    since = waited_since(fresh) or first
+    start = max(min(since, first - _DAY), first - _WAITS)
     say(f"from {start}: {QUEUE_MINUTES.name}")
     told = lake.read(CHANGES).where(f.col(DAY) >= f.lit(start))
     minutes = lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(start))
@@ -137,13 +164,18 @@ def _known(lake: LakeFrames) -> dict[date, str]:
 def _found(
     lake: LakeFrames, known: dict[date, str], today: date, also: Iterable[date]
 ) -> dict[date, str]:
-    """Return for each day that may have something new a mark of the raw files it has."""
+    """Return for each day that may have something new a mark of the raw files it has.
+
+    A day to come, which a wrong clock has told of, does not say how far the others are.
+    """
     prefixes = [f"{RAW}/{DAY}="]
-    if known:
-        first = max(known) - _LATEST
+    made = [day for day, mark in known.items() if day <= today and mark != _UNMADE]
+    if made:
+        first = max(made) - _LATEST
         wanted = (today + _DAY - first).days + 1
         days = {first + number * _DAY for number in range(wanted)}
-        prefixes = [f"{RAW}/{DAY}={day}/" for day in sorted(days.union(also))]
+        days.update(also, known.keys() - made)
+        prefixes = [f"{RAW}/{DAY}={day}/" for day in sorted(days)]
     marks: dict[date, list[str]] = {}
     for prefix in prefixes:
         for file in lake.files.list(prefix):

@@ -165,7 +165,7 @@ QUEUE_MINUTES: Final = Table(
         Column(
             "oldest_ready_micros",
             "bigint",
-            "microseconds the longest-due task waited at its end; of tasks taken since",
+            "microseconds the longest-due task waited at its end; of tasks taken within a week",
         ),
         Column("wait", "map<int,bigint>", "deliveries by bucket of their wait"),
         Column("run", "map<int,bigint>", "ended deliveries by bucket of their run"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
 from headrace.spark.sources.options import Option, word
 from headrace.spark.sources.patience import Patience
@@ -32,6 +33,10 @@ ENGINE_NOTE: Final = "engine.url"
 """In the data folder of a local service that runs: where its engine answers."""
 
 _REGION: Final = "AWS_DEFAULT_REGION"
+_WAYS: Final = (
+    "set HEADRACE_DATA_DIR to the folder of a local service that runs elsewhere, or"
+    " HEADRACE_DYNAMODB_URL to an endpoint, or for AWS a region (AWS_REGION) and credentials"
+)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _ANY: Final = {  # an engine on this machine asks for credentials and believes any
     "AWS_ACCESS_KEY_ID": "local",
@@ -82,13 +87,71 @@ def opened(connection: Connection) -> UseCases:
 
 @cache
 def store(connection: Connection) -> Store:
-    """Return the store on the tables, made once in each process; throttling makes it wait."""
+    """Return the store on the tables, made once in each process; throttling makes it wait.
+
+    Raises InvalidRequest where nothing says where they are, as every call does for tables that are
+    not there, and without credentials.
+    """
     if connection.region:
         os.environ[_REGION] = connection.region
     if _is_here(connection):
         for name, value in _ANY.items():
             os.environ.setdefault(name, value)
-    return cast("Store", Patience(dynamo_store(_settings(connection), lanes=LANES)))
+    try:
+        made = dynamo_store(_settings(connection), lanes=LANES)
+    except Exception as error:
+        if meant := _meant(error, connection):
+            raise meant from None
+        raise
+    return cast("Store", Patience(_Told(made, connection)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A store, or its pages, that says what is wrong with the way to it."""
+
+    there: Any
+    connection: Connection
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
+        call = getattr(self.there, name)
+        if not callable(call):
+            return call
+
+        def told(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+            try:
+                answer = call(*given, **named)
+            except Exception as error:
+                if meant := _meant(error, self.connection):
+                    raise meant from None
+                raise
+            return _Told(answer, self.connection) if name == "pages" else answer
+
+        return told
+
+
+def _meant(error: Exception, connection: Connection) -> InvalidRequest | None:
+    """Return what *error* says to who has set this up, if it is about that.
+
+    Told by names: botocore's errors are known to the store alone.
+    """
+    if type(error).__name__ == "NoRegionError":
+        return _nowhere("region", "no local service runs here, and no region is known")
+    if type(error.__cause__).__name__ == "NoCredentialsError":
+        return _nowhere("credentials", "there are no credentials for the tables")
+    if "ResourceNotFound" in str(error):
+        message = (
+            f"table {connection.tasks_table} (tasks_table, HEADRACE_TASKS_TABLE) or"
+            f" {connection.control_table} (control_table, HEADRACE_CONTROL_TABLE) is not there, at"
+            f" {connection.dynamodb_url or connection.region or 'AWS'}"
+        )
+        return InvalidRequest(message, errors=[FieldError("tasks_table", message)])
+    return None
+
+
+def _nowhere(field: str, what: str) -> InvalidRequest:
+    message = f"{what}: {_WAYS}"
+    return InvalidRequest(message, errors=[FieldError(field, message)])
 
 
 def _settings(connection: Connection) -> Settings:

@@ -8,6 +8,7 @@ A row that is no task does not hold up the others: all good rows are enqueued, t
 and names the bad ones.  Put right and run again, it adds those.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +26,9 @@ from pyspark.sql.datasource import (
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.plan import NewTask
+from headrace.domain.task import Task
 from headrace.spark.sources import connect
 from headrace.spark.sources.newrows import (
-    BadRow,
     Identity,
     new_task,
     queue_of,
@@ -44,6 +45,7 @@ from headrace.spark.sources.options import (
     word,
 )
 from headrace.spark.sources.patience import Pace
+from headrace.spark.sources.rows import BadRow
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -52,7 +54,7 @@ NAME: Final = "headrace.enqueue"
 OPTIONS: Final = (
     Option("queue", queue_name, "where all rows go; else the column `queue` says it"),
     Option("id_column", word, "the column that has the ids; this, or `id_from`"),
-    Option("id_from", word, "columns, with commas, that tell one row from all others"),
+    Option("id_from", word, "columns, with commas, that tell a row from all others of its queue"),
     Option("run", word, "with `id_from`: another name makes other ids, so the rows are added anew"),
     Option(
         "random_ids",
@@ -66,6 +68,7 @@ OPTIONS: Final = (
 EXAMPLES: Final = 20
 _AT_A_TIME: Final = 500  # tasks, in requests of 25, several of them under way
 _BYTES: Final = 4 * 1024 * 1024  # of payloads at a time
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,13 @@ class Sending:
 class Told(WriterCommitMessage):
     """What became of rows: numbers by outcome, and the first bad ones with their reasons.
 
+    ``differing`` of those that were there before have another payload than the row.
     Of rows that Spark sent twice it tells the second time; who wants to know counts the queue.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     bad: list[str] = field(default_factory=list)
+    differing: int = 0
 
     def refuse(self, reason: str) -> None:
         """Count one bad row."""
@@ -98,6 +103,7 @@ class Told(WriterCommitMessage):
     def merge(self, other: "Told") -> None:
         """Add what another has counted."""
         self.counts += other.counts
+        self.differing += other.differing
         self.bad += other.bad[: EXAMPLES - len(self.bad)]
 
 
@@ -120,9 +126,9 @@ class EnqueueSource(DataSource):
         identity = Identity(asked["id_column"], names, asked["run"] or "")
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
         wrong = _contradictions(asked, identity, overwrite=overwrite)
-        wrong += wrong_columns(fields, identity, asked["queue"])
-        if wrong:
-            raise refused(wrong, of=NAME)
+        columns = wrong_columns(fields, identity, asked["queue"])
+        if wrong or columns:
+            raise refused(wrong, of=NAME, columns=columns)
         connection = connect.Connection.of(asked)
         return Sending(connection, identity, asked["queue"], asked["random_ids"], asked["rate"])
 
@@ -164,10 +170,13 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
     while some := list(islice(source, _AT_A_TIME)):
         _check_ids(sending, some)
         good: dict[str, list[NewTask]] = {}
+        payloads: dict[tuple[str, str | None], str] = {}
         for row in some:
             try:
-                task = new_task(row, sending.identity)
-                good.setdefault(sending.queue or queue_of(row), []).append(task)
+                queue = sending.queue or queue_of(row)
+                task = new_task(row, sending.identity, queue)
+                _check_payload(task, payloads.setdefault((queue, task.id), task.payload))
+                good.setdefault(queue, []).append(task)
             except BadRow as wrong:
                 told.refuse(f"{_name(row, sending.identity)}: {wrong}")
         for queue, tasks in good.items():
@@ -183,11 +192,37 @@ def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: Told)
         for task in tasks:
             told.refuse(f"{task.id}: {missing}")
         return
-    for result in results:
-        if result.outcome == "INVALID":
-            told.refuse(f"{result.id}: {result.detail}")
-        else:
+    invalid = [result.id for result in results if result.outcome == "INVALID" and result.id]
+    held = connect.store(sending.connection).read(invalid) if invalid else {}
+    for task, result in zip(tasks, results, strict=True):
+        if result.outcome != "INVALID":
             told.counts[result.outcome.lower()] += 1
+            told.differing += result.outcome == "EXISTING" and _differs(result.task, task)
+            continue
+        there = held.get(result.id or "")
+        if there is None or there.queue == queue:
+            told.refuse(f"{result.id}: {result.detail}")
+        elif any(hop.queue == queue for hop in there.trail):
+            told.counts["existing"] += 1  # it was added here, and has gone on since
+        else:
+            told.refuse(f"{result.id}: {result.detail}, {there.queue}; {_way_out(sending)}")
+
+
+def _check_payload(task: NewTask, first: str) -> None:
+    """Refuse a row that would be one task with another one, whose payload is *first*."""
+    if task.payload != first:
+        message = f"another row has the same, and so the id {task.id}, but another payload"
+        raise BadRow(message)
+
+
+def _differs(there: Task | None, row: NewTask) -> bool:
+    return there is not None and there.payload is not None and there.payload != row.payload
+
+
+def _way_out(sending: Sending) -> str:
+    if sending.identity.id_column:
+        return "name another column in id_column, or columns in id_from, which tells queues apart"
+    return "another name in run makes other ids"
 
 
 def _bounded(tasks: Sequence[NewTask], pace: Pace) -> Iterator[list[NewTask]]:
@@ -233,11 +268,23 @@ def _contradictions(
 
 
 def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Raise InvalidRequest if there were bad rows, once all good ones are in."""
+    """Log what became of the rows; raise InvalidRequest if some were bad.
+
+    The good ones are in by now.  These are what the parts told, each of which may have run more
+    than once: what is true stands in the tables.
+    """
     told = Told()
     for message in messages:
         if isinstance(message, Told):
             told.merge(message)
+    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(told.counts.items()))
+    _LOG.info("%s: rows by outcome, as told: %s", NAME, counts or "none")
+    if told.differing:
+        _LOG.warning(
+            "%s: of the existing ones, %s have another payload than their row and keep it",
+            NAME,
+            f"{told.differing:,}",
+        )
     if bad := told.counts["bad"]:
         good = sum(told.counts.values()) - bad
         more = f"; and {bad - len(told.bad):,} more" if bad > len(told.bad) else ""

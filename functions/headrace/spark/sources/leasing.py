@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -44,8 +45,9 @@ ARROW: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What to lease: up to *max_rows* tasks of each shard, under *group* and in *worker*'s name.
+    """What to lease: up to *max_rows* tasks, under *group* and in *worker*'s name.
 
+    They are shared out over *shards*; if that is not told, each shard may give as many.
     *rate* is how many tasks a second each shard may give; None is as many as there are.
     """
 
@@ -55,6 +57,16 @@ class Intake:
     worker: str
     max_rows: int
     rate: float | None = None
+    shards: int = 1
+
+    def room(self, shard: int) -> int:
+        """Return how many tasks *shard* may give, always the same for one group.
+
+        Where the tasks do not divide evenly, some shards give one more, in turn: by the group,
+        so that none of them starves.
+        """
+        each, more = divmod(self.max_rows, self.shards)
+        return each + ((shard + crc32(self.group.encode())) % self.shards < more)
 
 
 def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
@@ -63,7 +75,7 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
     Raises LeaseLost when the group is over.
     """
     uses = opened(intake.connection)
-    room = intake.max_rows
+    room = intake.room(shard)
     held = uses.leases.held(intake.group, intake.queue, shard)
     for tasks in chunks(held):
         room -= len(tasks)

@@ -7,6 +7,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Ou
 import base64
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -97,12 +98,11 @@ def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[b
     if verify and _md5(packed) != file.md5:
         raise _wrong(export.id, f"has a file {file.name} that does not match its checksum")
     lines, rest = 0, b""
-    with gzip.GzipFile(fileobj=BytesIO(packed)) as unpacked:
-        while more := unpacked.read(BLOCK):
-            whole, newline, rest = (rest + more).rpartition(b"\n")
-            lines += whole.count(b"\n") + bool(newline)
-            if whole:
-                yield whole
+    for more in _unpacked(export, file, packed):
+        whole, newline, rest = (rest + more).rpartition(b"\n")
+        lines += whole.count(b"\n") + bool(newline)
+        if whole:
+            yield whole
     if rest.strip():
         lines += 1
         yield rest
@@ -111,6 +111,19 @@ def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[b
             export.id,
             f"has a file {file.name} of {lines:,} items; its manifest says {file.items:,}",
         )
+
+
+def _unpacked(export: Export, file: DataFile, packed: bytes) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=BytesIO(packed)) as unpacked:
+        while True:
+            try:
+                more = unpacked.read(BLOCK)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                message = f"has a file {file.name} that cannot be unpacked: {error}"
+                raise _wrong(export.id, message) from error
+            if not more:
+                return
+            yield more
 
 
 def _manifest(lake: Lake, name: str, which: str, *, verify: bool) -> bytes:

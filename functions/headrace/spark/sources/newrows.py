@@ -9,12 +9,11 @@ from hashlib import blake2b
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
-
 from headrace.domain import limits
 from headrace.domain.errors import FieldError
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.plan import NewTask
+from headrace.spark.sources.rows import BadRow, json_text
 
 _NULL: Final = "null"
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -28,6 +27,11 @@ class Accepted:
     name: str
     types: tuple[str, ...]
     says: str
+
+    @property
+    def kind(self) -> str:
+        """What it must be, in one word."""
+        return "number" if self.types is _NUMBERS else self.types[0]
 
 
 COLUMNS: Final = (
@@ -44,21 +48,16 @@ COLUMNS: Final = (
 
 def markdown() -> str:
     """Return the columns as the docs show them."""
-    rows = [
-        f"| `{column.name}` | {'number' if column.types is _NUMBERS else column.types[0]} "
-        f"| {column.says} |"
-        for column in COLUMNS
-    ]
+    rows = [f"| `{column.name}` | {column.kind} | {column.says} |" for column in COLUMNS]
     return "\n".join(("| column | type | means |", "|---|---|---|", *rows))
-
-
-class BadRow(ValueError):
-    """A row that is no task; the text names the column and its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Where ids come from: a column that has them, or a digest of columns and of a *run*."""
+    """Where ids come from: a column that has them, or a digest.
+
+    The digest is of a *run*, of the row's queue, and of columns: of their names and their values.
+    """
 
     id_column: str | None = None
     id_from: tuple[str, ...] = ()
@@ -69,16 +68,20 @@ class Identity:
         """The columns that it needs."""
         return (self.id_column,) if self.id_column else self.id_from
 
-    def of(self, row: Mapping[str, Any]) -> str:
-        """Return the id of *row*, always the same one.  Raises BadRow."""
+    def of(self, row: Mapping[str, Any], queue: str) -> str:
+        """Return the id of *row* in *queue*, always the same one.  Raises BadRow."""
         if self.id_column:
             given = row[self.id_column]
             if not isinstance(given, str) or not limits.TASK_ID_RE.fullmatch(given):
                 message = f"{self.id_column} must match {limits.TASK_ID}, not {given!r}"
                 raise BadRow(message)
             return given
-        values = [row[name] for name in self.id_from]
-        text = json.dumps([self.run, *values], default=_plain, ensure_ascii=False, sort_keys=True)
+        values = {name: row[name] for name in self.id_from}
+        if all(value is None for value in values.values()):
+            message = f"the id comes from {', '.join(self.id_from)}: not all of it may be null"
+            raise BadRow(message)
+        told = [self.run, queue, values]
+        text = json.dumps(told, default=_plain, ensure_ascii=False, sort_keys=True)
         return f"row-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
@@ -102,7 +105,8 @@ def wrong_columns(
         if column is None and name not in identity.columns:
             wrong.append(FieldError(name, f"is no column of a task; drop it. {_all()}"))
         elif column is not None and kind.partition("(")[0] not in column.types:
-            wrong.append(FieldError(name, f"must be {column.types[0]}, not {kind}"))
+            must = "a number" if column.kind == "number" else column.kind
+            wrong.append(FieldError(name, f"must be {must}, not {kind}"))
     return wrong
 
 
@@ -122,11 +126,11 @@ def random_ids(ids: Sequence[object]) -> bool:
     return bool(ids) and all(map(drawn, ids))
 
 
-def new_task(row: Mapping[str, Any], identity: Identity) -> NewTask:
-    """Return the task that *row* describes.  Raises BadRow with the first thing wrong."""
+def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> NewTask:
+    """Return the task of *queue* that *row* is.  Raises BadRow with the first thing wrong."""
     told = {name: row.get(name) for name in _READ}
     task = NewTask(
-        id=identity.of(row),
+        id=identity.of(row, queue),
         **{_FIELDS.get(name, name): read(name, told[name]) for name, read in _READ.items()},
     )
     if task.scheduled_at is not None and task.delay_in_seconds is not None:
@@ -149,17 +153,7 @@ def queue_of(row: Mapping[str, Any]) -> str:
 
 
 def _payload(name: str, text: str | None) -> str:
-    if text is None:
-        return _NULL
-    if utf8_bytes(text) > limits.PAYLOAD_BYTES:
-        message = f"{name} must be at most {limits.PAYLOAD_BYTES:,} bytes, not {utf8_bytes(text):,}"
-        raise BadRow(message)
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        message = f"{name} must be JSON text: {error}"
-        raise BadRow(message) from error
-    return text
+    return _NULL if text is None else json_text(name, text)
 
 
 def _instant(_: str, at: datetime | None) -> datetime | None:

@@ -57,10 +57,13 @@ def parsed(rows: Sequence[Option], given: Mapping[str, str], *, of: str) -> dict
     return values
 
 
-def refused(wrong: Sequence[FieldError], *, of: str) -> InvalidRequest:
-    """Return the error that says what is wrong with the options of *of*."""
-    told = "; ".join(f"option {one.field} {one.message}" for one in wrong)
-    return InvalidRequest(f"{of}: {told}", errors=wrong)
+def refused(
+    wrong: Sequence[FieldError], *, of: str, columns: Sequence[FieldError] = ()
+) -> InvalidRequest:
+    """Return the error that says what is wrong with the options of *of*, and with its *columns*."""
+    told = [f"option {one.field} {one.message}" for one in wrong]
+    told += [f"column {one.field} {one.message}" for one in columns]
+    return InvalidRequest(f"{of}: {'; '.join(told)}", errors=[*wrong, *columns])
 
 
 def queue_name(text: str) -> str:

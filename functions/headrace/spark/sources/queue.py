@@ -22,7 +22,7 @@ from headrace.spark.sources.connect import Connection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
 from headrace.spark.sources.options import Option, number, parsed, queue_name, whole
 from headrace.spark.sources.rows import COLUMNS, Row, rows_of
-from headrace.spark.sources.settling import Outlet, settle
+from headrace.spark.sources.settling import Outlet, Runs, apart, settle
 from headrace.spark.sources.sweeping import sweep
 from headrace.store.items import micros
 
@@ -35,6 +35,7 @@ except ImportError:
 
 
 NAME: Final = "headrace"
+_SAMPLES: Final = 3
 READING: Final = (
     Option("queue", queue_name, "the queue to lease from", required=True),
     Option("station", queue_name, "the worker's name on the tasks it takes", "spark"),
@@ -120,8 +121,9 @@ class Reading:
             self.queue,
             group.id,
             self.station,
-            -(-self.max_rows // shards),
+            self.max_rows,
             self.rate / shards if self.rate else None,
+            shards,
         )
         return [Share(intake, shard) for shard in range(shards)]
 
@@ -245,9 +247,10 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
 @dataclass
 class Settled(api.WriterCommitMessage):
-    """What became of the rows of one partition."""
+    """What became of the rows of one partition, and how they stood there."""
 
     counts: dict[str, int] = field(default_factory=dict)
+    runs: Runs = field(default_factory=Runs)
 
 
 class QueueWriter(api.DataSourceArrowWriter):
@@ -258,7 +261,11 @@ class QueueWriter(api.DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
-        return Settled(dict(settle(self.outlet, rows_of(iterator, self.outlet.default)).counts))
+        return _settled(self.outlet, rows_of(iterator, self.outlet.default))
+
+    def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
+        """Look at how the rows stood.  Raises InvalidRequest where children may be missing."""
+        _together(messages)
 
 
 class QueueStreamWriter(api.DataSourceStreamWriter):
@@ -269,8 +276,28 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[SparkRow]) -> Settled:
         """Settle the rows of one partition."""
-        rows = (_row(row, self.outlet.default) for row in iterator)
-        return Settled(dict(settle(self.outlet, rows).counts))
+        return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
+
+    def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
+        """Look at how the rows stood.  Raises InvalidRequest where children may be missing."""
+        _together(messages)
+
+
+def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
+    runs = Runs()
+    return Settled(dict(settle(outlet, runs.watched(rows)).counts), runs)
+
+
+def _together(messages: Sequence[api.WriterCommitMessage | None]) -> None:
+    """Raise InvalidRequest when rows of a task that spawns stood apart."""
+    found = apart([message.runs for message in messages if isinstance(message, Settled)])
+    if found:
+        message = (
+            f"{NAME}: the rows of {len(found):,} tasks that spawn stand apart, so their children"
+            ' may be missing: say .repartition("id").sortWithinPartitions("id") before writing;'
+            f" such as task {', '.join(found[:_SAMPLES])}"
+        )
+        raise InvalidRequest(message)
 
 
 def _outlet(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Outlet:

@@ -10,6 +10,8 @@ import msgspec
 from headrace.domain.limits import (
     DELAY_SECONDS,
     ERROR_BYTES,
+    NAME,
+    NAME_RE,
     PAYLOAD_BYTES,
     SPAWNED_BYTES,
     utf8_bytes,
@@ -110,6 +112,9 @@ def _target(row: Row, to: str | None) -> str:
     if not target:
         message = f"to_queue must be given for {row.action}"
         raise BadRow(message)
+    if not NAME_RE.fullmatch(target):
+        message = f"to_queue must match {NAME}, not {target!r}"
+        raise BadRow(message)
     return target
 
 
@@ -122,17 +127,21 @@ def _child(row: Row) -> NewTask:
 
 
 def _payload(row: Row) -> str | None:
-    if row.payload is None:
-        return None
-    if utf8_bytes(row.payload) > PAYLOAD_BYTES:
-        message = f"payload must be at most {PAYLOAD_BYTES:,} bytes"
+    return None if row.payload is None else json_text("payload", row.payload)
+
+
+def json_text(name: str, text: str) -> str:
+    """Return *text*, which column *name* has, if it may be a payload.  Raises BadRow."""
+    size = utf8_bytes(text)
+    if size > PAYLOAD_BYTES:
+        message = f"{name} must be at most {PAYLOAD_BYTES:,} bytes, not {size:,}"
         raise BadRow(message)
     try:
-        msgspec.json.decode(row.payload)
-    except msgspec.DecodeError as error:
-        message = f"payload must be JSON text: {error}"
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        message = f"{name} must be JSON text: {error}"
         raise BadRow(message) from error
-    return row.payload
+    return text
 
 
 def _delay(row: Row) -> float | None:
@@ -154,16 +163,22 @@ def error_of(text: str | None) -> WorkerError:
 
 
 def fitted(message: str) -> str:
-    """Return as much of *message* as surely fits an error's entry."""
-    if len(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")) <= _ROOM:
+    """Return as much of *message* as surely fits an error's entry; lone surrogates are escaped."""
+    message = encodable(message)
+    if len(json.dumps(message, ensure_ascii=False).encode()) <= _ROOM:
         return message
     return message[: _ROOM // _WIDEST] + "… [cut]"
+
+
+def encodable(text: str) -> str:
+    """Return *text* with what UTF-8 cannot say, a lone surrogate, written as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
     """Yield the rows of record batches; one without an action has the *default* one."""
     for batch in batches:
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        columns = {name: _values(batch.column(name)) for name in batch.schema.names}
         blank = [None] * batch.num_rows
         given = (columns.get(name, blank) for name in ("to_queue", "payload", "delay_seconds"))
         for id_, lease, action, to_queue, payload, delay, error in zip(
@@ -175,3 +190,12 @@ def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
             strict=True,
         ):
             yield Row(id_, lease, action or default, to_queue, payload, delay, error)
+
+
+def _values(column: Any) -> list[Any]:  # noqa: ANN401 (Arrow's)
+    """Return the values of a column; bytes that are no UTF-8, which Spark allows, as surrogates."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        found = column.cast("binary").to_pylist()
+        return [None if one is None else one.decode("utf-8", "surrogateescape") for one in found]

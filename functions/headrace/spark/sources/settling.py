@@ -6,7 +6,7 @@ with the reason.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +17,7 @@ from typing import Final
 from headrace.domain.task import State
 from headrace.ops.reports import Report, Reported, ReportOutcome, Reports, ReportStatus, WorkerError
 from headrace.spark.sources.connect import LANES, Connection, opened
-from headrace.spark.sources.rows import BadRow, Row, report_of
+from headrace.spark.sources.rows import SPAWN, BadRow, Row, fitted, report_of
 
 _AT_A_TIME: Final = 500
 _SAMPLES: Final = 3
@@ -59,6 +59,32 @@ class Tally:
             mine += told[: _SAMPLES - len(mine)]
 
 
+@dataclass(slots=True)
+class Runs:
+    """How the rows of one partition stand: the task of each run of rows, and which tasks spawn."""
+
+    ids: list[str] = field(default_factory=list)
+    spawning: set[str] = field(default_factory=set)
+
+    def watched(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield *rows*, and note how they stand."""
+        for row in rows:
+            if not self.ids or self.ids[-1] != row.id:
+                self.ids.append(row.id)
+            if row.action == SPAWN:
+                self.spawning.add(row.id)
+            yield row
+
+
+def apart(parts: Sequence[Runs]) -> list[str]:
+    """Return the tasks that spawn and whose rows stand apart, in one of *parts* or in several.
+
+    The first run of rows has settled such a task, without the children that the others tell of.
+    """
+    runs = Counter(id_ for part in parts for id_ in part.ids)
+    return sorted(id_ for id_ in set().union(*(part.spawning for part in parts)) if runs[id_] > 1)
+
+
 def settle(outlet: Outlet, rows: Iterable[Row]) -> Tally:
     """Settle the tasks of *rows*, in which all rows of a task stand together; return the outcomes.
 
@@ -81,7 +107,7 @@ def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
     try:
         return report_of(rows, to=outlet.to)
     except BadRow as wrong:
-        error = WorkerError("BadRow", str(wrong))
+        error = WorkerError("BadRow", fitted(str(wrong)))
         first = rows[0]
         return Report(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
 

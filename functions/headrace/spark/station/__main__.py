@@ -18,14 +18,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
-from headrace.spark.java import JavaMissing
-from headrace.spark.session import SparkMissing, session
+from headrace.domain.errors import HeadraceError, InvalidRequest
+from headrace.spark.ends import DONE, INTERRUPTED, failed, first_line, hush
+from headrace.spark.session import session
 from headrace.spark.station.figures import Batch, Run, as_json, logged
 from headrace.spark.station.station import Station
-
-DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
-"""The exit codes: those of the command ``headrace``."""
 
 CONF: Final = {
     "spark.python.worker.reuse": "true",
@@ -44,14 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one station; return its exit code."""
     asked = parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    hush()
     stop = threading.Event()
     try:
         with _stopped_by_signals(stop) as heed:
             run = _run(asked, stop, heed)
-    except HeadraceError as error:
-        return _failed(error, _code(error))
-    except (SparkMissing, JavaMissing, OSError) as error:
-        return _failed(error, FAILED)
+    except Exception as error:  # noqa: BLE001 (a defect is raised again there)
+        return failed(error)
     except KeyboardInterrupt:
         print("interrupted; what was held has been given back", file=sys.stderr)
         return INTERRUPTED
@@ -61,9 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
     station = load(asked.station)
+    if not (asked.quiet or asked.json):
+        print("starting Spark", file=sys.stderr, flush=True)
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
     spark = session(f"headrace station {station.queue}", **local, **CONF)
     heed()  # once more: Spark listens to Ctrl-C itself
+    from pyspark.errors import (  # noqa: PLC0415 (only now is it known to be there)
+        AnalysisException,
+        PySparkAttributeError,
+        PySparkTypeError,
+        PySparkValueError,
+    )
+
+    misuse = AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError
     try:
         return station.run(
             spark,
@@ -72,6 +78,9 @@ def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], No
             on_batch=_teller(as_lines=asked.json, quiet=asked.quiet),
             stop=stop,
         )
+    except misuse as error:
+        message = f"transform: {first_line(error)}"
+        raise InvalidRequest(message) from error
     finally:
         spark.stop()
 
@@ -79,7 +88,7 @@ def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], No
 def load(name: str) -> Station:
     """Import the station that *name* says, as ``pipelines.air:cleaning``, from this folder.
 
-    Raises InvalidRequest that says what is missing.  An error inside the module comes out as it is.
+    Raises InvalidRequest that says what is missing, or what went wrong inside the module.
     """
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
@@ -98,12 +107,20 @@ def load(name: str) -> Station:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             message = f"there is no module {error.name} in {here} nor among what is installed"
             raise InvalidRequest(message) from error
+        raise _broken(module_name, error) from error
+    except HeadraceError:
         raise
+    except Exception as error:
+        raise _broken(module_name, error) from error
     found = getattr(found, attribute, None)
     if not isinstance(found, Station):
         message = f"{name} is no Station but of type {type(found).__name__}"
         raise InvalidRequest(message)
     return found
+
+
+def _broken(module_name: str, error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"module {module_name}: {type(error).__name__}: {error}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -155,23 +172,6 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _code(error: HeadraceError) -> int:
-    match error:
-        case InvalidRequest():
-            return USAGE
-        case NotFound():
-            return NOT_FOUND
-        case Unavailable():
-            return AWAY
-        case _:
-            return FAILED
-
-
-def _failed(error: BaseException, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return code
 
 
 def _instant(text: str) -> datetime:

@@ -2,9 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import HeadraceError, Unavailable
@@ -119,10 +120,11 @@ class Batches:
             station.queue,
             under.group_id,
             station.worker,
-            -(-station.max_rows // shards),
+            station.max_rows,
             station.rate / shards if station.rate else None,
+            shards,
         )
-        error = self._tried(under, jobs.leasing(self._spark, intake, shards))
+        error = self._tried(under, partial(self._leased, under, intake, shards))
         if error is not None and not under.called_off:
             parts = [self._held(under, shards)]
             if trouble_of(error) is Trouble.RAISED:
@@ -132,8 +134,22 @@ class Batches:
             swept = sweep(self._connection, station.queue, under.group_id)
             under.tally.counts["dropped"] += swept
 
-    def _tried(self, under: _Under, leased: "DataFrame") -> Exception | None:
-        """Run one job over what *leased* gives; return the error of one that the tasks may cause.
+    def _leased(self, under: _Under, intake: Intake, shards: int) -> "DataFrame":
+        """Return the frame of what *intake* leases.
+
+        A transform that looks at it twice would lease twice, each time something else: for one of
+        that kind it is leased at once, and each look reads the same tasks by their ids.
+        """
+        frame = jobs.leasing(self._spark, intake, shards)
+        if self._claims is not None or not self._shape.rereads:
+            return frame
+        return self._only(under, jobs.ids(frame), shards)
+
+    def _only(self, under: _Under, ids: Sequence[str], shards: int) -> "DataFrame":
+        return jobs.only(self._spark, self._outlet, under.group_id, ids, shards)
+
+    def _tried(self, under: _Under, given: Callable[[], "DataFrame"]) -> Exception | None:
+        """Run one job over the frame that is *given*; return an error that the tasks may cause.
 
         Raises Unavailable when it was the tables' doing, and what Spark says of a wrong plan.
         """
@@ -143,6 +159,7 @@ class Batches:
         under.jobs += 1
         claimed = self._claims is None
         try:
+            leased = given()
             if self._claims is not None:
                 leased = self._claims.written(leased, under.group_id, under.jobs)
                 claimed, self._unclaimed = True, 0
@@ -198,8 +215,7 @@ class Batches:
             part = parts.pop()
             if not part:
                 continue
-            frame = jobs.only(self._spark, self._outlet, under.group_id, part, shards)
-            error = self._tried(under, frame)
+            error = self._tried(under, partial(self._only, under, part, shards))
             if error is None or under.called_off:
                 continue
             if len(part) > 1:

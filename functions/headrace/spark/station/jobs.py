@@ -31,6 +31,11 @@ def leasing(spark: "SparkSession", intake: Intake, shards: int) -> "DataFrame":
     return numbers.mapInArrow(partial(_leased, intake), SCHEMA)
 
 
+def ids(leased: "DataFrame") -> list[str]:
+    """Run the job that leases the rows of *leased*; return their ids."""
+    return [row[0] for row in leased.select("id").collect()]
+
+
 def only(
     spark: "SparkSession", outlet: Outlet, group_id: str, ids: Sequence[str], partitions: int
 ) -> "DataFrame":

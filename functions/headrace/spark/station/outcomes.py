@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
 
-from headrace.spark.sources.rows import COLUMNS
+from headrace.spark.sources.rows import COLUMNS, encodable
 from headrace.spark.sources.rows import SPAWN as _SPAWN
 from headrace.spark.station.jobs import Transform
 
@@ -138,7 +139,8 @@ def guard(*, retry_on: tuple[type[Exception], ...] = ()) -> Callable[[Function],
 
     The function returns an outcome, or several (spawns, and one that settles the task), or None,
     which drops the task: it counts an attempt and comes again.  An error of *retry_on* fails the
-    attempt, any other is the end of the task; both leave the rest of the batch alone.
+    attempt, any other is the end of the task, and so is an outcome that no row can be made of;
+    all leave the rest of the batch alone.
     """
 
     def decorate(function: Function) -> Transform:
@@ -160,7 +162,7 @@ def _mapped(
         made: list[dict[str, Any]] = []
         for row in batch.to_pylist():
             key = {"id": row["id"], "lease": row["lease"]}
-            made += [{**key, **outcome} for outcome in _outcomes(function, retry_on, row)]
+            made += [{**outcome, **key} for outcome in _outcomes(function, retry_on, row)]
         yield pa.RecordBatch.from_pylist(made, schema=_ARROW)
 
 
@@ -181,12 +183,56 @@ def _outcomes(
         )
         if given is None:
             return []
-        several = given if isinstance(given, Iterable) else [given]
-        return [outcome.row() for outcome in several]
+        several = list(given) if isinstance(given, Iterable) else [given]
     except retry_on as error:
-        return [Retry(f"{type(error).__name__}: {error}").row()]
+        return [Retry(_said(error)).row()]
     except Exception as error:  # noqa: BLE001 (whatever a task's own code may raise)
-        return [Fail(f"{type(error).__name__}: {error}").row()]
+        return [Fail(_said(error)).row()]
+    try:
+        return [_row(outcome) for outcome in several]
+    except Exception as error:  # noqa: BLE001 (whatever stands in an outcome)
+        return [Fail(_said(error)).row()]
+
+
+def _said(error: Exception) -> str:
+    name = type(error).__name__
+    try:
+        return encodable(f"{name}: {error}")
+    except Exception:  # noqa: BLE001 (an error that cannot even say what it is)
+        return name
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    """Return the columns of *outcome*, all of which Arrow can take.
+
+    Raises TypeError and ValueError naming what is wrong, and what JSON cannot say.
+    """
+    kind = type(outcome).__name__
+    if not callable(getattr(outcome, "row", None)):
+        message = f"a guarded function returns outcomes (Move, Succeed, …) or None, not {kind}"
+        raise TypeError(message)
+    return {name: _value(f"{kind}.{name}", value) for name, value in outcome.row().items()}
+
+
+def _value(field: str, value: Any) -> str | float | None:  # noqa: ANN401 (to be looked at)
+    """Return what column *field* has, if it is of the column's type."""
+    if value is None:
+        return None
+    name = field.rpartition(".")[2]
+    if COLUMNS.get(name) == "double":
+        if isinstance(value, bool) or not isinstance(value, Real):
+            message = f"{field} must be a number of seconds, not {type(value).__name__}"
+            raise TypeError(message)
+        return float(value)
+    if not isinstance(value, str):
+        message = f"{field} must be text, not {type(value).__name__}"
+        raise TypeError(message)
+    if name == "error":
+        return encodable(value)
+    if encodable(value) != value:
+        message = f"{field} must be text that UTF-8 can say, without lone surrogates"
+        raise ValueError(message)
+    return value
 
 
 def _dump(value: Any) -> str:  # noqa: ANN401 (JSON is anything)

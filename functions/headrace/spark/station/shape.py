@@ -1,5 +1,7 @@
 """What a transform gives back: which columns it must have, and what its plan is made of."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,11 +23,13 @@ class Shape:
 
     ``regroups``: rows of several tasks come together (an aggregate, a join, a sort), so a part of
     the job that is run again must see the very same rows.  ``scatters``: the rows of one task may
-    come to stand apart.
+    come to stand apart.  ``rereads``: it looks at what it is given more than once, as a union of
+    two branches does; each look would lease for itself.
     """
 
     regroups: bool
     scatters: bool
+    rereads: bool
 
 
 def shape_of(spark: "SparkSession", transform: "Transform") -> Shape:
@@ -37,11 +41,29 @@ def shape_of(spark: "SparkSession", transform: "Transform") -> Shape:
     nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), SCHEMA)
     made = settling(transform(nothing))
     plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no other way)
-    exchanges = [
-        line for line in plan.splitlines() if "Exchange" in line and "BroadcastEx" not in line
-    ]
-    regroups = any("REPARTITION" not in line for line in exchanges)
-    return Shape(regroups, regroups or bool(exchanges) or "Union" in plan)
+    lines = plan.splitlines()
+    exchanges = [line for line in lines if "Exchange" in line and "BroadcastEx" not in line]
+    regroups = any("REPARTITION" not in line for line in exchanges) or _sent_to_all(lines)
+    rereads = sum(_given(line) for line in lines) > 1
+    return Shape(regroups, regroups or rereads or bool(exchanges) or "Union" in plan, rereads)
+
+
+def _given(line: str) -> bool:
+    """Tell whether this node of a plan reads what the transform is given."""
+    columns = re.findall(r"(\w+)#", line.partition("ExistingRDD[")[2])
+    return columns == [part.split()[0] for part in SCHEMA.split(", ")]
+
+
+def _sent_to_all(lines: Sequence[str]) -> bool:
+    """Tell whether a join sends what the transform is given to everybody."""
+    above: int | None = None  # how deep the exchange stands whose branch this is
+    for line in lines:
+        depth = len(line) - len(line.lstrip(" :+-"))
+        if above is None or depth <= above:
+            above = depth if "BroadcastExchange" in line else None
+        elif _given(line):
+            return True
+    return False
 
 
 def settling(frame: "DataFrame") -> "DataFrame":

@@ -67,16 +67,21 @@ class Station:
     def __post_init__(self) -> None:
         """Refuse what makes no sense.  Raises InvalidRequest naming field and limit."""
         checks = {
-            "queue": (NAME_RE.fullmatch(self.queue), "must be the name of a queue"),
-            "to": (self.to is None or NAME_RE.fullmatch(self.to), "must be the name of a queue"),
+            "queue": (_named(self.queue), "must be the name of a queue"),
+            "transform": (callable(self.transform), "must be a function of a DataFrame"),
+            "to": (self.to is None or _named(self.to), "must be the name of a queue"),
             "name": (
-                self.name is None or NAME_RE.fullmatch(self.name),
+                self.name is None or _named(self.name),
                 "must be 1 to 128 letters, digits, and _ . -",
             ),
-            "max_rows": _within(self.max_rows, *_ROWS),
+            "max_rows": _within(self.max_rows, *_ROWS, whole=True),
             "lease_seconds": _within(self.lease_seconds, *KEEPALIVE_SECONDS),
             "rate": (True, "") if self.rate is None else _within(self.rate, *_RATE),
-            "max_poison": _within(self.max_poison, 0, _ROWS[1]),
+            "claim_log": (
+                self.claim_log is None or isinstance(self.claim_log, str),
+                f"must be the path of a folder as text, not {self.claim_log!r}",
+            ),
+            "max_poison": _within(self.max_poison, 0, _ROWS[1], whole=True),
             "grace_seconds": _within(self.grace_seconds, 0, KEEPALIVE_SECONDS[1]),
         }
         wrong = [FieldError(name, told) for name, (holds, told) in checks.items() if not holds]
@@ -150,5 +155,12 @@ class Station:
         return shape
 
 
-def _within(number: float, low: float, high: float) -> tuple[bool, str]:
-    return low <= number <= high, f"must be from {low:,} to {high:,}, not {number!r}"
+def _named(name: object) -> bool:
+    return isinstance(name, str) and NAME_RE.fullmatch(name) is not None
+
+
+def _within(value: object, low: float, high: float, *, whole: bool = False) -> tuple[bool, str]:
+    limits = f"from {low:,} to {high:,}, not {value!r}"
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        return False, f"must be a {'whole ' * whole}number {limits}"
+    return low <= value <= high, f"must be {limits}"

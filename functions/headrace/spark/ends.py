@@ -1,0 +1,73 @@
+"""How a process on Spark ends that cannot go on: with one line on stderr, and an exit code."""
+
+import logging
+import subprocess
+import sys
+from typing import Final
+
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
+from headrace.spark.java import JavaMissing
+from headrace.spark.session import SparkMissing
+
+DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
+"""The exit codes: those of the command ``headrace``."""
+
+_LAST_BREATH: Final = 1.0  # seconds from the end of a connection until a process is seen to be over
+
+
+def failed(error: Exception) -> int:
+    """Say on stderr what *error* means; return the exit code for it.
+
+    Raises *error* again when it is a defect: then its traceback is wanted.
+    """
+    code, text = FAILED, str(error)
+    if isinstance(error, HeadraceError):
+        code = _code(error)
+    elif _spark_ended():
+        text = "Spark's process ended"
+    elif not isinstance(error, (SparkMissing, JavaMissing, OSError)):
+        raise error
+    sys.stderr.write(f"error: {text}\n")
+    return code
+
+
+def first_line(error: Exception) -> str:
+    """Return what Spark says in its message before it shows the query and the plan."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def hush() -> None:
+    """Keep to ourselves what Py4J logs of each call that is cut short: we say why it was."""
+    logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
+def _spark_ended() -> bool:
+    """Tell whether the Java that this process has started is no more."""
+    try:
+        from pyspark import SparkContext  # noqa: PLC0415 (it may be missing)
+    except ImportError:
+        return False
+    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    if java is None:
+        return False
+    try:
+        java.wait(_LAST_BREATH)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _code(error: HeadraceError) -> int:
+    match error:
+        case InvalidRequest():
+            return USAGE
+        case NotFound():
+            return NOT_FOUND
+        case Unavailable():
+            return AWAY
+        case _:
+            return FAILED

@@ -246,6 +246,7 @@ def finished(task: Task, service: MemoryService) -> Task:
     )
 
 
+@pytest.mark.slow
 def test_what_is_recorded_takes_the_place_of_what_an_export_told(
     lake: LakeFrames, tmp_path: Path
 ) -> None:

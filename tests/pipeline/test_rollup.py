@@ -244,6 +244,7 @@ def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
     assert len(after[QUEUE_MINUTES.name]) == len(before[QUEUE_MINUTES.name]) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{"everything": True}, {"also": [TODAY]}], ids=str)
 def test_a_day_that_was_half_replaced_is_made_again(
     day: LakeFrames, again: Again, how: dict[str, Any]
@@ -346,6 +347,7 @@ def test_a_days_run_in_pieces_is_the_same_as_at_once(lake: LakeFrames, tmp_path:
     assert everything(lake) == everything(whole)
 
 
+@pytest.mark.slow
 def test_who_waited_for_days_is_told_of_in_pieces_too(lake: LakeFrames, tmp_path: Any) -> None:
     story = an_old_task()
     taken = story.lines[2:]

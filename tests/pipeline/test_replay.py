@@ -106,6 +106,30 @@ def test_time_can_be_warped_and_the_queue_another(told: LakeFrames, service: Mem
     assert due["t60"] == start + timedelta(minutes=1)
 
 
+def test_each_life_of_an_id_is_replayed_where_they_are_told_apart(
+    lake: LakeFrames, service: MemoryService
+) -> None:
+    story = Story("work")
+    story.enqueue("cat", payload='"one"')
+    story.tell("cat", "delete", None)
+    story.enqueue("cat", payload='"two"')
+    write(lake.files, story.lines)
+    lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
+
+    lives = Replay("r", SQL.replace("task_id,", "task_id, created_at,"))
+    _, done = run(lake, lives, service)
+    _, again = run(lake, lives, service)
+
+    assert (done.added, again.added, again.existing) == (2, 0, 2)
+
+
+def test_a_row_of_no_queue_is_refused_before_anything_is_enqueued(told: LakeFrames) -> None:
+    sql = SQL.replace("queue_to AS queue", "nullif(queue_to, 'work') AS queue")
+
+    with pytest.raises(InvalidRequest, match=r"queue is null in 120 of the rows selected"):
+        looked_at(selected(told, Replay("r", sql)))
+
+
 def test_ids_are_made_from_name_task_and_version() -> None:
     assert new_id("a", "t1", 1) == new_id("a", "t1", 1)
     assert len({new_id("a", "t1", 1), new_id("b", "t1", 1), new_id("a", "t1", 2)}) == 3

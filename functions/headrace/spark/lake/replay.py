@@ -97,7 +97,7 @@ class Replayed:
 
 
 def selected(lake: LakeFrames, replay: Replay) -> DataFrame:
-    """Return the rows of *replay*: task_id, version, queue, payload, at.
+    """Return the rows of *replay*: task_id, created_at, version, queue, payload, at.
 
     Raises InvalidRequest naming what is missing, or saying what Spark makes of the SQL.
     """
@@ -119,21 +119,31 @@ def _rows(found: DataFrame, replay: Replay) -> DataFrame:
     queue = f.lit(replay.queue) if replay.queue else f.col("queue")
     at = f.col("at").cast("timestamp") if "at" in found.columns else f.lit(None).cast("timestamp")
     version = f.col("version") if "version" in found.columns else f.lit(0)
+    born = f.col("created_at") if "created_at" in found.columns else f.lit(None)
     rows = found.select(
         f.col("task_id").cast("string").alias("task_id"),
+        f.unix_micros(born.cast("timestamp")).alias("created_at"),
         version.cast("bigint").alias("version"),
         queue.alias("queue"),
         f.col("payload").cast("string").alias("payload"),
         at.alias("at"),
     )
-    return rows.dropDuplicates(["task_id", "version"])
+    return rows.dropDuplicates(["task_id", "created_at", "version"])
 
 
 def looked_at(rows: DataFrame) -> Selection:
-    """Return how many *rows* there are and what they would cost: the dry run."""
+    """Return how many *rows* there are and what they would cost: the dry run.
+
+    Raises InvalidRequest when some of them name no queue.
+    """
     size = f.octet_length("payload")
     units = f.greatest(f.lit(1), f.ceil((size + cost.OVERHEAD_BYTES) / _KB)) + 1  # and its entry
     known = rows.where("payload IS NOT NULL")
+    lost = known.where("queue IS NULL").count()
+    if lost:
+        raise _wrong(
+            "queue", f"is null in {lost:,} of the rows selected: select others, or give one"
+        )
     queues = {
         row["queue"]: row
         for row in known.groupBy("queue")
@@ -171,7 +181,7 @@ def replayed(
     """Enqueue *rows*, looked at before as *selection*; *say* hears how far it is."""
     start = replay.start or now
     done = Replayed()
-    ordered = rows.where("payload IS NOT NULL").orderBy("at", "task_id", "version")
+    ordered = rows.where("payload IS NOT NULL").orderBy("at", "task_id", "created_at", "version")
     with connect(Verbatim()) as client:
         left = ordered.toLocalIterator()
         while some := list(islice(left, _AT_ONCE)):
@@ -186,9 +196,13 @@ def replayed(
     return done
 
 
-def new_id(name: str, task_id: str, version: int) -> str:
-    """Return the id of the task that replay *name* makes of a change, always the same one."""
-    digest = blake2b(f"{name}\0{task_id}\0{version}".encode(), digest_size=16)
+def new_id(name: str, task_id: str, version: int, created_at: int | None = None) -> str:
+    """Return the id of the task that replay *name* makes of a change, always the same one.
+
+    *created_at*, in microseconds, tells apart the lives of one id.
+    """
+    life = "" if created_at is None else f"\0{created_at}"
+    digest = blake2b(f"{name}\0{task_id}\0{version}{life}".encode(), digest_size=16)
     return f"rpl_{digest.hexdigest()}"
 
 
@@ -200,7 +214,7 @@ def _new_task(row: Row, replay: Replay, first: datetime | None, start: datetime)
         due = start
     return NewTask(
         payload=row["payload"],
-        id=new_id(replay.name, row["task_id"], row["version"]),
+        id=new_id(replay.name, row["task_id"], row["version"], row["created_at"]),
         scheduled_at=due,
         tags={"replay": replay.name, "replay_of": row["task_id"]},
     )

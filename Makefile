@@ -73,7 +73,7 @@ test-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Run the tests of the dat
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m "not slow" $(ARGS)
 
 .PHONY: test-spark-slow
-test-spark-slow: $(SPARK_VENV)/.ready node_modules/.ready ## Run those that kill Spark's processes, and the package's
+test-spark-slow: $(SPARK_VENV)/.ready node_modules/.ready ## Run the longer ones, those that kill processes, and those of the package
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m slow $(ARGS)
 
 .PHONY: test-spark-older

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from headrace.domain.changelog import Line
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
@@ -15,6 +17,7 @@ from infra.local.tables import TableNames
 from tests.pipeline.stories import SECOND, START, Story, write
 
 
+@pytest.mark.slow
 def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     lake: LakeFrames, engine: Engine, tables: TableNames
 ) -> None:

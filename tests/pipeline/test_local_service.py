@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -41,6 +42,7 @@ def work(client: Client) -> None:
         client.report("mail", ends)
 
 
+@pytest.mark.slow
 def test_what_the_local_service_did_is_rolled_up_proved_and_replayed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -213,7 +213,7 @@ class Killed(Exception):
     """Stands for a process that ends in the middle."""
 
 
-@pytest.mark.parametrize("at_step", [1, 3])
+@pytest.mark.parametrize("at_step", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
     day: LakeFrames, again: Again, at_step: int
 ) -> None:
@@ -331,6 +331,7 @@ def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(
     assert levels == [2, 3]
 
 
+@pytest.mark.slow
 def test_a_days_run_in_pieces_is_the_same_as_at_once(lake: LakeFrames, tmp_path: Any) -> None:
     story = a_day()
     story.now = START + DAY

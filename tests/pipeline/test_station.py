@@ -241,11 +241,11 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(ground: Gr
 
 
 def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -> None:
-    pipeline.fill("in", 40)
+    pipeline.fill("in", 20)
 
-    done = run(spark, pipeline, transforms.same, rate=80.0)
+    done = run(spark, pipeline, transforms.same, rate=40.0)
 
-    assert done.counts["moved"] == 40
+    assert done.counts["moved"] == 20
     assert done.seconds >= 0.4
 
 

@@ -174,8 +174,11 @@ def _stations(service: Launched, folder: Path) -> Iterator[Drivers]:
 
 
 def _progress(client: Client, tasks: int) -> float:
-    """Return how much is done, from 0 to 1: half of it is to be in the middle."""
-    middle, out = (_size(client, name) for name in ("middle", "out"))
+    """Return how much is done, from 0 to 1: half of it is to be in the middle.
+
+    The end is counted first: a task that goes on in between may be missed, but not counted twice.
+    """
+    out, middle = (_size(client, name) for name in ("out", "middle"))
     return (middle + 2 * out) / (2 * tasks)
 
 

@@ -33,7 +33,7 @@ def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
     ground: Ground,
 ) -> None:
     ground.queue("in", shards=4)
-    ground.fill("in", 40)
+    ground.fill("in", 100)
     reading = Reading.of({"queue": "in", "max_rows": "6", **ground.connection.options()})
 
     parts = [
@@ -41,7 +41,7 @@ def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
     ]
 
     assert sum(parts) == 6
-    assert ground.states("in") == {"ENQUEUED": 34, "INFLIGHT": 6}
+    assert ground.states("in") == {"ENQUEUED": 94, "INFLIGHT": 6}
 
 
 def family(spark: SparkSession, ground: Ground, *, number: int, partitions: int) -> DataFrame:

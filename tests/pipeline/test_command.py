@@ -1,6 +1,7 @@
 """`headrace lake` and the module behind it: progress, summaries, exit codes."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
+from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from headrace.spark import ends
@@ -99,6 +103,9 @@ def test_a_lake_that_is_not_there_is_told_before_spark_starts(
     assert capsys.readouterr().err == f"error: lake: there is none at {missing}{hint}"
     assert main(["--lake", str(file), job]) == 2
     assert capsys.readouterr().err == f"error: lake: {file} is no folder{hint}"
+    assert main(["--lake", "a{1}/[b]", job]) == 2
+    told = capsys.readouterr().err
+    assert told == "error: lake: a{1}/[b] holds [ ] { }, which Spark takes for patterns\n"
     assert main(["--lake", "s4://x", job]) == 2
     told = capsys.readouterr().err
     assert (
@@ -109,6 +116,21 @@ def test_a_lake_that_is_not_there_is_told_before_spark_starts(
 def test_sql_that_spark_cannot_read_is_told_in_a_line(told: LakeFrames) -> None:
     with pytest.raises(InvalidRequest, match=r"^sql: \[PARSE_SYNTAX_ERROR\] [^\n]*'SELEC'[^\n]*$"):
         run(told, "replay", "x", "--sql", "SELEC 1", "--queue", "again")
+
+
+def test_what_pyspark_logs_of_wrong_sql_is_kept_to_ourselves(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    heard: list[logging.LogRecord] = []
+    monkeypatch.setattr(logger, "handle", heard.append)
+    monkeypatch.setattr(logger, "disabled", False)
+
+    ends.hush()
+    with pytest.raises(AnalysisException):
+        spark.sql("SELECT nix")
+
+    assert heard == []
 
 
 def test_a_replay_says_why_payloads_are_missing(told: LakeFrames, capsys: Shown) -> None:

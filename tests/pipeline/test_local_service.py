@@ -60,7 +60,7 @@ def test_what_the_local_service_did_is_rolled_up_proved_and_replayed(
                 break
         report = proof(lake)
         replay = Replay("again-1", SQL, queue="again")
-        rows = selected(lake, replay).cache()
+        rows = selected(lake, replay)
         selection = looked_at(rows)
         first, second = (
             replayed(

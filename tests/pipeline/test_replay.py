@@ -130,6 +130,14 @@ def test_a_row_of_no_queue_is_refused_before_anything_is_enqueued(told: LakeFram
         looked_at(selected(told, Replay("r", sql)))
 
 
+@pytest.mark.parametrize("wrong", ["1 / (version - 1)", "1 / 0"])
+def test_sql_that_fails_while_it_runs_is_told_in_a_line(told: LakeFrames, wrong: str) -> None:
+    sql = SQL.replace(" at ", f" {wrong} AS at ")
+
+    with pytest.raises(InvalidRequest, match=r"^sql: \[DIVIDE_BY_ZERO\] [^\n]*$"):
+        looked_at(selected(told, Replay("r", sql)))
+
+
 def test_ids_are_made_from_name_task_and_version() -> None:
     assert new_id("a", "t1", 1) == new_id("a", "t1", 1)
     assert len({new_id("a", "t1", 1), new_id("b", "t1", 1), new_id("a", "t1", 2)}) == 3

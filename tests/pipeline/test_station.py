@@ -292,6 +292,9 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
     [
         (lambda tasks: tasks.drop("lease"), "column lease is missing"),
         (lambda tasks: tasks.withColumnRenamed("created_at", "error"), "column error must be a"),
+        (lambda _: None, "the transform: must give back a DataFrame, not NoneType$"),
+        (transforms.mistaken, r"^the transform: KeyError: 'nix' \(.*transforms.py, line \d+\)$"),
+        (lambda: None, r"^the transform: TypeError: [^\n]*takes 0 positional arguments[^\n]*$"),
     ],
 )
 def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(

@@ -34,6 +34,12 @@ def same(tasks: DataFrame) -> DataFrame:
     return tasks
 
 
+def mistaken(tasks: DataFrame) -> DataFrame:
+    """Fail by itself, whatever the tasks are."""
+    settings: dict[str, str] = {}
+    return tasks.where(settings["nix"])
+
+
 def without_some(tasks: DataFrame) -> DataFrame:
     """Drop what cannot be divided by three, as a filter does."""
     return tasks.where(number() % 3 == 0)

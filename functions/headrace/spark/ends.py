@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Final
 
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
@@ -12,6 +13,7 @@ from headrace.spark.session import SparkMissing
 DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
 """The exit codes: those of the command ``headrace``."""
 
+_WORDY: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LAST_BREATH: Final = 1.0  # seconds from the end of a connection until a process is seen to be over
 
 
@@ -37,8 +39,13 @@ def first_line(error: Exception) -> str:
 
 
 def hush() -> None:
-    """Keep to ourselves what Py4J logs of each call that is cut short: we say why it was."""
+    """Keep to ourselves what Py4J and PySpark log of each call that fails: we say why it did."""
     logging.getLogger().addFilter(_not_of_py4j)
+    with suppress(ImportError):  # which is told later
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415 (it may be missing)
+
+        for name in _WORDY:
+            PySparkLogger.getLogger(name).disabled = True
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

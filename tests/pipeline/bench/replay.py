@@ -28,7 +28,7 @@ def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
     change_log(lake, 3 * tasks)
     rollup(lake, today=DAY)
     replay = Replay("again", SQL, queue="again", speed=_SPEED)
-    rows = selected(lake, replay).cache()
+    rows = selected(lake, replay)
     begin = time.monotonic()
     found = looked_at(rows)
     yield (

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS: Final = 90.0
 """The recorder gathers changes for up to a minute."""
+_PATTERNS: Final = frozenset("*?[]{}")
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
 
 
@@ -71,6 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _look_for(address: str, *, begins: bool) -> None:
     """Raise InvalidRequest if there is no lake at *address*, where no job *begins* one."""
+    patterns = sorted(_PATTERNS & set(address))
+    if patterns:
+        message = f"lake: {address} holds {' '.join(patterns)}, which Spark takes for patterns"
+        raise InvalidRequest(message)
     lake = lake_at(address)
     if not isinstance(lake, FolderLake) or lake.folder.is_dir():
         return
@@ -166,7 +171,7 @@ def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
 
     sql = asked.sql if asked.sql is not None else Path(asked.file).read_text()
     replay = jobs.Replay(asked.name, sql, asked.queue, asked.speed, asked.start)
-    rows = jobs.selected(lake, replay).cache()
+    rows = jobs.selected(lake, replay)
     told.progress("looking at the selection")
     found = jobs.looked_at(rows)
     lines = [

@@ -4,14 +4,15 @@ The ids of the new tasks are made from the replay's name and from task and versi
 is repeated, or killed and begun again, adds nothing twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
@@ -97,15 +98,22 @@ class Replayed:
 
 
 def selected(lake: LakeFrames, replay: Replay) -> DataFrame:
-    """Return the rows of *replay*: task_id, created_at, version, queue, payload, at.
+    """Return the rows of *replay*, cached: task_id, created_at, version, queue, payload, at.
 
     Raises InvalidRequest naming what is missing, or saying what Spark makes of the SQL.
     """
     _check(replay)
     lake.views()
+    with _told_of_sql():
+        return _rows(lake.spark.sql(replay.sql), replay).cache()
+
+
+@contextmanager
+def _told_of_sql() -> Iterator[None]:
+    """Say in one line what Spark has against the SQL, before or while it runs."""
     try:
-        return _rows(lake.spark.sql(replay.sql), replay)
-    except AnalysisException as error:
+        yield
+    except PySparkException as error:
         told = first_line(error)
         raise InvalidRequest(f"sql: {told}", errors=[FieldError("sql", told)]) from error
 
@@ -134,8 +142,13 @@ def _rows(found: DataFrame, replay: Replay) -> DataFrame:
 def looked_at(rows: DataFrame) -> Selection:
     """Return how many *rows* there are and what they would cost: the dry run.
 
-    Raises InvalidRequest when some of them name no queue.
+    Raises InvalidRequest when some of them name no queue, or saying why the SQL fails.
     """
+    with _told_of_sql():
+        return _looked_at(rows)
+
+
+def _looked_at(rows: DataFrame) -> Selection:
     size = f.octet_length("payload")
     units = f.greatest(f.lit(1), f.ceil((size + cost.OVERHEAD_BYTES) / _KB)) + 1  # and its entry
     known = rows.where("payload IS NOT NULL")

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Final
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.sources.rows import COLUMNS
 
@@ -35,17 +36,41 @@ class Shape:
 def shape_of(spark: "SparkSession", transform: "Transform") -> Shape:
     """Return the shape of *transform*, tried on no rows.
 
-    Raises InvalidRequest when what it gives back is no settling frame; what it raises itself comes
-    out as it is.
+    Raises InvalidRequest when what it gives back is no settling frame, or saying what it raises and
+    where; what Spark raises comes out as it is.
     """
     nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), SCHEMA)
-    made = settling(transform(nothing))
+    made = settling(_tried(transform, nothing))
     plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no other way)
     lines = plan.splitlines()
     exchanges = [line for line in lines if "Exchange" in line and "BroadcastEx" not in line]
     regroups = any("REPARTITION" not in line for line in exchanges) or _sent_to_all(lines)
     rereads = sum(_given(line) for line in lines) > 1
     return Shape(regroups, regroups or rereads or bool(exchanges) or "Union" in plan, rereads)
+
+
+def _tried(transform: "Transform", nothing: "DataFrame") -> "DataFrame":
+    from pyspark.errors import PySparkException  # noqa: PLC0415 (needs PySpark)
+    from pyspark.sql import DataFrame  # noqa: PLC0415 (likewise)
+
+    try:
+        made: object = transform(nothing)
+    except (PySparkException, HeadraceError):
+        raise
+    except Exception as error:
+        message = f"the transform: {type(error).__name__}: {error}{_place(error)}"
+        raise InvalidRequest(message) from error
+    if not isinstance(made, DataFrame):
+        message = f"the transform: must give back a DataFrame, not {type(made).__name__}"
+        raise InvalidRequest(message)
+    return made
+
+
+def _place(error: Exception) -> str:
+    """Return where in the transform's own module *error* came from."""
+    frames = extract_tb(error.__traceback__)[1:]  # the first one is ours
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
 def _given(line: str) -> bool:

@@ -76,15 +76,13 @@ test-spark: $(SPARK_VENV)/.ready node_modules/.ready ## Run the tests of the dat
 test-spark-slow: $(SPARK_VENV)/.ready node_modules/.ready ## Run the longer ones, those that kill processes, and those of the package
 	@$(SPARK_VENV)/bin/python -m pytest tests/pipeline -m slow $(ARGS)
 
-.PHONY: test-spark-older
-test-spark-older: $(SPARK_MATRIX:%=$(SPARK_VENV)-%/.ready) node_modules/.ready ## Run some of them on each older version of Spark that is supported
-	@for venv in $(SPARK_MATRIX:%=$(SPARK_VENV)-%); do \
-	  $(call test_spark,$$venv) || exit 1; \
-	done
-
 .PHONY: test-spark-matrix
-test-spark-matrix: test-spark-older $(SPARK_VENV)/.ready ## Run the same on every version
+test-spark-matrix: $(SPARK_MATRIX:%=test-spark-%) $(SPARK_VENV)/.ready ## Run some of them on each version of Spark that is supported
 	@$(call test_spark,$(SPARK_VENV))
+
+.PHONY: $(SPARK_MATRIX:%=test-spark-%)
+$(SPARK_MATRIX:%=test-spark-%): test-spark-%: $(SPARK_VENV)-%/.ready node_modules/.ready
+	@$(call test_spark,$(SPARK_VENV)-$*)
 
 test_spark = $(1)/bin/python -c 'import pyspark; print("Spark", pyspark.__version__, flush=True)' && \
 	  $(1)/bin/python -m pytest -q -m "not slow" $(SPARK_TESTS:%=tests/pipeline/test_%.py) $(ARGS)

@@ -119,6 +119,102 @@ def test_what_exists_or_is_held_counts_as_done(world: World) -> None:
     assert world.see(task.id).state is State.SUCCEEDED
 
 
+@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
+@pytest.mark.parametrize("history", [0, 60])
+def test_a_child_with_its_parents_id_is_there_already(
+    world: World, status: str, history: int
+) -> None:
+    world.queue("source", history_retention_in_seconds=history)
+    world.queue("left")
+    world.put("source")
+    world.put("source")
+    task, other = world.take("source", 2)
+    fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
+    itself = (("source", NewTask("1", id=task.id)), ("left", NewTask("2")))
+    elsewhere = (("left", NewTask("1", id=other.id)),)
+
+    result = world.say(task, status, spawn=itself, **fields)
+    wrong = world.say(other, status, spawn=elsewhere, **fields)
+
+    assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [EXISTING, CREATED])
+    assert wrong.outcome is ReportOutcome.INVALID
+    assert "spawn[0].id" in str(wrong.detail)
+    assert world.see(other.id).state is State.INFLIGHT
+
+
+def test_a_key_that_nobody_holds_is_for_the_next_child(world: World) -> None:
+    task = parent(world)
+    (done,) = world.put("left", id="done")
+    world.say(world.one("left"), "SUCCEEDED")
+    spawn = (
+        ("left", NewTask("1", id=done, dedupe_key="k")),
+        ("left", NewTask("2", dedupe_key="k")),
+        ("left", NewTask("3", dedupe_key="k")),
+    )
+
+    result = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert outcomes(result) == [EXISTING, CREATED, EnqueueOutcome.DUPLICATE]
+    assert result.spawned[2].id == result.spawned[1].id == world.one("left").id
+
+
+def test_an_id_that_is_taken_goes_before_the_key_of_a_sibling(world: World) -> None:
+    task = parent(world)
+    world.put("left", id="there")
+    world.put("right", id="elsewhere")
+    first = ("left", NewTask("1", dedupe_key="k"))
+
+    wrong = world.say(
+        task, "SUCCEEDED", spawn=(first, ("left", NewTask("2", id="elsewhere", dedupe_key="k")))
+    )
+    result = world.say(
+        task, "SUCCEEDED", spawn=(first, ("left", NewTask("2", id="there", dedupe_key="k")))
+    )
+
+    assert (wrong.outcome, outcomes(result)) == (ReportOutcome.INVALID, [CREATED, EXISTING])
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_one_id_for_two_queues_is_refused_in_any_order(world: World, *, there: bool) -> None:
+    task = parent(world)
+    if there:
+        world.put("left", id="same")
+    spawn = (("left", NewTask("1", id="same")), ("right", NewTask("2", id="same")))
+
+    for asked in (spawn, spawn[::-1]):
+        result = world.say(task, "SUCCEEDED", spawn=asked)
+        assert result.outcome is ReportOutcome.INVALID
+        assert ".id is used in another queue" in str(result.detail)
+    assert world.use.inspect.count("right").count == 0
+
+
+def test_all_duplicates_name_the_holder(world: World) -> None:
+    task = parent(world)
+    (holder,) = world.put("left", dedupe_key="k")
+    spawn = tuple(("left", NewTask(str(n), dedupe_key="k")) for n in range(24))
+
+    result = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert {child.id for child in result.spawned} == {holder}
+
+
+def test_a_repeat_is_answered_whatever_became_of_the_childrens_time_and_queue(
+    world: World,
+) -> None:
+    task = parent(world)
+    soon = world.clock() + timedelta(seconds=5)
+    spawn = (("left", NewTask("1", expires_at=soon)), ("right", NewTask("2")))
+
+    first = world.say(task, "SUCCEEDED", spawn=spawn)
+    world.clock.forward(9)
+    world.use.queues.delete("right")
+    world.clock.forward(11)
+    again = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert (first.outcome, again.outcome) == (ReportOutcome.OK, ReportOutcome.OK)
+    assert [child.id for child in again.spawned] == [child.id for child in first.spawned]
+
+
 def test_a_repeat_names_the_holder_that_a_duplicate_met(world: World) -> None:
     task = parent(world)
     (holder,) = world.put("left", dedupe_key="k")

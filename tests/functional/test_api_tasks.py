@@ -209,7 +209,8 @@ def test_a_foreign_lease_changes_nothing(call: Service, status: str) -> None:
 
     for lease in ("", "x", "lse_0.1.", task["lease"]["id"] + "x", "é" * 200):
         result = call.say({**task, "lease": {"id": lease}}, status)
-        assert (result["outcome"], result["state"]) == ("STALE_LEASE", None)
+        assert (result["outcome"], result["state"]) == ("STALE_LEASE", "INFLIGHT")
+        assert result["lease"] is None
     assert call.see(task["id"]) == before
 
 

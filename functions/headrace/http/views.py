@@ -22,7 +22,7 @@ from headrace.ops.inspect import Counted, TaskPage
 from headrace.ops.key_body import Key
 from headrace.ops.keys import KeyPage, NewKey
 from headrace.ops.queues import Purged, QueuePage
-from headrace.ops.reports import Report, Reported, ReportStatus
+from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
 from headrace.ops.tasks import Enqueued
 
 dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -215,8 +215,9 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before")
 
 
 def _reported(report: Report, result: Reported) -> str:
-    task, beats = result.task, report.status is ReportStatus.INFLIGHT
-    if task is not None and task.state is State.INFLIGHT and not beats:
+    task, done = result.task, result.outcome is ReportOutcome.OK
+    beats = done and report.status is ReportStatus.INFLIGHT
+    if task is not None and done and task.state is State.INFLIGHT and not beats:
         task = None  # nothing is kept of it; what came back is how it last was
     state = f'"{task.place.state.value}"' if task is not None else "null"
     lease = _lease(task) if task is not None and beats else "null"

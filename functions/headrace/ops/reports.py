@@ -91,7 +91,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The result of one report; ``task`` as it is now, when the report took effect."""
+    """The result of one report; ``task`` as it is now, if there is one in the queue."""
 
     task_id: str
     outcome: ReportOutcome
@@ -135,6 +135,7 @@ class Reports:
             place: result.task
             for place, result in results.items()
             if reports[place].status is ReportStatus.INFLIGHT
+            and result.outcome is ReportOutcome.OK
             and result.task is not None
             and group_of(result.task.lease_id) is not None
         }
@@ -207,23 +208,22 @@ class Reports:
         self, report: Report, task: Task | None, source: Queue, now: datetime
     ) -> Reported | None:
         """Try it once on *task* as it was read; None when that has just changed."""
+        secret = _secret(report)
+        if task is not None and _repeated(report, source, task):
+            born = task.started_at or now
+            again = self.spawning.repeated(report.spawn, secret=secret, born=born)
+            return Reported(report.task_id, ReportOutcome.OK, task, spawned=again)
         refusal = _refusal(report, source, task, now)
-        if task is None:
+        if task is None or refusal is not None:
             return refusal or _not_found(report)
-        group = _named_group(report)
-        done_before = _repeated(report, source, task)
-        if refusal is not None and not done_before:
-            return refusal
-        change = self._plan(report, Held.of(task, group=group), source, now)
+        change = self._plan(report, Held.of(task, group=_named_group(report)), source, now)
         if isinstance(change, Reported):
             return change
         whole = change if change.seen else change.together(seen=task)
         try:
-            children = self.spawning.children(
-                report.spawn, secret=_secret(report), born=task.started_at or now, now=now
-            )
-            repeated = self.spawning.repeated(task, children) if done_before else None
-            done = repeated or self.spawning.commit(whole, children)
+            born = task.started_at or now
+            children = self.spawning.children(report.spawn, secret=secret, born=born, now=now)
+            done = self.spawning.commit(whole, task, children)
         except InvalidRequest as wrong:
             return Reported(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
         if done is None:
@@ -331,13 +331,11 @@ def _refusal(report: Report, queue: Queue, task: Task | None, now: datetime) -> 
     if task is None or task.queue != queue.name or task.hidden(now):
         return _not_found(report)
     if not rules(ACTIONS[report.status], task.state, actor=Actor.WORKER):
-        return Reported(
-            report.task_id, ReportOutcome.NOT_INFLIGHT, detail=f"the task is {task.status(now)}"
-        )
+        why = f"the task is {task.status(now)}"
+        return Reported(report.task_id, ReportOutcome.NOT_INFLIGHT, task, why)
     if not names_lease(report.lease_id, task):
-        return Reported(
-            report.task_id, ReportOutcome.STALE_LEASE, detail="the task is under another lease"
-        )
+        why = "the task is under another lease"
+        return Reported(report.task_id, ReportOutcome.STALE_LEASE, task, why)
     return None
 
 

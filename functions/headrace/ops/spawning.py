@@ -1,5 +1,6 @@
 """Children of a report: tasks that are created in the same transaction, or not at all."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,6 +29,12 @@ class Child:
     new: NewTask
     task_id: str
     due_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """Queue and dedupe key, if it has one."""
+        key = self.new.dedupe_key
+        return (self.queue.name, key) if key is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +72,11 @@ class Spawning:
             if new.expires_at is not None and new.expires_at <= due_at:
                 message = f"spawn[{place}].expires_at would pass before the task is due"
                 raise InvalidRequest(message)
-            task_id = new.id or derived_task_id(born, f"{secret}:{place}")
-            made.append(Child(queue, new, task_id, due_at))
+            made.append(Child(queue, new, _id_of(place, new, secret, born), due_at))
         return tuple(made)
 
-    def commit(self, change: Change, children: Sequence[Child]) -> Spawned | None:
-        """Make *change*, planned from the task it has ``seen``, and create *children* with it.
+    def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> Spawned | None:
+        """Make *change*, planned from *parent*, and create *children* with it.
 
         What exists already or whose key is held counts as done.  Returns None when the parent has
         changed meanwhile.  Raises InvalidRequest when an id is used in another queue, and
@@ -79,16 +85,16 @@ class Spawning:
         settled: dict[int, Enqueued] = {}  # children that need not be made, by place
         replaced: dict[int, str] = {}  # dead holders of keys, by place
         kept_marks: set[Mark] = set()
-        parent = change.seen
+        there = {parent.id: parent} | self._chosen(children)
+        for place, child in enumerate(children):
+            if child.task_id in there:
+                settled[place] = _existing(place, child, there[child.task_id])
         for _ in range(_LOOKS):
-            for place in range(len(children)):
-                twin = _twin(place, children, settled)
-                if place not in settled and twin is not None:
-                    settled[place] = twin
+            twins = _twins(children, settled)
             births = {
                 place: self._birth(child, replaced.get(place), parent)
                 for place, child in enumerate(children)
-                if place not in settled
+                if place not in settled and place not in twins
             }
             taken = {also for birth in births.values() for also in birth.also}
             also = [
@@ -99,7 +105,8 @@ class Spawning:
             whole = replace(change, also=(*also, *births.values()))
             outcome = self.store.commit([whole])[0]
             if isinstance(outcome, Done):
-                return Spawned(outcome.task, self._results(children, births, settled))
+                results = self._results(children, births, settled | twins)
+                return Spawned(outcome.task, results)
             if not outcome.blocked:
                 return None
             for blocked in outcome.blocked:
@@ -112,26 +119,47 @@ class Spawning:
         message = "dedupe keys keep changing hands; report again"
         raise Unavailable(message)
 
-    def repeated(self, task: Task, children: Sequence[Child]) -> Spawned:
-        """Return the answer to a report that took effect before.
+    def repeated(
+        self, spawn: Sequence[tuple[str, NewTask]], *, secret: str, born: datetime
+    ) -> tuple[Enqueued, ...]:
+        """Return what became of the children of a report that took effect before.
 
         A child that is not there was finished and forgotten since, or was a duplicate then.
         """
-        there = self.store.read(child.task_id for child in children)
-        return Spawned(task, tuple(self._found(child, there) for child in children))
+        ids = [_id_of(place, new, secret, born) for place, (_, new) in enumerate(spawn)]
+        there = self.store.read(ids)
+        return tuple(
+            self._found(queue, new, task_id, there)
+            for (queue, new), task_id in zip(spawn, ids, strict=True)
+        )
 
-    def _found(self, child: Child, there: Mapping[str, Task]) -> Enqueued:
+    def _found(self, queue: str, new: NewTask, task_id: str, there: Mapping[str, Task]) -> Enqueued:
         holder = None
-        if child.task_id not in there and child.new.dedupe_key is not None:
-            mark = plan.holder(child.queue.name, child.new.dedupe_key, value=None, expects=None)
+        if task_id not in there and new.dedupe_key is not None:
+            mark = plan.holder(queue, new.dedupe_key, value=None, expects=None)
             holder = self.store.mark(mark.kind, mark.name)
         if holder is not None:
             return Enqueued(EnqueueOutcome.DUPLICATE, holder)
-        return Enqueued(EnqueueOutcome.EXISTING, child.task_id)
+        return Enqueued(EnqueueOutcome.EXISTING, task_id)
 
-    def _birth(self, child: Child, replaces: str | None, parent: Task | None) -> Change:
-        key = child.new.dedupe_key
-        if parent and key and (parent.queue, parent.dedupe_key) == (child.queue.name, key):
+    def _chosen(self, children: Sequence[Child]) -> dict[str, Task]:
+        """Return the tasks whose ids a worker chose for children of one key.
+
+        Of these only the first is tried, and whether an id is taken goes before the key.
+        """
+        keys = Counter(child.key for child in children)
+        ids = [
+            child.task_id
+            for child in children
+            if child.new.id and child.key and keys[child.key] > 1
+        ]
+        if not ids:
+            return {}
+        now = self.now()
+        return {name: task for name, task in self.store.read(ids).items() if not task.hidden(now)}
+
+    def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:
+        if (parent.queue, parent.dedupe_key) == child.key:
             replaces = replaces or parent.id  # the parent hands its key on
         return plan.enqueue(
             child.new,
@@ -151,11 +179,8 @@ class Spawning:
         there = self.store.read([child.task_id]).get(child.task_id)
         if there is not None and there.hidden(now):
             self.store.commit([plan.delete(there, unless_changed=True)])
-        elif there is not None and there.queue != child.queue.name:
-            message = f"spawn[{place}].id is used in another queue"
-            raise InvalidRequest(message)
         elif there is not None:
-            settled[place] = Enqueued(EnqueueOutcome.EXISTING, there.id, there)
+            settled[place] = _existing(place, child, there)
         elif child.new.dedupe_key is not None:
             key = child.new.dedupe_key
             mark = plan.holder(child.queue.name, key, value=None, expects=None)
@@ -179,18 +204,46 @@ class Spawning:
         )
 
 
-def _twin(place: int, children: Sequence[Child], settled: dict[int, Enqueued]) -> Enqueued | None:
-    """Return what an earlier child of the same id or key makes of the one at *place*."""
-    child = children[place]
-    for earlier_place, earlier in enumerate(children[:place]):
-        if earlier.task_id == child.task_id:
-            return Enqueued(EnqueueOutcome.EXISTING, child.task_id)
-        key = child.new.dedupe_key
-        same = (earlier.queue.name, earlier.new.dedupe_key) == (child.queue.name, key)
-        if key is not None and same:
-            there = settled.get(earlier_place)
-            return Enqueued(EnqueueOutcome.DUPLICATE, there.id if there else earlier.task_id)
-    return None
+def _id_of(place: int, new: NewTask, secret: str, born: datetime) -> str:
+    return new.id or derived_task_id(born, f"{secret}:{place}")
+
+
+def _existing(place: int, child: Child, there: Task) -> Enqueued:
+    """Return what *child* comes to, whose id is taken.  Raises InvalidRequest."""
+    _check_queue(place, child, there.queue)
+    return Enqueued(EnqueueOutcome.EXISTING, there.id, there)
+
+
+def _check_queue(place: int, child: Child, queue: str) -> None:
+    if child.queue.name != queue:
+        message = f"spawn[{place}].id is used in another queue"
+        raise InvalidRequest(message)
+
+
+def _twins(children: Sequence[Child], settled: Mapping[int, Enqueued]) -> dict[int, Enqueued]:
+    """Return what those children come to whose id or key an earlier one is about to take.
+
+    Raises InvalidRequest when an id is for two queues.
+    """
+    twins: dict[int, Enqueued] = {}
+    queues: dict[str, str] = {}  # by id
+    holders: dict[tuple[str, str], str] = {}  # by key
+    for place, child in enumerate(children):
+        before = settled.get(place)
+        if before is not None and child.key and before.outcome is EnqueueOutcome.DUPLICATE:
+            holders.setdefault(child.key, before.id or "")
+        elif before is not None:
+            queues.setdefault(child.task_id, child.queue.name)
+        elif child.task_id in queues:
+            _check_queue(place, child, queues[child.task_id])
+            twins[place] = Enqueued(EnqueueOutcome.EXISTING, child.task_id)
+        elif child.key and child.key in holders:
+            twins[place] = Enqueued(EnqueueOutcome.DUPLICATE, holders[child.key])
+        else:
+            queues[child.task_id] = child.queue.name
+            if child.key:
+                holders[child.key] = child.task_id
+    return twins
 
 
 def _passed_on(also: Mark | Change, taken: set[Mark | Change]) -> bool:

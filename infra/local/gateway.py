@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote
+from uuid import uuid4
 
 from cheroot.errors import MaxSizeExceeded
 
@@ -199,7 +200,12 @@ def _read_body(environ: Environ) -> bytes:
 
 
 def _refusal(status: HTTPStatus, detail: str) -> Answer:
-    return Answer(status, [("Content-Type", CONTENT_TYPE)], problem(status, detail))
+    headers = [
+        ("Content-Type", CONTENT_TYPE),
+        ("X-Request-Id", str(uuid4())),
+        ("X-Consumed-Units", "w=0, r=0"),
+    ]
+    return Answer(status, headers, problem(status, detail))
 
 
 def _status_line(status: int) -> str:

@@ -200,6 +200,16 @@ def test_a_moved_task_takes_its_trail_along(call: Service) -> None:
     assert moved["attempts"] == 1
 
 
+def test_a_payload_fits_that_is_too_large_only_by_its_escapes(call: Service) -> None:
+    path = call.queue()
+    payload = "é" * 131_071  # and two quotes: 256 KiB of UTF-8, three times as much as it is sent
+
+    call.put(path, payload)
+
+    (task,) = call.take(path)
+    assert task["payload"] == payload
+
+
 @pytest.mark.parametrize("status", ["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED"])
 def test_a_foreign_lease_changes_nothing(call: Service, status: str) -> None:
     path = call.queue()

@@ -170,6 +170,8 @@ class TestRoutes:
         assert response.status == 404
         assert response.problem["code"] == "not_found"
         assert response.problem["status"] == 404
+        assert dict(response.headers)["X-Consumed-Units"] == "w=0, r=0"
+        assert dict(response.headers)["X-Request-Id"]
         assert response.problem["errors"] == []
         assert handler.events == []
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
-from headrace.http.rawjson import MEMBERS, JsonText, decode, member_text, object_text
+from headrace.http.rawjson import MEMBERS, JsonText, decode, member_text, object_text, shortest
 
 values = st.recursive(
     st.none()
@@ -194,3 +194,23 @@ def test_a_whole_body_can_be_kept_as_text() -> None:
 def test_a_whole_body_must_be_one_strict_json_object_too(body: str) -> None:
     with pytest.raises(InvalidRequest):
         object_text(body)
+
+
+@given(value=values, ascii_only=st.booleans(), space=spaces, indent=st.none() | st.just(1))
+@example(value="\U0001f600", ascii_only=True, space="", indent=None)
+@example(value={'a "\\ ': "\\n  "}, ascii_only=False, space=" ", indent=1)
+def test_the_shortest_text_means_the_same(
+    *, value: Any, ascii_only: bool, space: str, indent: int | None
+) -> None:
+    text = space + json.dumps(value, ensure_ascii=ascii_only, indent=indent) + space
+
+    short = shortest(JsonText(text))
+
+    assert json.loads(short) == value
+    assert len(short) <= len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def test_the_shortest_text_keeps_numbers_and_halves_of_surrogate_pairs() -> None:
+    text = JsonText(' [ 1.10 , 1E5, "\\ud800\\u00e9" , "\\u00e9\\/" ] ')
+
+    assert shortest(text) == '[1.10,1E5,"\\ud800\\u00e9","é/"]'

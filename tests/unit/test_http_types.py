@@ -28,6 +28,7 @@ WRONG_TYPES = [
     (EnqueueBody, task(id="é"), "tasks[0].id"),
     (EnqueueBody, task(tags=[]), "tasks[0].tags"),
     (EnqueueBody, task(tags={"a": 1}), "tasks[0].tags.a"),
+    (EnqueueBody, task(tags={"b": 1, "a" * 65: "x"}), f"tasks[0].tags.{'a' * 65}"),
     (EnqueueBody, task(retry_strategy=5), "tasks[0].retry_strategy"),
     (EnqueueBody, task(retry_strategy={"kind": "cubic"}), "tasks[0].retry_strategy.kind"),
     (EnqueueBody, task(retry_strategy={"kind": 1}), "tasks[0].retry_strategy.kind"),

@@ -279,6 +279,7 @@ def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
     fixed = {name: value[1:-1] for name, value in headers.items() if name != "X-Request-Id"}
     assert fixed.items() >= {"Content-Type": CONTENT_TYPE, **ours.headers}.items()
     assert headers["X-Request-Id"] == "context.requestId"
+    assert headers["X-Consumed-Units"] == "'w=0, r=0'"
 
 
 def test_the_api_has_every_v1_path_and_quantumleaps(template: Template) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, LiteralString, TypeAlias
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -21,7 +22,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from headrace.domain import limits
-from headrace.http.rawjson import JsonText
+from headrace.http.rawjson import JsonText, shortest
 
 TOO_LARGE: Final = "too_large"
 """The type of error that is a 413; all others are a 400."""
@@ -95,17 +96,25 @@ def text_schema(most: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": most})
 
 
-def _tags(value: dict[str, str]) -> dict[str, str]:
-    if len(value) > limits.TAGS:
-        count = len(value)
-        raise wrong("must have at most {most} tags; it has {count}", most=limits.TAGS, count=count)
+def _tags(value: object) -> object:
+    """Check names, values and number at once, so that everything wrong is named."""
+    if not isinstance(value, dict):
+        return value  # its type is checked next
     errors = []
     for key, text in value.items():
+        if not isinstance(text, str):
+            errors.append(InitErrorDetails(type="string_type", loc=(key,), input=text))
         for check, part in ((_tag_key, key), (_tag_value, text)):
             try:
-                check(part)
+                if isinstance(part, str):
+                    check(part)
             except PydanticCustomError as error:
                 errors.append(InitErrorDetails(type=error, loc=(key,), input=None))
+    if len(value) > limits.TAGS:
+        many = wrong(
+            "must have at most {most} tags; it has {count}", most=limits.TAGS, count=len(value)
+        )
+        errors.append(InitErrorDetails(type=many, input=None))
     if errors:
         raise ValidationError.from_exception_data("tags", errors)
     return value
@@ -129,7 +138,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=f"^{limits.NAME}$")]
 TaskId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
 Tags: TypeAlias = Annotated[
     dict[str, str],
-    AfterValidator(_tags),
+    BeforeValidator(_tags),
     Field(
         description=f"At most {limits.TAGS}, names of 1 to {limits.TAG_KEY_BYTES} bytes, "
         f"values of up to {limits.TAG_VALUE_BYTES}.",
@@ -212,6 +221,8 @@ def _json_within(most: int) -> Callable[[object], JsonText]:
     def check(value: object) -> JsonText:
         if not isinstance(value, JsonText):
             raise wrong("must be a JSON value of the request's body")
+        if limits.utf8_bytes(value) > most:
+            value = shortest(value)
         size = limits.utf8_bytes(value)
         if size > most:
             message: LiteralString = "must be at most {most} bytes of JSON text; it is {size}"
@@ -238,7 +249,11 @@ Instant: TypeAlias = Annotated[
 Payload: TypeAlias = Annotated[
     JsonText,
     PlainValidator(_json_within(limits.PAYLOAD_BYTES)),
-    _any_json(limits.PAYLOAD_BYTES, "it is stored and handed out exactly as written"),
+    _any_json(
+        limits.PAYLOAD_BYTES,
+        "it is stored and handed out exactly as written, or where only that makes it fit, "
+        "without needless spaces and escapes",
+    ),
 ]
 Result: TypeAlias = Annotated[
     JsonText,

@@ -110,6 +110,26 @@ def member_text(text: str, name: str) -> JsonText | None:
     return found
 
 
+def shortest(text: JsonText) -> JsonText:
+    """Return *text* without the space and the escapes that it can do without."""
+    return JsonText(_SPACE_OR_STRING.sub(_shorter, text))
+
+
+_SPACE_OR_STRING: Final = re.compile(r'[ \t\n\r]+|("[^"\\]*(?:\\.[^"\\]*)*")')
+
+
+def _shorter(found: re.Match[str]) -> str:
+    quoted = found[1] or ""
+    if "\\" not in quoted:
+        return quoted
+    plain = json.dumps(json.loads(quoted), ensure_ascii=False)
+    try:
+        plain.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return quoted
+    return plain
+
+
 def _object(
     text: str,
     start: int,

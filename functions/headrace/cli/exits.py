@@ -23,7 +23,7 @@ class Exit(IntEnum):
     USAGE = 2  #: the command line or a value makes no sense, or names no service or no key
     NOT_FOUND = 3  #: there is no such queue, task, schedule, key or worker
     NOT_ALLOWED = 4  #: the key is unknown, or may not do this
-    CONFLICT = 5  #: it exists already, was changed meanwhile, or is in flight
+    CONFLICT = 5  #: it exists already, was changed meanwhile, is in flight, or under another lease
     UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now
     INTERRUPTED = 130  #: Ctrl-C
 

@@ -7,7 +7,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from headrace.client.batches import batches_of, gathered, merged
+from headrace.client.batches import batches_of, gathered, ids_in_calls, merged
 from headrace.client.call import Call, Pages
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
@@ -247,7 +247,10 @@ class AsyncClient:
         filter: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Bulk:
-        """Delete the tasks named, or exactly those that the filter holds for."""
+        """Delete the tasks named, or else exactly those that the filter holds for.
+
+        Raises InvalidRequest for both, or for neither, as do the other three.
+        """
         return gathered(
             [
                 page
@@ -318,13 +321,15 @@ class AsyncClient:
         to_queue: str | None = None,
         dry_run: bool = False,
     ) -> AsyncIterator[Bulk]:
-        """Act page after page, of exactly one of *ids* and *filter*, to show progress."""
+        """Act page after page, of exactly one of *ids* and *filter*, to show progress.
+
+        Raises InvalidRequest for both, or for neither, before anything is done.
+        """
+        for some in ids_in_calls(ids, filter):
+            yield await self.send(
+                tasks.bulk_by_ids(action, queue, some, to_queue=to_queue, dry_run=dry_run)
+            )
         if filter is None:
-            for start in range(0, len(ids or ()) or 1, limits.BULK_IDS):
-                some = (ids or ())[start : start + limits.BULK_IDS]
-                yield await self.send(
-                    tasks.bulk_by_ids(action, queue, some, to_queue=to_queue, dry_run=dry_run)
-                )
             return
         cursor: str | None = None
         while True:

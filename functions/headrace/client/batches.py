@@ -1,6 +1,6 @@
 """Cutting what is many into calls, and putting the answers together."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from headrace.client.codec import Codec
 from headrace.client.models import Bulk, Queue
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest
 
 BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 
@@ -30,6 +31,31 @@ def batches_of(tasks: Iterable[NewTask], codec: Codec) -> Iterator[list[bytes]]:
         size += len(entry) + 1
     if batch:
         yield batch
+
+
+def ids_in_calls(ids: Sequence[str] | None, where: Mapping[str, Any] | None) -> list[Sequence[str]]:
+    """Cut the *ids* of a bulk action into what one call takes; none if it has a filter instead.
+
+    Raises InvalidRequest unless exactly one of ids and the filter *where* is given, so that ids
+    are never dropped in favour of a filter that means every task.
+    """
+    if ids is None and where is None:
+        raise _both("one of ids and filter is needed")
+    if ids is not None and where is not None:
+        raise _both("give exactly one of ids and filter")
+    if ids is None:
+        return []
+    if isinstance(ids, str | bytes):
+        message = "must be a list of ids, not one text"
+        raise InvalidRequest(f"ids {message}", errors=[FieldError("ids", message)])
+    # An empty list is one call: the service says what is wrong with it.
+    return [
+        ids[start : start + limits.BULK_IDS] for start in range(0, len(ids) or 1, limits.BULK_IDS)
+    ]
+
+
+def _both(message: str) -> InvalidRequest:
+    return InvalidRequest(message, errors=[FieldError(name, message) for name in ("ids", "filter")])
 
 
 def gathered(pages: Iterable[Bulk]) -> Bulk:

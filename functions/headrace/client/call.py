@@ -82,26 +82,31 @@ def path_of(*parts: str) -> str:
 
 
 def params_of(**given: object) -> dict[str, str]:
-    """Return the query's parameters; None is left out."""
-    return {
-        name.removesuffix("_"): _parameter(value)
-        for name, value in given.items()
-        if value is not None
-    }
+    """Return the query's parameters; None is left out.
+
+    Raises InvalidRequest naming the one that is an instant without a time zone.
+    """
+    words = {name.removesuffix("_"): value for name, value in given.items() if value is not None}
+    return {name: _parameter(name, value) for name, value in words.items()}
 
 
-def _parameter(value: object) -> str:
+def _parameter(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return instant(value)
+        return instant(value, field=name)
     return str(value)
 
 
-def instant(at: datetime) -> str:
-    """Return *at* as the API writes instants.  Raises ValueError for one without a time zone."""
-    if at.tzinfo is None:
-        raise ValueError(f"an instant needs a time zone, and {at.isoformat()} has none")
+def instant(at: datetime, *, field: str) -> str:
+    """Return *at* as the API writes instants.
+
+    Raises InvalidRequest naming *field* for one without a time zone.
+    """
+    if at.utcoffset() is None:
+        when = at.replace(tzinfo=None).isoformat()
+        message = f"needs a time zone, as datetime(…, tzinfo=UTC) has, and {when} has none"
+        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

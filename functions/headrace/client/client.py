@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batcher import Batcher
-from headrace.client.batches import batches_of, gathered, merged
+from headrace.client.batches import batches_of, gathered, ids_in_calls, merged
 from headrace.client.call import Call, Pages
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
@@ -242,7 +242,10 @@ class Client:
         filter: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Bulk:
-        """Delete the tasks named, or exactly those that the filter holds for."""
+        """Delete the tasks named, or else exactly those that the filter holds for.
+
+        Raises InvalidRequest for both, or for neither, as do the other three.
+        """
         return gathered(self.bulk_pages("delete", queue, ids=ids, filter=filter, dry_run=dry_run))
 
     def restart_tasks(
@@ -293,13 +296,15 @@ class Client:
         to_queue: str | None = None,
         dry_run: bool = False,
     ) -> Iterator[Bulk]:
-        """Act page after page, of exactly one of *ids* and *filter*, to show progress."""
+        """Act page after page, of exactly one of *ids* and *filter*, to show progress.
+
+        Raises InvalidRequest for both, or for neither, before anything is done.
+        """
+        for some in ids_in_calls(ids, filter):
+            yield self.send(
+                tasks.bulk_by_ids(action, queue, some, to_queue=to_queue, dry_run=dry_run)
+            )
         if filter is None:
-            for start in range(0, len(ids or ()) or 1, limits.BULK_IDS):
-                some = (ids or ())[start : start + limits.BULK_IDS]
-                yield self.send(
-                    tasks.bulk_by_ids(action, queue, some, to_queue=to_queue, dry_run=dry_run)
-                )
             return
         cursor: str | None = None
         while True:

@@ -18,6 +18,7 @@ from headrace.client.call import (
 from headrace.client.codec import Codec
 from headrace.client.models import Bulk, Count, Enqueued, Model, Reason, Task, remember_codec
 from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
+from headrace.domain.errors import FieldError, InvalidRequest
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
 
@@ -213,7 +214,11 @@ def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
         if name == "state":
             body[name] = _words(value)
         else:
-            body[name] = instant(value) if isinstance(value, datetime) else value
+            is_instant = isinstance(value, datetime)
+            body[name] = instant(value, field=f"filter.{name}") if is_instant else value
+    if where and not body:  # {} is every task, but whoever names a field means some
+        message = "names fields and gives all of them as None"
+        raise InvalidRequest(f"filter {message}", errors=[FieldError("filter", message)])
     return body
 
 

@@ -136,7 +136,7 @@ def put_worker(
         "concurrency": concurrency,
         "running": list(running),
         "version": version,
-        "started_at": instant(started_at),
+        "started_at": instant(started_at, field="started_at"),
     }
 
     def read(answer: Answer) -> str | None:

@@ -1,0 +1,92 @@
+"""`headrace dequeue`: tasks for a worker that is a script."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import Command, queue_argument
+from headrace.cli.output import line, rows
+from headrace.cli.session import Session
+from headrace.client.models import LeasedTask
+from headrace.domain import limits
+
+_TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
+
+
+@click.command(
+    "dequeue",
+    cls=Command,
+    example="headrace dequeue mail --wait 20s --worker nightly\n"
+    "headrace dequeue mail --count 25 --json | jq -r .lease.id",
+)
+@queue_argument
+@click.option(
+    "--count",
+    type=click.IntRange(1, limits.BATCH),
+    default=1,
+    metavar="N",
+    help="No more than that; 1.",
+)
+@click.option(
+    "--wait",
+    **_TIME,
+    default=0,
+    help=f"For the first, up to {limits.WAIT_SECONDS}s; else it answers at once.",
+)
+@click.option("--worker", metavar="NAME", help="How operators see it.")
+@click.option("--keepalive", **_TIME, help="How long the leases last.")
+@click.option(
+    "--lease", metavar="LEASE", help="A group lease to take them under; else each has its own."
+)
+@click.pass_obj
+def dequeue_command(
+    session: Session,
+    /,
+    queue: str,
+    *,
+    count: int,
+    wait: float,
+    worker: str | None,
+    keepalive: float | None,
+    lease: str | None,
+) -> None:
+    """Take due tasks from a queue, each under a lease.
+
+    With --json one a line, with its lease; `headrace report` wants that.  A task that nobody
+    reports on until its lease ends has failed an attempt.
+    """
+    if wait >= session.timeout:
+        raise click.UsageError("--wait must be shorter than --timeout, or no answer is heard")
+    found = session.client.dequeue(
+        queue,
+        batch_size=count,
+        wait_seconds=wait,
+        worker=worker,
+        keepalive_timeout_in_seconds=keepalive,
+        lease_id=lease,
+    )
+    if session.json:
+        for task in found.tasks:
+            line(task)
+    elif found.tasks:
+        _table(found.tasks)
+    if not found.tasks:
+        session.note("Nothing to take: no task is due, or the queue is paused or at a limit.")
+
+
+def _table(tasks: Sequence[LeasedTask]) -> None:
+    rows(
+        ("Task", "Attempt", "Lease", "Until", "Payload"),
+        (
+            (
+                task.id,
+                f"{task.attempts} of {task.max_retries + 1}",
+                task.lease.id,
+                task.lease.expires_at,
+                bytes(task.payload_json).decode(),
+            )
+            for task in tasks
+        ),
+    )

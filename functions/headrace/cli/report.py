@@ -1,0 +1,160 @@
+"""`headrace report`: what a worker that is a script says of a task it holds."""
+
+from typing import Any, Final, get_args
+
+import click
+
+from headrace.cli import params
+from headrace.cli.commands import Command, options, queue_argument, queue_names
+from headrace.cli.exits import Exit
+from headrace.cli.output import clean, document, when
+from headrace.cli.session import Session
+from headrace.client.models import Reported
+from headrace.client.sending import Failure, Report, Status
+from headrace.domain.task import State
+
+LEASE_VARIABLE: Final = "HEADRACE_LEASE"
+
+_TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
+
+ONLY_WITH: Final[dict[str, tuple[Status, ...]]] = {
+    "result": ("SUCCEEDED",),
+    "progress": ("INFLIGHT",),
+    "keepalive": ("INFLIGHT",),
+    "error": ("FAILED",),
+    "error_type": ("FAILED",),
+    "not_retryable": ("FAILED",),
+    "delay": ("FAILED", "RELEASED", "MOVED"),
+    "to": ("MOVED",),
+    "payload": ("MOVED",),
+    "tags": ("MOVED",),
+}
+"""Which statuses an option goes with, as the service has it."""
+
+_REFUSED: Final = {
+    "NOT_FOUND": Exit.NOT_FOUND,
+    "NOT_INFLIGHT": Exit.CONFLICT,
+    "STALE_LEASE": Exit.CONFLICT,
+    "INVALID": Exit.FAILED,
+}
+
+_status_options = options(
+    click.option("--result", metavar="JSON", help="With SUCCEEDED: what came of it."),
+    click.option("--progress", metavar="JSON", help="With INFLIGHT: how far it is."),
+    click.option("--keepalive", **_TIME, help="With INFLIGHT: how long the lease lasts from now."),
+    click.option("--error", metavar="TEXT", help="With FAILED: what went wrong."),
+    click.option("--error-type", metavar="TEXT", help="With FAILED: its kind, as TimeoutError."),
+    click.option("--not-retryable", is_flag=True, help="With FAILED: no attempt after this one."),
+    click.option(
+        "--delay",
+        **_TIME,
+        help="With FAILED, RELEASED, MOVED: not delivered before so long from now.",
+    ),
+    click.option("--to", metavar="QUEUE", shell_complete=queue_names, help="With MOVED: where to."),
+    click.option("--payload", metavar="JSON", help="With MOVED: instead of the one it has."),
+    click.option(
+        "--tag",
+        "tags",
+        type=params.tag,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="With MOVED: instead of those it has.",
+    ),
+)
+
+
+@click.command(
+    "report",
+    cls=Command,
+    example="headrace report mail tsk_01 succeeded --result '{\"sent\": 1}'\n"
+    'headrace report mail tsk_01 failed --error "no answer" --delay 10m\n'
+    "headrace report mail tsk_01 inflight --keepalive 60s",
+)
+@queue_argument
+@click.argument("task", metavar="TASK")
+@click.argument(
+    "status", type=click.Choice(get_args(Status), case_sensitive=False), metavar="STATUS"
+)
+@click.option(
+    "--lease",
+    metavar="LEASE",
+    help="As `headrace dequeue` gave it; better HEADRACE_LEASE: others can see a command line.",
+)
+@_status_options
+@click.pass_obj
+def report_command(
+    session: Session,
+    /,
+    queue: str,
+    task: str,
+    *,
+    status: Status,
+    lease: str | None,
+    **given: Any,  # noqa: ANN401
+) -> Exit:
+    """Report on a task that `headrace dequeue` took.
+
+    STATUS is SUCCEEDED, INFLIGHT (still at it: the lease lasts as long again), FAILED, RELEASED
+    (given back, no attempt used) or MOVED, upper or lower case.  Where an option takes JSON, - is
+    stdin.
+    """
+    _check(status, given)
+    lease = lease or session.env.get(LEASE_VARIABLE)
+    if not lease:
+        raise click.UsageError(f"say which --lease, or set {LEASE_VARIABLE}")
+    (said,) = session.client.report(
+        queue, [Report(task_id=task, lease_id=lease, status=status, **_fields(given))]
+    )
+    return _tell(session, said)
+
+
+def _check(status: Status, given: dict[str, Any]) -> None:
+    """Refuse what does not go together."""
+    for name, statuses in ONLY_WITH.items():
+        said = given[name] not in (None, ()) and given[name] is not False  # but 0 says something
+        if said and status not in statuses:
+            option = "tag" if name == "tags" else name.replace("_", "-")
+            words = " or ".join(", ".join(statuses).rsplit(", ", 1))
+            raise click.UsageError(f"--{option} goes with {words}")
+    if status == "MOVED" and given["to"] is None:
+        raise click.UsageError("MOVED needs --to QUEUE")
+
+
+def _fields(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the options say, as a report has it."""
+    texts = {name: given[name] for name in ("result", "progress", "payload")}
+    failure = Failure(type=given["error_type"] or "", message=given["error"] or "")
+    return {
+        **{
+            name: params.json_of(f"--{name}", text)
+            for name, text in texts.items()
+            if text is not None
+        },
+        "error": None if failure == Failure() else failure,
+        "retryable": not given["not_retryable"],
+        "delay_in_seconds": given["delay"],
+        "to_queue": given["to"],
+        "tags": params.tags_of(given["tags"]),
+        "keepalive_timeout_in_seconds": given["keepalive"],
+    }
+
+
+def _tell(session: Session, said: Reported) -> Exit:
+    """Say what became of the report, and return the exit code for it."""
+    if session.json:
+        document(said)
+    if said.outcome == "OK":
+        session.note(f"Task {said.task_id} is {_state(said)}.")
+        return Exit.DONE
+    why = f": {clean(said.detail)}" if said.detail else ""
+    click.echo(f"error: {said.outcome}{why}", err=True)
+    return _REFUSED[said.outcome]
+
+
+def _state(said: Reported) -> str:
+    """Say how the task stands now."""
+    if said.lease is not None:
+        return f"{said.state}, leased until {when(said.lease.expires_at)}"
+    if said.state == State.ENQUEUED:
+        return f"{said.state}, due {when(said.scheduled_at)}"
+    return str(said.state or "gone: its queue keeps nothing of it")

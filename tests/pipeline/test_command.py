@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -161,6 +161,17 @@ def test_what_cannot_go_on_ends_with_a_line_and_a_code(
     assert ends.failed(error) == code
 
     assert capsys.readouterr().err == "error: no\n"
+
+
+def test_what_a_worker_of_spark_raises_ends_with_its_line_alone(capsys: Shown) -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "x.py", line 3, in read\n'
+        "headrace.domain.errors.NotFound: there is no queue x\n\n== SQL ==\n"
+    )
+
+    assert ends.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3
+
+    assert capsys.readouterr().err == "error: there is no queue x\n"
 
 
 def test_a_defect_keeps_its_traceback() -> None:

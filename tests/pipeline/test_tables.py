@@ -289,7 +289,7 @@ def spoilt(lake: FolderLake, folder: str, name: str, content: bytes | None) -> s
     ("name", "content", "message"),
     [
         ("manifest-summary.json", None, "no manifest-summary.json"),
-        ("manifest-summary.checksum", None, "has no manifest-summary.checksum"),
+        ("manifest-summary.checksum", None, "has no manifest-summary.checksum nor .*md5"),
         ("manifest-files.json", b"{}", "manifest-files.json that does not match its checksum"),
         ("data/part0.json.gz", gzip.compress(b""), "part0.json.gz that does not match"),
         ("data/part0.json.gz", None, "has no file .*part0.json.gz"),
@@ -329,6 +329,54 @@ def test_a_file_that_cannot_be_unpacked_is_refused_without_its_checksum_too(
         list(blocks(export, file, verify=False))
 
 
+def test_checksums_may_be_named_as_in_buckets(history: tuple[FolderLake, dict[str, Task]]) -> None:
+    lake, tasks = history
+    folder = lake.folder / exports.full(lake, tasks.values(), at=at(24))
+    for path in folder.glob("*.checksum"):
+        path.rename(path.with_suffix(".md5"))
+    assert export_at(str(folder)).items == len(tasks)
+
+    (folder / "manifest-files.md5").write_bytes(b"another")
+
+    with pytest.raises(InvalidRequest, match="does not match its checksum"):
+        export_at(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("which", "text", "said"),
+    [
+        ("summary", "{", "JSONDecodeError: "),
+        ("summary", "[]", "TypeError: "),
+        ("summary", "{}", "KeyError: 'outputFormat'"),
+        ("files", '{"itemCount": 3}', "KeyError: 'dataFileS3Key'"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_refused(
+    history: tuple[FolderLake, dict[str, Task]], which: str, text: str, said: str
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    address = spoilt(lake, folder, f"manifest-{which}.json", text.encode())
+
+    told = f"has a manifest-{which}.json that AWS did not write: {said}"
+    with pytest.raises(InvalidRequest, match=told):
+        export_at(address, verify=False)
+
+
+@pytest.mark.parametrize("line", [b"{nothing", b'{"Item":{"task_id":{"S":7}}}', b'{"Item":[]}'])
+def test_a_line_that_is_no_item_is_told_with_its_file(
+    history: tuple[FolderLake, dict[str, Task]], line: bytes
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    address = spoilt(lake, folder, "data/part0.json.gz", gzip.compress(line + b"\n"))
+    reader = ExportReader(address, columns_of([("id", "string")]), verify=False)
+
+    told = r"has a file .*part0.json.gz that is not as DynamoDB writes it: [^\n]+$"
+    with pytest.raises(InvalidRequest, match=told):
+        rows_of(batch for part in reader.partitions() for batch in reader.read(part))
+
+
 def test_a_file_with_fewer_items_than_promised_is_refused(
     history: tuple[FolderLake, dict[str, Task]],
 ) -> None:
@@ -345,8 +393,9 @@ def test_a_file_with_fewer_items_than_promised_is_refused(
         export_at(f"{lake.folder}/{folder}")
 
 
-def test_an_export_of_another_table_is_refused() -> None:
-    line = b'{"Item":{"pk":{"S":"x"}}}'
+@pytest.mark.parametrize("item", [b'{"pk":{"S":"x"}}', b'{"task_id":{"S":"x"}}'])
+def test_an_export_of_another_table_is_refused(item: bytes) -> None:
+    line = b'{"Item":%b}' % item
 
     with pytest.raises(InvalidRequest, match="not of a table of tasks"):
         exported(line, DEFAULT, incremental=False)

@@ -8,7 +8,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final
 
 import click
@@ -104,11 +104,16 @@ def backfill(session: Session, export: str, lake: str | None, payloads: str | No
     metavar="TIMES",
     help="Keep the times between tasks, so many times as fast.",
 )
-@click.option("--start", metavar="INSTANT", help="When the first is due; now unless given.")
+@click.option(
+    "--start",
+    type=params.instant,
+    metavar="INSTANT",
+    help="When the first is due, such as +5m; now unless given.",
+)
 @click.option("--dry-run", is_flag=True, help="Count and price, enqueue nothing.")
 @click.pass_obj
 def replay(
-    session: Session, /, name: str, lake: str | None, **how: str | float | bool | None
+    session: Session, /, name: str, lake: str | None, **how: str | float | datetime | bool | None
 ) -> int:
     """Enqueue again what SQL over the lake selects.
 
@@ -123,7 +128,7 @@ def replay(
         if value is True:
             words.append(flag)
         elif value not in (None, False):
-            words.append(f"{flag}={value}")
+            words.append(f"{flag}={value.isoformat() if isinstance(value, datetime) else value}")
     return run(session, lake, ["replay", *words])
 
 

@@ -1,11 +1,13 @@
 """How a process on Spark ends that cannot go on: with one line on stderr, and an exit code."""
 
 import logging
+import re
 import subprocess
 import sys
 from contextlib import suppress
 from typing import Final
 
+from headrace.domain import errors
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
 from headrace.spark.java import JavaMissing
 from headrace.spark.session import SparkMissing
@@ -14,6 +16,7 @@ DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
 """The exit codes: those of the command ``headrace``."""
 
 _WORDY: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_OURS: Final = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)
 _LAST_BREATH: Final = 1.0  # seconds from the end of a connection until a process is seen to be over
 
 
@@ -23,8 +26,9 @@ def failed(error: Exception) -> int:
     Raises *error* again when it is a defect: then its traceback is wanted.
     """
     code, text = FAILED, str(error)
-    if isinstance(error, HeadraceError):
-        code = _code(error)
+    ours = error if isinstance(error, HeadraceError) else _inside(text)
+    if ours is not None:
+        code, text = _code(ours), str(ours)
     elif _spark_ended():
         text = "Spark's process ended"
     elif not isinstance(error, (SparkMissing, JavaMissing, OSError)):
@@ -66,6 +70,15 @@ def _spark_ended() -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def _inside(text: str) -> HeadraceError | None:
+    """Return the error of ours that Spark tells of with a worker's traceback."""
+    for name, detail in _OURS.findall(text):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, HeadraceError):
+            return kind(detail)
+    return None
 
 
 def _code(error: HeadraceError) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.spark.sources import decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
-from headrace.spark.sources.manifest import DataFile, Export, blocks, export_at
+from headrace.spark.sources.manifest import DataFile, Export, blocks, export_at, illegible
 from headrace.spark.sources.options import Option, flag, parsed, refused
 from headrace.store import keys
 
@@ -84,7 +84,11 @@ class ExportReader(DataSourceReader):
             return
         export, file = partition.value
         for lines in blocks(export, file, verify=self.verify):
-            yield exported(lines, self.columns, incremental=export.incremental)
+            try:
+                rows = exported(lines, self.columns, incremental=export.incremental)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise illegible(export, file, error) from error
+            yield rows
 
 
 def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) -> pa.RecordBatch:
@@ -92,7 +96,7 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
 
     Raises InvalidRequest if they are of another table, or of another kind of export.
     """
-    image = decode.wire_struct((_ID, *(one for one in columns if one not in OWN)))
+    image = decode.wire_struct((_ID, _QUEUE, *(one for one in columns if one not in OWN)))
     if incremental:
         parts = {"Metadata": _WRITTEN, "Keys": _KEY, "OldImage": image, "NewImage": image}
     else:
@@ -101,10 +105,9 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
     images = {name: found.column(name).combine_chunks() for name in parts}
     items = images["NewImage" if incremental else "Item"]
     ids = decode.column_of(images.get("Keys", items), _ID)
-    if ids.null_count:
-        message = "the export is not of a table of tasks: there are items without task_id"
-        raise InvalidRequest(message, errors=[FieldError("path", message)])
     gone = pc.is_null(items)
+    _check(_ID, ids)
+    _check(_QUEUE, pc.filter(decode.column_of(items, _QUEUE), pc.invert(gone)))
     if incremental:
         items = pc.if_else(gone, images["OldImage"], items)
     own: dict[str, Any] = {
@@ -122,4 +125,15 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
     )
 
 
-_ID: Final = next(column for column in DEFAULT if column.name == "id")
+def _check(column: TaskColumn, found: Any) -> None:  # noqa: ANN401 (Arrow's arrays)
+    """Raise InvalidRequest where a task would have something."""
+    if found.null_count:
+        message = (
+            f"the export is not of a table of tasks: there are items without {column.attribute}"
+        )
+        raise InvalidRequest(message, errors=[FieldError("path", message)])
+
+
+_ID, _QUEUE = (
+    next(column for column in DEFAULT if column.name == name) for name in ("id", "queue")
+)

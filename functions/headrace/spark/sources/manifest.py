@@ -9,6 +9,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import md5
@@ -22,6 +23,8 @@ from headrace.store.lake import lake_at
 HOME: Final = "AWSDynamoDB"
 SUMMARY: Final = "manifest-summary"
 FILES: Final = "manifest-files"
+_SUMS: Final = ("checksum", "md5")
+"""How the checksums' names end, as AWS's guide has it, and as seen in buckets."""
 _FORMAT: Final = "DYNAMODB_JSON"
 _INCREMENTAL: Final = "INCREMENTAL_EXPORT"
 BLOCK: Final = 16 * 1024 * 1024
@@ -65,25 +68,32 @@ def export_at(address: str, *, verify: bool = True) -> Export:
     """
     place, _, name = address.rstrip("/").removesuffix(f"/{SUMMARY}.json").rpartition("/")
     place, lake = place or ".", lake_at(place or ".")
-    summary = json.loads(_manifest(lake, name, SUMMARY, verify=verify))
-    if summary["outputFormat"] != _FORMAT:
-        raise _wrong(name, f"is in {summary['outputFormat']}; export it as {_FORMAT}")
+    told = _manifest(lake, name, SUMMARY, verify=verify)
+    with _legible(name, SUMMARY):
+        summary = json.loads(told)
+        kind, items = summary["outputFormat"], int(summary["itemCount"])
+        incremental = summary.get("exportType") == _INCREMENTAL
+        if kind != _FORMAT:
+            raise _wrong(name, f"is in {kind}; export it as {_FORMAT}")
+        taken_at = datetime.fromisoformat(summary["exportToTime" if incremental else "exportTime"])
+        since = datetime.fromisoformat(summary["exportFromTime"]) if incremental else None
     text = _manifest(lake, name, FILES, verify=verify)
-    files = tuple(_data_file(json.loads(line)) for line in text.splitlines() if line.strip())
-    counted = sum(file.items for file in files)
-    if verify and counted != summary["itemCount"]:
-        raise _wrong(
-            name, f"has {counted:,} items in its files, and {summary['itemCount']:,} in its summary"
-        )
-    incremental = summary.get("exportType") == _INCREMENTAL
-    return Export(
-        place,
-        name,
-        datetime.fromisoformat(summary["exportToTime" if incremental else "exportTime"]),
-        datetime.fromisoformat(summary["exportFromTime"]) if incremental else None,
-        summary["itemCount"],
-        files,
-    )
+    with _legible(name, FILES):
+        files = tuple(_data_file(json.loads(line)) for line in text.splitlines() if line.strip())
+        counted = sum(file.items for file in files)
+    if verify and counted != items:
+        raise _wrong(name, f"has {counted:,} items in its files, and {items:,} in its summary")
+    return Export(place, name, taken_at, since, items, files)
+
+
+@contextmanager
+def _legible(name: str, which: str) -> Iterator[None]:
+    """Raise InvalidRequest for a manifest that does not say what it must."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        message = f"has a {which}.json that AWS did not write: {type(error).__name__}: {error}"
+        raise _wrong(name, message) from error
 
 
 def blocks(export: Export, file: DataFile, *, verify: bool = True) -> Iterator[bytes]:
@@ -131,9 +141,10 @@ def _manifest(lake: Lake, name: str, which: str, *, verify: bool) -> bytes:
     if text is None:
         raise _wrong(name, f"is no export, or not finished: it has no {which}.json")
     if verify:
-        told = lake.get(f"{name}/{which}.checksum")
+        sums = (lake.get(f"{name}/{which}.{ending}") for ending in _SUMS)
+        told = next((found for found in sums if found is not None), None)
         if told is None:
-            raise _wrong(name, f"has no {which}.checksum")
+            raise _wrong(name, f"has no {' nor '.join(f'{which}.{ending}' for ending in _SUMS)}")
         if told.decode().strip() not in (_md5(text), md5(text, usedforsecurity=False).hexdigest()):
             raise _wrong(name, f"has a {which}.json that does not match its checksum")
     return text
@@ -148,6 +159,12 @@ def _data_file(entry: dict[str, Any]) -> DataFile:
 def _md5(content: bytes) -> str:
     """Return the checksum in the form that AWS writes it."""
     return base64.b64encode(md5(content, usedforsecurity=False).digest()).decode()
+
+
+def illegible(export: Export, file: DataFile, error: Exception) -> InvalidRequest:
+    """Return the error of a file whose lines cannot be read, which *error* says why."""
+    why = str(error).partition("\n")[0]
+    return _wrong(export.id, f"has a file {file.name} that is not as DynamoDB writes it: {why}")
 
 
 def _wrong(name: str, message: str) -> InvalidRequest:

@@ -8,7 +8,8 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import tick_id
-from headrace.domain.task import State
+from headrace.domain.task import DeadReason, State
+from headrace.ops.tasks import EnqueueOutcome
 from tests.contract.conftest import World
 from tests.contract.scheduling import NAME, at, dies, due, interposed, minutes, schedule, waiting
 
@@ -139,9 +140,49 @@ def test_missed_ticks_are_skipped_save_the_newest_within_a_minute(world: World) 
     world.use.ticking.run()
 
     late = [task for task in waiting(world, queue) if task.created_at == world.clock()]
-    assert late[0].due_at == world.clock()
     assert late[0].id == tick_id(queue, NAME, at("08:10:00"))
-    assert [task.due_at for task in late[1:3]] == [at("08:10:20"), at("08:10:40")]
+    assert [task.due_at for task in late[:3]] == [at("08:10:00"), at("08:10:20"), at("08:10:40")]
+
+
+@pytest.mark.parametrize("dedupe_key", [None, "k"])
+def test_a_late_tick_has_its_own_time_and_its_turn(world: World, dedupe_key: str | None) -> None:
+    queue = schedule(world, world.queue(), expires_in_seconds=90, dedupe_key=dedupe_key)
+    world.use.queues.purge(queue, (State.ENQUEUED,))
+    world.clock.forward(240 + 30)
+    (other,) = world.put(queue)
+    world.clock.forward(16.5)
+
+    world.use.ticking.run()
+
+    assert [task.id for task in world.take(queue, 2)] == [
+        tick_id(queue, NAME, at("08:04:00")),
+        other,
+    ]
+    task = world.see(tick_id(queue, NAME, at("08:04:00")))
+    assert (task.due_at, task.expires_at) == (at("08:04:00"), at("08:05:30"))
+    assert task.created_at == at("08:04:46.500")
+    assert world.use.schedules.get(queue, NAME).last_run_at == at("08:04:00")
+
+
+@pytest.mark.parametrize("dedupe_key", [None, "k"])
+def test_a_tick_that_comes_after_its_expiry_is_a_dead_letter(
+    world: World, dedupe_key: str | None
+) -> None:
+    queue = schedule(
+        world, world.queue(), "*/10 * * * *", expires_in_seconds=30, dedupe_key=dedupe_key
+    )
+    world.clock.forward(600 + 45)
+
+    assert world.use.ticking.run().enqueued == 1
+    assert world.take(queue) == ()
+    world.use.reaping.run()
+
+    task = world.see(tick_id(queue, NAME, at("08:10:00")))
+    assert (task.state, task.dead_reason) == (State.DEAD, DeadReason.EXPIRED)
+    assert (task.due_at, task.expires_at) == (at("08:10:00"), at("08:10:30"))
+    assert world.use.ticking.run().enqueued == 0
+    if dedupe_key:  # it holds nothing
+        assert world.use.schedules.run(queue, NAME).outcome is EnqueueOutcome.CREATED
 
 
 def test_a_tick_missed_by_more_than_a_minute_is_gone(world: World) -> None:

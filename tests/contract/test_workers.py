@@ -206,6 +206,59 @@ def test_who_is_not_for_all_queues_of_a_worker_may_not_command_it(world: World) 
     assert world.use.workers.ask(whole, ADA.name, Command.STOP).command is Command.STOP
 
 
+@pytest.mark.parametrize("queues", [("news",), ("mail", "news")])
+def test_a_worker_of_other_queues_is_not_overwritten(world: World, queues: tuple[str, ...]) -> None:
+    theirs = replace(ADA, queues=queues)
+    alive(world, theirs)
+    before = list(listed(world))
+    world.clock.forward(299.999)
+    mine, limited = replace(ADA, queues=("mail",)), key(Role.WORKER, "mail")
+
+    with pytest.raises(Forbidden, match="not for all queues of worker ada:4711"):
+        world.use.workers.alive(limited, mine)
+
+    assert list(listed(world)) == before
+    assert world.use.workers.alive(key(Role.WORKER, "mail", "news"), mine) is None
+    assert world.use.workers.alive(limited, mine) is None
+
+
+def test_the_name_of_a_worker_that_is_gone_is_free(world: World) -> None:
+    alive(world)
+    world.clock.forward(300)
+    mine = replace(ADA, queues=("mail",))
+
+    assert world.use.workers.alive(key(Role.WORKER, "mail"), mine) is None
+
+    assert [worker.sign for worker in listed(world)] == [mine]
+
+
+@pytest.mark.parametrize("patterns", [("*",), ("mail", "news")])
+def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(
+    world: World, patterns: tuple[str, ...]
+) -> None:
+    by, workers = key(Role.WORKER, *patterns), world.use.workers
+
+    def sign() -> Command | None:
+        return workers.alive(by, replace(ADA, started_at=world.clock()), goes_on=True)
+
+    first = world.clock()
+    assert sign() is None
+    world.clock.forward(30)
+    ask(world, Command.STOP)
+    assert [sign(), sign()] == [Command.STOP] * 2
+    assert [worker.sign.started_at for worker in listed(world)] == [first]
+
+    assert alive(world, replace(ADA, started_at=world.clock())) is None  # another that says so
+    world.clock.forward(30)
+    assert sign() is None
+    assert [worker.sign.started_at for worker in listed(world)] == [first + timedelta(seconds=30)]
+    ask(world, Command.QUIET)
+    world.clock.forward(300)
+
+    assert sign() is None
+    assert [worker.sign.started_at for worker in listed(world)] == [world.clock()]
+
+
 def test_roles_are_asked_for(world: World) -> None:
     workers = world.use.workers
     with pytest.raises(Forbidden):

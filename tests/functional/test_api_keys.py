@@ -1,12 +1,16 @@
 """Keys over HTTP: made, shown once, listed, revoked, and never wider than their maker's."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Service
+from headrace.domain.access import Role
+from headrace.store.base import Record, Store
+from tests.functional.conftest import THERE, Service
 from tests.functional.roles import ADMIN, keyed
 
 
@@ -110,3 +114,76 @@ def test_a_key_revoked_elsewhere_stops_within_ten_seconds(call: Service) -> None
     call.clock.forward(10)
 
     assert service("GET", "/v1/queues").status == 401
+
+
+def while_waiting(call: Service, happens: dict[float, Callable[[], object]]) -> None:
+    """Let a dequeue that waits move the clock, and things happen so many seconds on."""
+    began, left = call.clock(), dict(happens)
+
+    def nap(seconds: float) -> None:
+        call.clock.forward(seconds)
+        for after in sorted(left):
+            if call.clock() - began >= timedelta(seconds=after):
+                left.pop(after)()
+
+    call.use.deliveries.sleep = nap
+
+
+@pytest.mark.skipif(THERE is not None, reason="the clock of a deployed service cannot be moved")
+@pytest.mark.parametrize("enqueued_after", [11, 17])
+def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(
+    call: Service, enqueued_after: float
+) -> None:
+    queue = call.queue()
+    keys = replace(call.use.keys, cache_seconds=10.0)
+    elsewhere = replace(call, use=call.use.but(keys=keys))
+    worker = keyed(elsewhere, Role.WORKER)
+    assert worker("POST", f"{queue}/dequeue", {}).status == 200
+    (key_id,) = [key["id"] for key in call("GET", "/v1/keys").json["keys"]]
+    tasks: list[str] = []
+    while_waiting(
+        elsewhere,
+        {
+            0.3: lambda: call.use.keys.store.drop_record("key", key_id),
+            enqueued_after: lambda: tasks.extend(call.put(queue)),
+        },
+    )
+
+    answer = worker("POST", f"{queue}/dequeue", {"wait_seconds": 20})
+
+    assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
+    assert not tasks  # it did not even wait for them
+    assert call("GET", f"{queue}/count").json["by_state"]["INFLIGHT"] == 0
+
+
+class Reading:
+    """A store that notes which records are read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.read = store, list[str]()
+
+    def record(self, kind: str, name: str) -> Record | None:
+        self.read.append(kind)
+        return self._store.record(kind, name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.skipif(THERE is not None, reason="the clock of a deployed service cannot be moved")
+@pytest.mark.parametrize(("wait", "reads"), [(0, 0), (9, 0), (20, 1)])
+def test_a_dequeue_that_waits_looks_at_its_key_every_ten_seconds(
+    call: Service, wait: int, reads: int
+) -> None:
+    queue = call.queue()
+    store: Any = Reading(call.use.keys.store)
+    keys = replace(call.use.keys, store=store, cache_seconds=10.0)
+    elsewhere = replace(call, use=call.use.but(keys=keys))
+    worker = keyed(elsewhere, Role.WORKER)
+    assert worker("POST", f"{queue}/dequeue", {}).status == 200
+    store.read.clear()
+    while_waiting(elsewhere, {})
+
+    assert worker("POST", f"{queue}/dequeue", {"wait_seconds": wait}).status == 200
+
+    assert store.read.count("key") == reads

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.access import Role
 from headrace.ops.keys import BOOTSTRAP
 from tests.functional.conftest import REQUEST_ID, Service
+from tests.functional.roles import keyed
 
 # --------------------------------------------------------------------------------------- explain
 
@@ -130,6 +132,18 @@ def test_every_action_by_hand_leaves_an_entry(call: Service) -> None:
     assert by_action["purge"]["filter"] == {"state": "ENQUEUED"}
 
 
+@pytest.mark.parametrize("one", [{"filter": {"state": "DEAD"}}, {"ids": ["tsk_1"]}])
+def test_a_move_says_in_the_audit_where_the_tasks_went(call: Service, one: dict[str, Any]) -> None:
+    path = call.queue()
+    call.queue("other")
+
+    assert call("POST", f"{path}/tasks/move", {**one, "to_queue": "other"}).status == 200
+
+    (entry,) = entries(call, action="move")
+    assert entry["filter"] == {**one.get("filter", {}), "to_queue": "other"}
+    assert entry["ids"] == one.get("ids")
+
+
 def test_what_producers_and_workers_do_is_not_audited(call: Service) -> None:
     path = call.queue()
     call.put(path)
@@ -176,6 +190,16 @@ def test_the_audit_can_be_filtered(
     audited: Service, query: dict[str, str], expected: list[str]
 ) -> None:
     assert [entry["queue"] for entry in entries(audited, **query)] == expected
+
+
+@pytest.mark.parametrize("until", ["2026-11-21T08:02:00Z", "2026-11-21T08:01:00Z"])
+def test_an_audit_that_ends_before_it_begins_is_refused(audited: Service, until: str) -> None:
+    query = {"from": "2026-11-21T08:02:00Z", "to": until}
+
+    for caller in (audited, keyed(audited, Role.OPERATOR, "a")):
+        answer = caller("GET", "/v1/audit", query=query)
+        assert (answer.status, answer.json["code"]) == (400, "invalid_request")
+        assert answer.json["errors"] == [{"field": "from", "message": "must be before to"}]
 
 
 def test_the_audit_goes_on_with_its_cursor(audited: Service) -> None:

@@ -193,12 +193,41 @@ def test_a_wrong_cron_and_time_zone_are_told_in_words(call: Service, path: str) 
     cron = put(call, path, cron="0 25 * * *").json
     place = put(call, path, timezone="europe/madrid").json
     never = put(call, path, cron="0 0 0 1 1 * 2020").json
+    empty = [put(call, path, cron=text).json for text in ("", " ")]
 
     assert cron["detail"] == (
         "cron has 25 as its hour, which takes 0-23, with lists, ranges, steps"
     )
     assert place["errors"][0]["message"].endswith("did you mean Europe/Madrid?")
     assert "never runs again" in never["detail"]
+    assert empty[0] == empty[1]
+    assert empty[0]["detail"] == (
+        "cron must have 5 fields (minute, hour, day of month, month, weekday), 6 with seconds "
+        "before them, or 7 with the year behind them too; it has 0"
+    )
+
+
+def test_a_schedule_that_is_over_can_still_be_changed_but_for_its_times(
+    call: Service, path: str
+) -> None:
+    once = {"cron": "0 5 8 21 11 * 2026", "timezone": "UTC"}
+    made = shown(put(call, path, **once))
+    call.clock.forward(600)
+    assert shown(call("PUT", path, made))["next_run_at"] is None
+
+    changed = shown(put(call, path, **once, payload=2, paused=True))
+    assert (changed["payload"], changed["paused"]) == (2, True)
+    assert shown(put(call, path, **once, payload=2))["paused"] is False
+    result = call("POST", f"{path}/run").json["results"][0]
+    assert call.see(result["id"])["payload"] == 2
+
+    for other in ({"cron": "0 5 8 21 11 ? 2026"}, {"timezone": "Europe/Madrid"}):
+        answer = put(call, path, **{**once, **other})
+        assert (answer.status, answer.fields) == (400, {"cron"})
+    for place in (f"{path}-2", f"{call.queue('other')}/schedules/report"):
+        assert put(call, place, **once).status == 400
+    assert call("DELETE", path).status == 204
+    assert put(call, path, **once).status == 400
 
 
 def test_a_queue_shows_its_schedules_and_takes_them_with_it(call: Service, path: str) -> None:

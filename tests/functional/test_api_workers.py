@@ -42,12 +42,26 @@ def test_the_life_of_a_worker(call: Service) -> None:
 
 
 def test_what_is_left_out_takes_its_default(call: Service) -> None:
-    least = {"queues": ["mail"], "started_at": "2026-11-21T07:00:00Z"}
-
-    assert call("PUT", ADA, least).status == 200
+    assert call("PUT", ADA, {"queues": ["mail"]}).status == 200
 
     (shown,) = call("GET", "/v1/workers").json["workers"]
     assert (shown["concurrency"], shown["running"], shown["version"]) == (1, [], "")
+    assert shown["started_at"] == "2026-11-21T08:00:00.000000Z"
+
+
+def test_who_leaves_out_when_it_began_goes_on_as_it_was(call: Service) -> None:
+    least = {"queues": ["mail"]}
+    call("PUT", ADA, SIGN)
+    call.clock.forward(60)
+    assert call("PUT", ADA, {**least, "started_at": None}).json == {"command": None}
+    (shown,) = call("GET", "/v1/workers").json["workers"]
+    assert shown["started_at"] == SIGN["started_at"]
+
+    call("POST", f"{ADA}/stop")
+
+    assert call("PUT", ADA, least).json == call("PUT", ADA, SIGN).json == {"command": "stop"}
+    call.clock.forward(300)
+    assert call("PUT", ADA, least).json == {"command": None}
 
 
 def test_a_silent_worker_is_listed_and_commanded_no_more(call: Service) -> None:
@@ -97,7 +111,6 @@ def test_a_name_that_can_be_none_is_refused(call: Service, name: str) -> None:
         ("version", "é" * 33, "version"),
         ("version", 1.4, "version"),
         ("started_at", "yesterday", "started_at"),
-        ("started_at", None, "started_at"),
         ("command", "stop", "command"),
         ("seen_at", "2026-11-21T08:00:00Z", "seen_at"),
     ],
@@ -112,11 +125,10 @@ def test_a_bad_sign_of_life_is_refused_by_name(
     assert call("GET", "/v1/workers").json["workers"] == []
 
 
-@pytest.mark.parametrize("field", ["queues", "started_at"])
-def test_a_sign_of_life_names_its_queues_and_its_start(call: Service, field: str) -> None:
-    body = {name: value for name, value in SIGN.items() if name != field}
+def test_a_sign_of_life_names_its_queues(call: Service) -> None:
+    body = {name: value for name, value in SIGN.items() if name != "queues"}
 
-    assert call("PUT", ADA, body).fields == {field}
+    assert call("PUT", ADA, body).fields == {"queues"}
 
 
 def test_the_largest_sign_of_life_is_taken(call: Service) -> None:
@@ -150,6 +162,8 @@ def test_keys_for_some_queues_stay_inside(call: Service) -> None:
     assert (outside.status, outside.fields) == (403, {"queues[1]"})
     assert worker("PUT", "/v1/workers/mine", {**SIGN, "queues": ["mail"]}).status == 200
     call("PUT", ADA, SIGN)
+    over = worker("PUT", ADA, {**SIGN, "queues": ["mail"]})
+    assert (over.status, over.json["code"]) == (403, "forbidden")
 
     viewer = keyed(call, Role.VIEWER, "mail")
     shared, own = viewer("GET", "/v1/workers").json["workers"]

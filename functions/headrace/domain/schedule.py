@@ -41,6 +41,11 @@ class ScheduleSettings:
     retry_strategy: RetryStrategy | None = None
     paused: bool = False
 
+    def same_times(self, other: "ScheduleSettings") -> bool:
+        """Tell whether these are due when *other* are."""
+        rhythm = (self.cron, self.every_seconds, self.timezone)
+        return rhythm == (other.cron, other.every_seconds, other.timezone)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

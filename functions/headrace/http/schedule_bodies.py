@@ -25,7 +25,8 @@ TIMEZONE_LENGTH: Final = 64
 
 _DEFAULT: Final = ScheduleSettings()
 
-CronText: TypeAlias = Annotated[str, Field(min_length=1, max_length=CRON_LENGTH)]
+# An empty one is refused by who reads it, which says what belongs there.
+CronText: TypeAlias = Annotated[str, Field(max_length=CRON_LENGTH)]
 Every: TypeAlias = Annotated[
     float, Field(ge=EVERY_SECONDS[0], le=EVERY_SECONDS[1], allow_inf_nan=False)
 ]

@@ -1,5 +1,6 @@
 """The body of a worker's sign of life."""
 
+from datetime import datetime
 from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -34,16 +35,20 @@ class SignBody(Body):
     ]
     version: Annotated[WorkerVersion, Field(description="Of its code.")] = ""
     started_at: Annotated[
-        Instant,
-        Field(description="When its process began; a command is for one process only."),
-    ]
+        Instant | None,
+        Field(
+            description="When its process began; a command is for one process only. Left out, it "
+            "is what the worker of this name said before, or now: then a command is also for a "
+            "process that takes the name over within 5 minutes."
+        ),
+    ] = None
 
-    def sign_of(self, name: str) -> Sign:
-        """Return this as the sign of life of worker *name*."""
+    def sign_of(self, name: str, now: datetime) -> Sign:
+        """Return this as the sign of life of worker *name*, one that begins *now* if it is new."""
         return Sign(
             name,
             tuple(self.queues),
-            self.started_at,
+            self.started_at or now,
             self.concurrency,
             tuple(self.running),
             self.version,

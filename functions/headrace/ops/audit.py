@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.ops.cursor import Cursors
 from headrace.store.base import Record, Store
@@ -79,6 +80,12 @@ class AuditFilter:
     since: datetime | None = None
     before: datetime | None = None
 
+    def check_span(self) -> None:
+        """Raise InvalidRequest naming ``from`` for a span in which nothing can be."""
+        if self.since is not None and self.before is not None and self.since >= self.before:
+            message = "must be before to"
+            raise InvalidRequest(f"from {message}", errors=[FieldError("from", message)])
+
     def means(self, entry: Entry) -> bool:
         """Tell whether *entry* is meant."""
         named = ("queue", "actor", "action")
@@ -126,7 +133,12 @@ class Audit:
             self.store.put_record(replace(_record(name, done), version=2), replaces=1)
 
     def list(self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None) -> AuditPage:
-        """Return a page of entries, newest first.  Raises InvalidRequest for a forged cursor."""
+        """Return a page of entries, newest first.
+
+        Raises InvalidRequest for a forged cursor, and naming ``from`` for a span that ends before
+        it begins.
+        """
+        where.check_span()
         scope = f"audit {where}"
         after = self.cursors.read(scope, cursor) if cursor else ""
         if where.before is not None and not after:

@@ -106,7 +106,7 @@ class Bulk:
         found = self.store.read(ids)
         if dry_run:
             return _answer(self._each(job, ids, found), dry_run=True)
-        with self.audit.action(action, queue=queue, ids=ids) as outcome:
+        with self.audit.action(action, queue=queue, where=_noted(to_queue), ids=ids) as outcome:
             answer = _answer(self._each(job, ids, found), dry_run=False)
             outcome.matched, outcome.changed = answer.matched, answer.changed
         return answer
@@ -135,7 +135,7 @@ class Bulk:
         check_states(where.states, name="filter.state")
         if dry_run:
             return self._by_filter(job, where, walk, limit, scope)
-        noted = {**where.fields(), **({"to_queue": to_queue} if to_queue else {})}
+        noted = {**where.fields(), **(_noted(to_queue) or {})}
         with self.audit.action(action, queue=queue, where=noted) as outcome:
             answer = self._by_filter(job, where, walk, limit, scope)
             outcome.matched, outcome.changed = answer.matched, answer.changed
@@ -265,6 +265,11 @@ class Bulk:
         holder = self.store.mark(mark.kind, mark.name)
         held = self.store.read([holder]).get(holder) if holder else None
         return holder, held is not None and held.holds(queue.name, mark.name, self.now())
+
+
+def _noted(to_queue: str | None) -> dict[str, str] | None:
+    """Return what the audit says of where tasks go."""
+    return {"to_queue": to_queue} if to_queue else None
 
 
 def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:

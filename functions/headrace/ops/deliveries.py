@@ -83,12 +83,15 @@ class Deliveries:
         keepalive: Seconds | None = None,
         lease_id: str | None = None,
         go_on: Callable[[], bool] = lambda: True,
+        still_may: Callable[[], object] = lambda: None,
     ) -> Dequeued:
         """Lease up to *batch_size* due tasks of *queue* to *worker*, in order of their due time.
 
-        Waits up to *wait_seconds* for the first one, as long as *go_on* says so.  *lease_id* is a
-        group to put them under; *keepalive* has no meaning then.
-        Raises NotFound when there is no such queue, and LeaseLost unless the group is open.
+        Waits up to *wait_seconds* for the first one, as long as *go_on* says so; *still_may* is
+        asked each time before it looks again.  *lease_id* is a group to put them under; *keepalive*
+        has no meaning then.
+        Raises NotFound when there is no such queue, LeaseLost unless the group is open, and what
+        *still_may* raises.
         """
         until = self.now() + timedelta(seconds=wait_seconds)
         pause = self.poll_after_seconds
@@ -110,6 +113,7 @@ class Deliveries:
             if call.next_due is not None:
                 nap = min(nap, max(0.001, (call.next_due - now).total_seconds()))
             self.sleep(nap)
+            still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, self.poll_after_seconds * _POLL_CEILING)
 
     def lease(

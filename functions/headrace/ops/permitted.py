@@ -129,7 +129,7 @@ def audit(
     """Return a page of what was changed by hand in *by*'s queues, newest first.
 
     What was changed outside of queues (keys) is only for keys that are for all queues.
-    Raises InvalidRequest for a forged cursor.
+    Raises InvalidRequest as Audit.list().
     """
     by.require(Permission.OPERATE)
     if not by.everywhere:

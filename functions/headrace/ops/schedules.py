@@ -67,13 +67,14 @@ class Schedules:
         """Make or replace a schedule, and enqueue what is near.
 
         Ticks enqueued ahead by the settings before are taken back.  The same settings again change
-        nothing.  Raises NotFound for the queue and InvalidRequest naming the field.
+        nothing.  Raises NotFound for the queue and InvalidRequest naming the field; one that never
+        runs again is refused unless it is a schedule of just these times already.
         """
         owner = self.ticking.queues.get(queue)
         if not NAME_RE.fullmatch(name):
             detail = f"must match {NAME}"
             raise InvalidRequest(f"name {detail}", errors=[FieldError("name", detail)])
-        self._check(settings)
+        self._check(settings, owner, name)
         key = schedule_body.key(queue, name)
         with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):
             while True:
@@ -141,10 +142,8 @@ class Schedules:
         Raises as put() does.
         """
         owner = self.ticking.queues.get(queue)
-        self._check(settings)
-        record = self.store.record(schedule_body.KIND, schedule_body.key(queue, name))
-        old = None if record is None else schedule_body.from_record(record)
-        return self.coming(self._next(old, owner, name, settings), count)
+        self._check(settings, owner, name)
+        return self.coming(self._next(self._old(owner, name), owner, name, settings), count)
 
     def last_run(self, schedule: Schedule) -> LastRun | None:
         """Return what became of the latest run; None when there was none yet."""
@@ -192,21 +191,33 @@ class Schedules:
 
     def _stored(self, queue: str, name: str) -> Schedule:
         owner = self.ticking.queues.get(queue)
-        record = None
-        if NAME_RE.fullmatch(name):
-            record = self.store.record(schedule_body.KIND, schedule_body.key(queue, name))
-        schedule = None if record is None else schedule_body.from_record(record)
+        schedule = self._old(owner, name) if NAME_RE.fullmatch(name) else None
         if schedule is None or schedule.queue_created_at != owner.created_at:
             raise NotFound(f"queue {queue} has no schedule {name[:128]}")
         return schedule
 
-    def _check(self, settings: ScheduleSettings) -> None:
+    def _old(self, owner: Queue, name: str) -> Schedule | None:
+        """Return the schedule of this name, be it one of another queue that was deleted."""
+        record = self.store.record(schedule_body.KIND, schedule_body.key(owner.name, name))
+        return None if record is None else schedule_body.from_record(record)
+
+    def _check(self, settings: ScheduleSettings, owner: Queue, name: str) -> None:
         place = zone(settings.timezone)
         if settings.cron is not None:
             cron = self.ticking.read_cron(settings.cron)
-            if next(cron_ticks(cron, place, self.now()), None) is None:
+            over = next(cron_ticks(cron, place, self.now()), None) is None
+            if over and not self._has_times(owner, name, settings):
                 message = "never runs again; fifty years were looked at"
                 raise InvalidRequest(f"cron {message}", errors=[FieldError("cron", message)])
+
+    def _has_times(self, owner: Queue, name: str, settings: ScheduleSettings) -> bool:
+        """Tell whether there is this schedule with the times of *settings* already."""
+        old = self._old(owner, name)
+        return (
+            old is not None
+            and old.queue_created_at == owner.created_at
+            and settings.same_times(old.settings)
+        )
 
     def _next(
         self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings

@@ -64,7 +64,11 @@ class TickTasks:
     new_token: Callable[[], str] = new_request_token
 
     def enqueue(self, schedule: Schedule, queue: Queue, at: At, wanted: Sequence[datetime]) -> int:
-        """Enqueue ticks, as many at a time as a transaction takes; return how many were new."""
+        """Enqueue ticks, as many at a time as a transaction takes; return how many were new.
+
+        A late one is due when it was to be, so it expires as if it had been there in time: the
+        next sweep then ends it as it ends any task that waited for too long.
+        """
         target, new, made = schedule.target(queue), schedule.new_task(), 0
 
         def following(tick: datetime) -> datetime | None:
@@ -79,8 +83,8 @@ class TickTasks:
                 continue
             for tick in chunk:  # of one key only one can live; or one is there already
                 then, fence = at.moved([tick], following)
-                due_at, task = max(at.now, tick), _of_tick(new, schedule, tick)
-                result = self.create(target, task, due_at=due_at, fence=fence)
+                task = _of_tick(new, schedule, tick)
+                result = self.create(target, task, due_at=tick, fence=fence)
                 if result.outcome is EnqueueOutcome.DUPLICATE:
                     return made  # the tick is tried again until it is missed
                 if result.outcome is EnqueueOutcome.EXISTING:
@@ -110,12 +114,13 @@ class TickTasks:
     ) -> Enqueued:
         """Put in one task as enqueue does, only together with *fence* if there is one.
 
+        It is due at *due_at*, be that past.
         Raises Unavailable when its dedupe key keeps changing hands.
         """
         holder: str | None = None
         now, key = self.now(), new.dedupe_key or ""
         for _ in range(_LOOKS):
-            change = self._birth(queue, new, due_at=max(due_at, now), now=now, replaces=holder)
+            change = self._birth(queue, new, due_at=due_at, now=now, replaces=holder)
             if fence is not None:
                 change = change.together(fence, seen=None)
             outcome = self.store.commit([change])[0]
@@ -147,7 +152,7 @@ class TickTasks:
         """Put in the tasks of a chunk in one transaction; tell whether none was there before."""
         new = schedule.new_task()
         births = [
-            self._birth(queue, _of_tick(new, schedule, tick), due_at=max(now, tick), now=now)
+            self._birth(queue, _of_tick(new, schedule, tick), due_at=tick, now=now)
             for tick in chunk
         ]
         whole = births[0].together(fence, *births[1:], seen=None)

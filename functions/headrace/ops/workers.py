@@ -1,7 +1,8 @@
 """The registry of workers: who is alive, what they work on, and what an operator asks of them.
 
 A worker is a record that its sign of life renews.  A command is a note on that record which the
-next sign of life brings back.  Both cost one write and no read.
+next sign of life brings back.  Both cost one write and no read; a sign of life reads the record
+first where a key for some queues gives it, or where it leaves out when its process began.
 """
 
 from collections.abc import Callable
@@ -74,12 +75,21 @@ class Workers:
     cursors: Cursors
     audit: Audit
 
-    def alive(self, by: Principal, sign: Sign) -> Command | None:
+    def alive(self, by: Principal, sign: Sign, *, goes_on: bool = False) -> Command | None:
         """Note a sign of life and return what the worker is asked to do; one write unit.
 
-        Raises Forbidden unless *by* is for each of its queues.
+        *goes_on*: it began when the worker that is alive under its name did, if there is one.
+        Raises Forbidden unless *by* is for each of its queues, those that it had before included.
         """
         by.require(Permission.WORK, *sign.queues)
+        if goes_on or not by.everywhere:
+            record = self.store.record(KIND, sign.name)
+            before = self._living(record) if record else None
+            if before is not None:
+                if not by.covers_all(before.sign.queues):
+                    raise access.not_this_worker(sign.name)
+                if goes_on:
+                    sign = replace(sign, started_at=before.sign.started_at)
         return _worker(self.store.renew_record(_record(sign, self.now()))).command
 
     def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> WorkerPage:

@@ -66,6 +66,7 @@ def enqueue(
     summary="Lease tasks that are due",
     description=(
         "An empty answer is a success. Ask again after `poll_after_seconds`. "
+        "A wait ends with 401 when its key is revoked meanwhile. "
         "409 `lease_lost`: the `lease_id` is of a lease that has ended."
     ),
     tags=_TAGS,
@@ -78,8 +79,8 @@ def dequeue(
 ) -> Answered:
     """Lease tasks."""
     asked = body or DequeueBody()
-    context = router.lambda_context
-    found = use_cases().deliveries.dequeue(
+    context, use, by = router.lambda_context, use_cases(), principal()
+    found = use.deliveries.dequeue(
         queue_name(queue),
         batch_size=asked.batch_size,
         wait_seconds=asked.wait_seconds,
@@ -87,6 +88,7 @@ def dequeue(
         keepalive=asked.keepalive_timeout_in_seconds,
         lease_id=asked.lease_id,
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
+        still_may=lambda: use.keys.known(by.key_id),
     )
     return json_answer(views.dequeued_json(found, max_retries=max_retries()))
 

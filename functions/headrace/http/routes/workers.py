@@ -35,7 +35,8 @@ NameInPath: TypeAlias = Annotated[
         "A worker says every 30 seconds what it is doing, and is told what it is asked to do. "
         "Names are one space for all queues. After 5 minutes of silence a worker counts as gone. "
         "A command holds for the process that it was given to: a worker of another `started_at` "
-        "is not asked anything yet. One write unit for each KiB."
+        "is not asked anything yet. 403 also where a worker of this name is alive on queues that "
+        "the key is not for. One write unit for each KiB."
     ),
     tags=_TAGS,
     operation_id="put_worker",
@@ -46,7 +47,9 @@ def put(
     body: Annotated[SignBody, Body(openapi_examples=examples.PUT_WORKER)],
 ) -> Answered:
     """Note a sign of life."""
-    command = use_cases().workers.alive(principal(), body.sign_of(_worker_name(name)))
+    use = use_cases()
+    sign = body.sign_of(_worker_name(name), use.now())
+    command = use.workers.alive(principal(), sign, goes_on=body.started_at is None)
     return json_answer(command_json(command))
 
 

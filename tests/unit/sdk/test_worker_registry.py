@@ -7,7 +7,7 @@ from headrace.client.worker.holding import Holding
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.registry import Registry
 from headrace.client.worker.settings import WorkerSettings
-from headrace.domain.errors import Forbidden, Unavailable
+from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from tests.unit.sdk.worker_ground import START, FakeService, Noted, held
 
 
@@ -74,8 +74,15 @@ def test_a_service_that_is_away_is_told_later() -> None:
     assert ground.registry.step() == 30.0
 
 
-def test_a_key_that_may_not_is_asked_for_no_more_signs() -> None:
+def test_a_name_that_another_has_is_asked_for_when_that_is_forgotten() -> None:
     ground = Ground()
     ground.service.fault = Forbidden("not you")
+
+    assert ground.registry.step() == 300.0
+
+
+def test_a_service_that_knows_no_signs_is_given_no_more() -> None:
+    ground = Ground()
+    ground.service.fault = NotFound("no such route")
 
     assert ground.registry.step() == UNTIL_WOKEN

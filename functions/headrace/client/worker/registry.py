@@ -9,10 +9,12 @@ from headrace.client.worker.holding import Holding
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.service import Service
 from headrace.client.worker.settings import WorkerSettings
-from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
+from headrace.domain.errors import Forbidden, HeadraceError, RateLimited, Unavailable
 from headrace.domain.limits import WORKER_TASKS
 
 _EVERY_SECONDS: Final = 30.0
+_FORGOTTEN_SECONDS: Final = 300.0
+"""After so long the service forgets a worker that is silent."""
 
 _log = logging.getLogger("headrace.worker")
 
@@ -50,6 +52,9 @@ class Registry:
             )
         except (Unavailable, RateLimited) as error:
             _log.debug("No sign of life could be given: %s", error)
+        except Forbidden as error:  # until then, a worker of other queues may have had the name
+            _log.warning("This worker is not listed, and asks again in 5 minutes: %s", error)
+            return _FORGOTTEN_SECONDS
         except HeadraceError as error:
             _log.warning("This worker will not be listed: %s", error)
             return UNTIL_WOKEN

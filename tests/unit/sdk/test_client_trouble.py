@@ -311,6 +311,7 @@ print(client.call("GET", "/parent"))
 def test_a_fork_does_not_hear_what_is_meant_for_its_parent() -> None:
     class Echo(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # an answer is one packet, or each waits for an acknowledgement
 
         def do_GET(self) -> None:
             body = json.dumps({"path": self.path}).encode()

@@ -188,6 +188,7 @@ def test_a_batch_has_a_bound_in_records_and_bytes(table: Table) -> None:
     assert len(one) == 1
 
 
+@pytest.mark.slow  # beside other tests: it trims what they have left, in small steps
 def test_what_the_pump_has_not_consumed_is_never_trimmed(table: Table) -> None:
     table.put(*"abcdef")
     later = time.time() + stream.KEPT_SECONDS + 5

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.queue import QueueSettings
@@ -23,7 +24,7 @@ from headrace.spark.sources.connect import opened
 from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased
 from headrace.spark.sources.options import parsed
 from headrace.spark.sources.patience import Pace, Patience
-from headrace.spark.sources.queue import READING, QueueStream, Reading
+from headrace.spark.sources.queue import READING, QueueSource, QueueStream, Reading
 from headrace.spark.sources.rows import CHILDREN, Row, rows_of
 from headrace.spark.sources.settling import Outlet, settle
 from headrace.spark.sources.sweeping import sweep
@@ -309,6 +310,22 @@ def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_ba
     assert len(held) == 10
     stream.stop()
     assert {(task.state, task.attempts) for task in ground.tasks("in")} == {(State.ENQUEUED, 0)}
+
+
+def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_its_job(
+    ground: Ground,
+) -> None:
+    """A heartbeat extends a stream, so its lease need not be longer than a batch."""
+    asked = {"queue": "in", **ground.connection.options()}
+    anyhow = StructType()
+
+    def seconds(given: dict[str, str]) -> tuple[float, float]:
+        source = QueueSource(given)
+        batch, stream = source.reader(anyhow), source.streamReader(anyhow)
+        return batch.reading.lease_seconds, stream.reading.lease_seconds
+
+    assert seconds(asked) == (600.0, 60.0)
+    assert seconds({**asked, "lease_seconds": "7"}) == (7.0, 7.0)
 
 
 @pytest.mark.parametrize(

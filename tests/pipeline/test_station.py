@@ -2,11 +2,12 @@
 
 import threading
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
@@ -22,6 +23,10 @@ from headrace.spark.station.shape import Shape, shape_of
 from headrace.spark.station.trouble import StationFailed
 from tests.pipeline import transforms
 from tests.pipeline.ground import AT_ONCE, Ground
+
+
+class DataFrame:
+    """What is called so, and is none of Spark's: pandas has one too."""
 
 
 @pytest.fixture
@@ -293,6 +298,7 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
         (lambda tasks: tasks.drop("lease"), "column lease is missing"),
         (lambda tasks: tasks.withColumnRenamed("created_at", "error"), "column error must be a"),
         (lambda _: None, "the transform: must give back a DataFrame, not NoneType$"),
+        (lambda _: DataFrame(), r"must give back a DataFrame, not tests\.[\w.]+\.DataFrame$"),
         (transforms.mistaken, r"^the transform: KeyError: 'nix' \(.*transforms.py, line \d+\)$"),
         (lambda: None, r"^the transform: TypeError: [^\n]*takes 0 positional arguments[^\n]*$"),
     ],
@@ -311,6 +317,38 @@ def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        (datetime(2026, 11, 21), r"until must be a datetime with a time zone, not datetime\.d"),  # noqa: DTZ001 (the point)
+        ("2026-11-21T08:00:00Z", "until must be a datetime with a time zone, not '2026-11-21T08:"),
+        (1_795_248_000, "until must be a datetime with a time zone, not 1795248000"),
+    ],
+)
+def test_an_end_that_is_no_instant_is_refused_before_a_task_is_leased(
+    spark: SparkSession, pipeline: Ground, wrong: Any, said: str
+) -> None:
+    pipeline.fill("in", 1)
+    station = Station(queue="in", to="out", transform=transforms.same)
+
+    with pytest.raises(InvalidRequest, match=said) as refused:
+        station.run(spark, drain=True, until=wrong, connection=pipeline.connection)
+
+    assert [one.field for one in refused.value.errors] == ["until"]
+    assert pipeline.tasks("in")[0].version == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [(None, "not NoneType$"), (SparkConf(), "not pyspark.conf.SparkConf$")]
+)
+def test_what_is_no_session_is_refused(wrong: Any, said: str) -> None:
+    station = Station(queue="in", transform=transforms.same)
+
+    with pytest.raises(InvalidRequest, match=f"spark must be a SparkSession, {said}"):
+        station.run(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"to": "in"}, "to must be another queue than queue"),
         ({"queue": "a b"}, "queue must be the name of a queue"),
         ({"max_rows": 0}, "max_rows must be from 1 to 1,000,000"),
         ({"lease_seconds": 90_000}, "lease_seconds must be from 1 to 43,200"),

@@ -4,6 +4,7 @@ Both may be run again by Spark, in part or as a whole.  A read finds what it has
 write is a compare-and-set on the lease that each row names.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 
-from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, NotFound
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.spark.sources import connect
 from headrace.spark.sources.beat import Every, beating
@@ -22,7 +23,7 @@ from headrace.spark.sources.connect import Connection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
 from headrace.spark.sources.options import Option, number, parsed, queue_name, whole
 from headrace.spark.sources.rows import COLUMNS, Row, rows_of
-from headrace.spark.sources.settling import Outlet, Runs, apart, settle
+from headrace.spark.sources.settling import Outlet, Runs, Tally, apart, settle
 from headrace.spark.sources.sweeping import sweep
 from headrace.store.items import micros
 
@@ -35,7 +36,11 @@ except ImportError:
 
 
 NAME: Final = "headrace"
+_LOG: Final = logging.getLogger(__name__)
 _SAMPLES: Final = 3
+_SAID: Final = 300  # characters of a reason in the log
+_BATCH_SECONDS: Final = 600.0
+_STREAM_SECONDS: Final = 60.0  # a heartbeat extends it; who is killed holds its tasks no longer
 READING: Final = (
     Option("queue", queue_name, "the queue to lease from", required=True),
     Option("station", queue_name, "the worker's name on the tasks it takes", "spark"),
@@ -43,9 +48,9 @@ READING: Final = (
     Option(
         "lease_seconds",
         number(*KEEPALIVE_SECONDS),
-        "how long a read holds its tasks: longer than the job, which nothing extends; a stream is"
-        " extended while it runs",
-        600.0,
+        "how long a read holds its tasks: for a batch, which nothing extends, longer than the job,"
+        f" else {_BATCH_SECONDS:g}; for a stream, which is extended while it runs, else"
+        f" {_STREAM_SECONDS:g}",
     ),
     Option("rate", number(0.001, 1_000_000), "most tasks a second, all shards together"),
     *connect.OPTIONS,
@@ -75,10 +80,13 @@ class QueueSource(api.DataSource):
 
     def streamReader(self, schema: StructType) -> "QueueStream":  # noqa: ARG002, N802 (Spark's)
         """Return what reads a stream.  Raises InvalidRequest for wrong options."""
-        return QueueStream(Reading.of(self.options))
+        return QueueStream(Reading.of(self.options, lease_seconds=_STREAM_SECONDS))
 
     def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":  # noqa: FBT001 (Spark's)
-        """Return what settles a batch.  Raises InvalidRequest for wrong options or columns."""
+        """Return what settles a batch.
+
+        Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
+        """
         return QueueWriter(_outlet(self.options, schema, overwrite=overwrite))
 
     def streamWriter(  # noqa: N802 (Spark's)
@@ -86,7 +94,10 @@ class QueueSource(api.DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001 (Spark's)
     ) -> "QueueStreamWriter":
-        """Return what settles a stream.  Raises InvalidRequest for wrong options or columns."""
+        """Return what settles a stream.
+
+        Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
+        """
         return QueueStreamWriter(_outlet(self.options, schema, overwrite=overwrite))
 
 
@@ -102,9 +113,11 @@ class Reading:
     rate: float | None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> "Reading":
-        """Return what *given* says.  Raises InvalidRequest."""
+    def of(cls, given: Mapping[str, str], *, lease_seconds: float = _BATCH_SECONDS) -> "Reading":
+        """Return what *given* says, and *lease_seconds* if it does not.  Raises InvalidRequest."""
         values = parsed(READING, given, of=NAME)
+        if values["lease_seconds"] is None:
+            values["lease_seconds"] = lease_seconds
         own = {row.name: values[row.name] for row in READING if row not in connect.OPTIONS}
         return cls(Connection.of(values), **own)
 
@@ -165,8 +178,8 @@ class QueueStream(api.DataSourceStreamReader, Drained):
     """Leases batch after batch, each under a group of its own that a thread extends.
 
     An offset is the time at which a batch was seen to be due, in microseconds.  It says nothing of
-    what is in the batch: a restarted query leases anew, and what it held before comes back by
-    itself.
+    what is in the batch: a restarted query leases anew, and what it held before comes back when
+    that lease ends.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -226,7 +239,11 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._finish(end["epoch"])
 
     def stop(self) -> None:
-        """Give back what is held."""
+        """Give back what is held, no attempt used, if Spark lets it.
+
+        Where a query ends within a batch Spark kills this process, mostly before it comes to this.
+        Then the heartbeat is over too, and what is held comes back when the lease ends.
+        """
         for number_ in list(self._open):
             self._close(number_, swept=False)
 
@@ -247,9 +264,12 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
 @dataclass
 class Settled(api.WriterCommitMessage):
-    """What became of the rows of one partition, and how they stood there."""
+    """What became of the rows of one partition, and how they stood there.
 
-    counts: dict[str, int] = field(default_factory=dict)
+    Of a partition that Spark ran twice it tells the second time.
+    """
+
+    tally: Tally = field(default_factory=Tally)
     runs: Runs = field(default_factory=Runs)
 
 
@@ -264,8 +284,8 @@ class QueueWriter(api.DataSourceArrowWriter):
         return _settled(self.outlet, rows_of(iterator, self.outlet.default))
 
     def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
-        """Look at how the rows stood.  Raises InvalidRequest where children may be missing."""
-        _together(messages)
+        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        _looked_at(self.outlet, messages)
 
 
 class QueueStreamWriter(api.DataSourceStreamWriter):
@@ -279,18 +299,36 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
         return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
 
     def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
-        """Look at how the rows stood.  Raises InvalidRequest where children may be missing."""
-        _together(messages)
+        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        _looked_at(self.outlet, messages)
 
 
 def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
     runs = Runs()
-    return Settled(dict(settle(outlet, runs.watched(rows)).counts), runs)
+    return Settled(settle(outlet, runs.watched(rows)), runs)
 
 
-def _together(messages: Sequence[api.WriterCommitMessage | None]) -> None:
-    """Raise InvalidRequest when rows of a task that spawns stood apart."""
-    found = apart([message.runs for message in messages if isinstance(message, Settled)])
+def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None]) -> None:
+    """Warn of tasks that their rows did not settle as they say.
+
+    Raises InvalidRequest when rows of a task that spawns stood apart.
+    """
+    settled = [one for one in messages if isinstance(one, Settled)]
+    tally = Tally()
+    for one in settled:
+        tally.merge(one.tally)
+    if tally.amiss:
+        told = "; ".join(
+            f"{number:,} {outcome}{_said(tally.why.get(outcome))}"
+            for outcome, number in sorted(tally.amiss.items())
+        )
+        _LOG.warning(
+            "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
+            NAME,
+            outlet.queue,
+            told,
+        )
+    found = apart([one.runs for one in settled])
     if found:
         message = (
             f"{NAME}: the rows of {len(found):,} tasks that spawn stand apart, so their children"
@@ -298,6 +336,10 @@ def _together(messages: Sequence[api.WriterCommitMessage | None]) -> None:
             f" such as task {', '.join(found[:_SAMPLES])}"
         )
         raise InvalidRequest(message)
+
+
+def _said(reason: str | None) -> str:
+    return f" (such as: {reason:.{_SAID}})" if reason else ""
 
 
 def _outlet(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Outlet:
@@ -314,7 +356,24 @@ def _outlet(given: Mapping[str, str], schema: StructType, *, overwrite: bool) ->
     if wrong:
         told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
         raise InvalidRequest(f"{NAME}: {told}", errors=wrong)
-    return Outlet(Connection.of(values), values["queue"], values["to"])
+    outlet = Outlet(Connection.of(values), values["queue"], values["to"])
+    _check_queues(outlet)
+    return outlet
+
+
+def _check_queues(outlet: Outlet) -> None:
+    """Look the queues up, once, where the write is planned.  Raises NotFound naming the option."""
+    queues = opened(outlet.connection).queues
+    wrong = []
+    for option, queue in (("queue", outlet.queue), ("to", outlet.to)):
+        try:
+            if queue is not None:
+                queues.get(queue)
+        except NotFound as missing:
+            wrong.append(FieldError(option, missing.detail))
+    if wrong:
+        told = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
+        raise NotFound(f"{NAME}: {told}", errors=wrong)
 
 
 def _row(row: SparkRow, default: str) -> Row:

@@ -21,6 +21,7 @@ from headrace.spark.sources.rows import SPAWN, BadRow, Row, fitted, report_of
 
 _AT_A_TIME: Final = 500
 _SAMPLES: Final = 3
+_BAD: Final = "BadRow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,24 @@ class Outlet:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of rows: numbers of tasks by outcome, and a few reasons of each bad one."""
+    """What became of rows: numbers of tasks by outcome, and a few reasons of each bad one.
+
+    ``amiss`` are those of ``counts`` that were not settled as their rows say, by outcome too: of
+    those that were retried or are dead the ones whose rows could not be carried out, and all that
+    were lost.  ``why`` is the first reason of each outcome.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, list[str]] = field(default_factory=dict)
+    amiss: Counter[str] = field(default_factory=Counter)
+    why: dict[str, str] = field(default_factory=dict)
 
-    def note(self, outcome: str, reason: str | None = None) -> None:
+    def note(self, outcome: str, reason: str | None = None, *, amiss: bool = False) -> None:
         """Count one task."""
         self.counts[outcome] += 1
+        if amiss:
+            self.amiss[outcome] += 1
+            self.why.setdefault(outcome, reason or "")
         told = self.reasons.setdefault(outcome, []) if reason else []
         if reason and len(told) < _SAMPLES:
             told.append(reason)
@@ -54,6 +65,8 @@ class Tally:
     def merge(self, other: "Tally") -> None:
         """Add what another has counted."""
         self.counts += other.counts
+        self.amiss += other.amiss
+        self.why = {**other.why, **self.why}
         for outcome, told in other.reasons.items():
             mine = self.reasons.setdefault(outcome, [])
             mine += told[: _SAMPLES - len(mine)]
@@ -107,7 +120,7 @@ def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
     try:
         return report_of(rows, to=outlet.to)
     except BadRow as wrong:
-        error = WorkerError("BadRow", fitted(str(wrong)))
+        error = WorkerError(_BAD, fitted(str(wrong)))
         first = rows[0]
         return Report(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
 
@@ -132,16 +145,16 @@ def _send(
 def _note(
     outlet: Outlet, use_case: Reports, report: Report, result: Reported, tally: Tally
 ) -> None:
-    if result.outcome is ReportOutcome.OK:
-        reason = report.error.message if report.status is ReportStatus.FAILED else None
-        tally.note(_outcome(report, result), reason)
-    elif result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
-        error = WorkerError("BadRow", result.detail or "")
-        again = Report(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
-        use_case.report(outlet.queue, [again])
-        tally.note("retried", result.detail)
-    else:
-        tally.note("lost", result.detail)
+    if result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
+        error = WorkerError(_BAD, result.detail or "")
+        report = Report(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
+        result = use_case.report(outlet.queue, [report])[0]
+    if result.outcome is not ReportOutcome.OK:
+        tally.note("lost", result.detail, amiss=True)
+        return
+    failed = report.status is ReportStatus.FAILED
+    bad = failed and report.error.type == _BAD
+    tally.note(_outcome(report, result), report.error.message if failed else None, amiss=bad)
 
 
 def _outcome(report: Report, result: Reported) -> str:

@@ -61,9 +61,16 @@ def _tried(transform: "Transform", nothing: "DataFrame") -> "DataFrame":
         message = f"the transform: {type(error).__name__}: {error}{_place(error)}"
         raise InvalidRequest(message) from error
     if not isinstance(made, DataFrame):
-        message = f"the transform: must give back a DataFrame, not {type(made).__name__}"
+        message = f"the transform: must give back a DataFrame, not {kind_of(made)}"
         raise InvalidRequest(message)
     return made
+
+
+def kind_of(value: object) -> str:
+    """Return the type of *value* with its module: there is more than one DataFrame."""
+    kind = type(value)
+    own = kind.__module__ == "builtins"
+    return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _place(error: Exception) -> str:

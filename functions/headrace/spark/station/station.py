@@ -11,7 +11,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ from headrace.spark.station.claims import ClaimLog
 from headrace.spark.station.figures import Batch, Run, logged
 from headrace.spark.station.jobs import Transform
 from headrace.spark.station.life import Life
-from headrace.spark.station.shape import Shape, shape_of
+from headrace.spark.station.shape import Shape, kind_of, shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,7 @@ _POLL_SECONDS: Final = 1.0
 _RATE: Final = (0.001, 1_000_000)
 _AWAY: Final = 8  # batches in a row that the tables were away for
 _LONGEST_WAIT: Final = 60.0  # seconds
+_QUEUE: Final = "must be the name of a queue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +68,12 @@ class Station:
     def __post_init__(self) -> None:
         """Refuse what makes no sense.  Raises InvalidRequest naming field and limit."""
         checks = {
-            "queue": (_named(self.queue), "must be the name of a queue"),
+            "queue": (_named(self.queue), _QUEUE),
             "transform": (callable(self.transform), "must be a function of a DataFrame"),
-            "to": (self.to is None or _named(self.to), "must be the name of a queue"),
+            "to": (
+                self.to is None or (_named(self.to) and self.to != self.queue),
+                "must be another queue than queue" if _named(self.to) else _QUEUE,
+            ),
             "name": (
                 self.name is None or _named(self.name),
                 "must be 1 to 128 letters, digits, and _ . -",
@@ -84,10 +88,7 @@ class Station:
             "max_poison": _within(self.max_poison, 0, _ROWS[1], whole=True),
             "grace_seconds": _within(self.grace_seconds, 0, KEEPALIVE_SECONDS[1]),
         }
-        wrong = [FieldError(name, told) for name, (holds, told) in checks.items() if not holds]
-        if wrong:
-            told = "; ".join(f"{one.field} {one.message}" for one in wrong)
-            raise InvalidRequest(f"station: {told}", errors=wrong)
+        _check(checks)
 
     @property
     def worker(self) -> str:
@@ -109,8 +110,11 @@ class Station:
         """Work until nothing is due (*drain*), or *until* an instant, or until *stop* is set.
 
         Raises NotFound when a queue is missing, InvalidRequest for a transform that gives back no
-        settling frame, StationFailed, and Unavailable while the tables stay away.
+        settling frame and for wrong arguments, StationFailed when the transform fails for too many
+        tasks, and Unavailable while the tables stay away; what Spark says of a wrong plan comes
+        out as it is.
         """
+        _check({"spark": _a_session(spark), "until": _an_instant(until)})
         tables = connection or Connection.of()
         uses = opened(tables)
         for queue in filter(None, (self.queue, self.to)):
@@ -153,6 +157,25 @@ class Station:
             )
             raise InvalidRequest(message, errors=[FieldError("claim_log", "must be given")])
         return shape
+
+
+def _check(checks: Mapping[str, tuple[bool, str]]) -> None:
+    """Raise InvalidRequest naming each field whose check does not hold, and what it must be."""
+    wrong = [FieldError(name, told) for name, (holds, told) in checks.items() if not holds]
+    if wrong:
+        told = "; ".join(f"{one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"station: {told}", errors=wrong)
+
+
+def _a_session(spark: object) -> tuple[bool, str]:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (needs PySpark)
+
+    return isinstance(spark, SparkSession), f"must be a SparkSession, not {kind_of(spark)}"
+
+
+def _an_instant(until: object) -> tuple[bool, str]:
+    holds = until is None or (isinstance(until, datetime) and until.utcoffset() is not None)
+    return holds, f"must be a datetime with a time zone, not {until!r}"
 
 
 def _named(name: object) -> bool:

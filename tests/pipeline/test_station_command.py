@@ -17,7 +17,8 @@ from typing import IO
 import pytest
 
 from headrace.spark.sources.options import table
-from headrace.spark.sources.queue import READING, WRITING
+from headrace.spark.sources.queue import READING
+from headrace.spark.sources.writing import WRITING
 from headrace.spark.station.__main__ import main
 from infra.local.engine import PROJECT_ROOT
 from tests.pipeline.bench.chaos import survived

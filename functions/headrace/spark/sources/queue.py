@@ -1,30 +1,27 @@
 """The format ``headrace``: tasks of a queue as rows, leased when read and settled when written.
 
-Both may be run again by Spark, in part or as a whole.  A read finds what it has leased before; a
-write is a compare-and-set on the lease that each row names.
+Both may be run again by Spark, in part or as a whole.  A read finds what it has leased before; how
+it is written is in ``writing``.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pyspark.sql import Row as SparkRow
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 
-from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, NotFound
+from headrace.domain.errors import HeadraceError
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.spark.sources import connect
 from headrace.spark.sources.beat import Every, beating
 from headrace.spark.sources.connect import Connection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
 from headrace.spark.sources.options import Option, number, parsed, queue_name, whole
-from headrace.spark.sources.rows import COLUMNS, Row, rows_of
-from headrace.spark.sources.settling import Outlet, Runs, Tally, apart, settle
 from headrace.spark.sources.sweeping import sweep
+from headrace.spark.sources.writing import NAME, QueueStreamWriter, QueueWriter, outlet_of
 from headrace.store.items import micros
 
 try:  # from Spark 4.2 on a stream of a Python source can be drained
@@ -35,10 +32,6 @@ except ImportError:
         """Nothing: the trigger takes one batch."""
 
 
-NAME: Final = "headrace"
-_LOG: Final = logging.getLogger(__name__)
-_SAMPLES: Final = 3
-_SAID: Final = 300  # characters of a reason in the log
 _BATCH_SECONDS: Final = 600.0
 _STREAM_SECONDS: Final = 60.0  # a heartbeat extends it; who is killed holds its tasks no longer
 READING: Final = (
@@ -53,11 +46,6 @@ READING: Final = (
         f" {_STREAM_SECONDS:g}",
     ),
     Option("rate", number(0.001, 1_000_000), "most tasks a second, all shards together"),
-    *connect.OPTIONS,
-)
-WRITING: Final = (
-    Option("queue", queue_name, "the queue that the rows were leased from", required=True),
-    Option("to", queue_name, "where a row is moved that names no `to_queue`"),
     *connect.OPTIONS,
 )
 
@@ -87,7 +75,7 @@ class QueueSource(api.DataSource):
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
-        return QueueWriter(_outlet(self.options, schema, overwrite=overwrite))
+        return QueueWriter(outlet_of(self.options, schema, overwrite=overwrite))
 
     def streamWriter(  # noqa: N802 (Spark's)
         self,
@@ -98,7 +86,7 @@ class QueueSource(api.DataSource):
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
-        return QueueStreamWriter(_outlet(self.options, schema, overwrite=overwrite))
+        return QueueStreamWriter(outlet_of(self.options, schema, overwrite=overwrite))
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,122 +248,3 @@ class QueueStream(api.DataSourceStreamReader, Drained):
             if swept:
                 sweep(self.reading.connection, self.reading.queue, group)
             opened(self.reading.connection).leases.close(group)
-
-
-@dataclass
-class Settled(api.WriterCommitMessage):
-    """What became of the rows of one partition, and how they stood there.
-
-    Of a partition that Spark ran twice it tells the second time.
-    """
-
-    tally: Tally = field(default_factory=Tally)
-    runs: Runs = field(default_factory=Runs)
-
-
-class QueueWriter(api.DataSourceArrowWriter):
-    """Settles the tasks of the rows, whoever sends them how often."""
-
-    def __init__(self, outlet: Outlet) -> None:
-        self.outlet = outlet
-
-    def write(self, iterator: Iterator[Any]) -> Settled:
-        """Settle the rows of one partition."""
-        return _settled(self.outlet, rows_of(iterator, self.outlet.default))
-
-    def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
-        """Look at what was told.  Raises InvalidRequest where children may be missing."""
-        _looked_at(self.outlet, messages)
-
-
-class QueueStreamWriter(api.DataSourceStreamWriter):
-    """Settles the tasks of the rows, whoever sends them how often."""
-
-    def __init__(self, outlet: Outlet) -> None:
-        self.outlet = outlet
-
-    def write(self, iterator: Iterator[SparkRow]) -> Settled:
-        """Settle the rows of one partition."""
-        return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
-
-    def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
-        """Look at what was told.  Raises InvalidRequest where children may be missing."""
-        _looked_at(self.outlet, messages)
-
-
-def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
-    runs = Runs()
-    return Settled(settle(outlet, runs.watched(rows)), runs)
-
-
-def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None]) -> None:
-    """Warn of tasks that their rows did not settle as they say.
-
-    Raises InvalidRequest when rows of a task that spawns stood apart.
-    """
-    settled = [one for one in messages if isinstance(one, Settled)]
-    tally = Tally()
-    for one in settled:
-        tally.merge(one.tally)
-    if tally.amiss:
-        told = "; ".join(
-            f"{number:,} {outcome}{_said(tally.why.get(outcome))}"
-            for outcome, number in sorted(tally.amiss.items())
-        )
-        _LOG.warning(
-            "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
-            NAME,
-            outlet.queue,
-            told,
-        )
-    found = apart([one.runs for one in settled])
-    if found:
-        message = (
-            f"{NAME}: the rows of {len(found):,} tasks that spawn stand apart, so their children"
-            ' may be missing: say .repartition("id").sortWithinPartitions("id") before writing;'
-            f" such as task {', '.join(found[:_SAMPLES])}"
-        )
-        raise InvalidRequest(message)
-
-
-def _said(reason: str | None) -> str:
-    return f" (such as: {reason:.{_SAID}})" if reason else ""
-
-
-def _outlet(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Outlet:
-    values = parsed(WRITING, given, of=NAME)
-    if overwrite:
-        message = f'{NAME}: say .mode("append"): tasks are settled, and there is nothing to replace'
-        raise InvalidRequest(message)
-    types = {column.name: column.dataType.simpleString() for column in schema}
-    wrong = [
-        FieldError(name, f"must be a {wanted}, not {types.get(name, 'missing')}")
-        for name, wanted in COLUMNS.items()
-        if types.get(name, wanted if name not in ("id", "lease") else None) != wanted
-    ]
-    if wrong:
-        told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"{NAME}: {told}", errors=wrong)
-    outlet = Outlet(Connection.of(values), values["queue"], values["to"])
-    _check_queues(outlet)
-    return outlet
-
-
-def _check_queues(outlet: Outlet) -> None:
-    """Look the queues up, once, where the write is planned.  Raises NotFound naming the option."""
-    queues = opened(outlet.connection).queues
-    wrong = []
-    for option, queue in (("queue", outlet.queue), ("to", outlet.to)):
-        try:
-            if queue is not None:
-                queues.get(queue)
-        except NotFound as missing:
-            wrong.append(FieldError(option, missing.detail))
-    if wrong:
-        told = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
-        raise NotFound(f"{NAME}: {told}", errors=wrong)
-
-
-def _row(row: SparkRow, default: str) -> Row:
-    given = {name: row[name] for name in COLUMNS if name in row}
-    return Row(**{**given, "action": given.get("action") or default})

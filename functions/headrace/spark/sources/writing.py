@@ -1,0 +1,153 @@
+"""Settling leased tasks by the rows of a frame: the writing half of the format ``headrace``.
+
+Each write is a compare-and-set on the lease that its row names, so Spark may run any of it again.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import datasource as api
+from pyspark.sql.types import StructType
+
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.spark.sources import connect
+from headrace.spark.sources.connect import Connection, opened
+from headrace.spark.sources.options import Option, parsed, queue_name
+from headrace.spark.sources.rows import COLUMNS, Row, rows_of
+from headrace.spark.sources.settling import Outlet, Runs, Tally, apart, settle
+
+NAME: Final = "headrace"
+_LOG: Final = logging.getLogger(__name__)
+_SAMPLES: Final = 3
+_SAID: Final = 300  # characters of a reason in the log
+WRITING: Final = (
+    Option("queue", queue_name, "the queue that the rows were leased from", required=True),
+    Option("to", queue_name, "where a row is moved that names no `to_queue`"),
+    *connect.OPTIONS,
+)
+
+
+@dataclass
+class Settled(api.WriterCommitMessage):
+    """What became of the rows of one partition, and how they stood there.
+
+    Of a partition that Spark ran twice it tells the second time.
+    """
+
+    tally: Tally = field(default_factory=Tally)
+    runs: Runs = field(default_factory=Runs)
+
+
+class QueueWriter(api.DataSourceArrowWriter):
+    """Settles the tasks of the rows, whoever sends them how often."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+
+    def write(self, iterator: Iterator[Any]) -> Settled:
+        """Settle the rows of one partition."""
+        return _settled(self.outlet, rows_of(iterator, self.outlet.default))
+
+    def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
+        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        _looked_at(self.outlet, messages)
+
+
+class QueueStreamWriter(api.DataSourceStreamWriter):
+    """Settles the tasks of the rows, whoever sends them how often."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+
+    def write(self, iterator: Iterator[SparkRow]) -> Settled:
+        """Settle the rows of one partition."""
+        return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
+
+    def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
+        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        _looked_at(self.outlet, messages)
+
+
+def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
+    runs = Runs()
+    return Settled(settle(outlet, runs.watched(rows)), runs)
+
+
+def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None]) -> None:
+    """Warn of tasks that their rows did not settle as they say.
+
+    Raises InvalidRequest when rows of a task that spawns stood apart.
+    """
+    settled = [one for one in messages if isinstance(one, Settled)]
+    tally = Tally()
+    for one in settled:
+        tally.merge(one.tally)
+    if tally.amiss:
+        told = "; ".join(
+            f"{number:,} {outcome}{_said(tally.why.get(outcome))}"
+            for outcome, number in sorted(tally.amiss.items())
+        )
+        _LOG.warning(
+            "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
+            NAME,
+            outlet.queue,
+            told,
+        )
+    found = apart([one.runs for one in settled])
+    if found:
+        message = (
+            f"{NAME}: the rows of {len(found):,} tasks that spawn stand apart, so their children"
+            ' may be missing: say .repartition("id").sortWithinPartitions("id") before writing;'
+            f" such as task {', '.join(found[:_SAMPLES])}"
+        )
+        raise InvalidRequest(message)
+
+
+def _said(reason: str | None) -> str:
+    return f" (such as: {reason:.{_SAID}})" if reason else ""
+
+
+def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Outlet:
+    """Return where rows of *schema* are settled, as the options *given* say.
+
+    Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
+    """
+    values = parsed(WRITING, given, of=NAME)
+    if overwrite:
+        message = f'{NAME}: say .mode("append"): tasks are settled, and there is nothing to replace'
+        raise InvalidRequest(message)
+    types = {column.name: column.dataType.simpleString() for column in schema}
+    wrong = [
+        FieldError(name, f"must be a {wanted}, not {types.get(name, 'missing')}")
+        for name, wanted in COLUMNS.items()
+        if types.get(name, wanted if name not in ("id", "lease") else None) != wanted
+    ]
+    if wrong:
+        told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"{NAME}: {told}", errors=wrong)
+    outlet = Outlet(Connection.of(values), values["queue"], values["to"])
+    _check_queues(outlet)
+    return outlet
+
+
+def _check_queues(outlet: Outlet) -> None:
+    """Look the queues up, once, where the write is planned.  Raises NotFound naming the option."""
+    queues = opened(outlet.connection).queues
+    wrong = []
+    for option, queue in (("queue", outlet.queue), ("to", outlet.to)):
+        try:
+            if queue is not None:
+                queues.get(queue)
+        except NotFound as missing:
+            wrong.append(FieldError(option, missing.detail))
+    if wrong:
+        told = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
+        raise NotFound(f"{NAME}: {told}", errors=wrong)
+
+
+def _row(row: SparkRow, default: str) -> Row:
+    given = {name: row[name] for name in COLUMNS if name in row}
+    return Row(**{**given, "action": given.get("action") or default})

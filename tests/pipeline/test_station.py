@@ -100,9 +100,25 @@ def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
     with pytest.raises(StationFailed, match="more than 0 tasks of one batch: KeyError"):
         run(spark, pipeline, transforms.always_failing, max_poison=0)
 
-    assert pipeline.states("in") == {"ENQUEUED": 2, "DEAD": 1}
-    waiting = [task for task in pipeline.tasks("in") if task.state is State.ENQUEUED]
-    assert {task.attempts for task in waiting} == {0}
+    assert pipeline.states("in") == {"ENQUEUED": 3}
+    assert {task.attempts for task in pipeline.tasks("in")} == {0}
+
+
+def test_too_many_are_dead_all_the_same_where_the_transform_works_for_others(
+    spark: SparkSession, ground: Ground
+) -> None:
+    ground.queue("in", shards=1)
+    ground.queue("out")
+    ground.fill("in", 9, start=5)
+
+    with pytest.raises(StationFailed, match="more than 0 tasks of one batch: ValueError"):
+        run(spark, ground, transforms.poisoned, max_poison=0)
+
+    assert ground.numbers("out")
+    assert [task.payload for task in ground.tasks("in") if task.state is State.DEAD] == [
+        '{"n": 13}'
+    ]
+    assert "INFLIGHT" not in ground.states("in")
 
 
 def test_a_guarded_function_does_with_each_task_what_it_says(

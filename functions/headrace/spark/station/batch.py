@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -208,15 +208,18 @@ class Batches:
     def _search(self, under: _Under, parts: list[list[str]], shards: int) -> None:
         """Work off one part after the other, halving each that fails, down to the tasks at fault.
 
-        Those are dead with the error.  Raises StationFailed when there are too many of them.
+        Those are dead with the error.  Raises StationFailed when there are too many of them: then
+        they are dead only if the transform has worked for any other, else it is to blame.
         """
-        crashes = 0
+        crashes, works = 0, False
+        poison: dict[str, Exception] = {}
         while parts and not under.called_off:
             part = parts.pop()
             if not part:
                 continue
-            error = self._tried(under, partial(self._only, under, part, shards))
+            error = self._part(under, part, shards)
             if error is None or under.called_off:
+                works = works or error is None
                 continue
             if len(part) > 1:
                 parts += _halves(part)
@@ -226,26 +229,34 @@ class Batches:
                 parts.append(part)
                 continue
             crashes = 0
-            self._bury(under, part[0], error)
-            if under.tally.counts["poison"] > self._station.max_poison:
+            poison[part[0]] = error
+            if len(poison) > self._station.max_poison:
+                works = works or any(not self._part(under, rest, shards) for rest in parts if rest)
+                self._bury(under, poison if works else {})
                 message = (
                     f"max_poison: the transform fails for more than {self._station.max_poison}"
                     f" tasks of one batch: {told(error).type}: {told(error).message}"
                 )
                 raise StationFailed(message) from error
+        self._bury(under, {} if under.called_off else poison)
 
-    def _bury(self, under: _Under, task_id: str, error: Exception) -> None:
-        """End a task that makes the transform fail, if it is still ours."""
-        task = store(self._connection).read([task_id], payload=False).get(task_id)
-        if task is None or group_of(task.lease_id) != under.group_id:
-            return
-        reason = told(error)
-        report = Report(
-            task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
-        )
-        self._uses.reports.report(self._station.queue, [report])
-        under.tally.note("dead", f"{reason.type}: {reason.message}")
-        under.tally.counts["poison"] += 1
+    def _part(self, under: _Under, ids: Sequence[str], shards: int) -> Exception | None:
+        return self._tried(under, partial(self._only, under, ids, shards))
+
+    def _bury(self, under: _Under, poison: Mapping[str, Exception]) -> None:
+        """End the tasks that make the transform fail, if they are still ours."""
+        tasks = store(self._connection).read(poison, payload=False)
+        for task_id, error in poison.items():
+            task = tasks.get(task_id)
+            if task is None or group_of(task.lease_id) != under.group_id:
+                continue
+            reason = told(error)
+            report = Report(
+                task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
+            )
+            self._uses.reports.report(self._station.queue, [report])
+            under.tally.note("dead", f"{reason.type}: {reason.message}")
+            under.tally.counts["poison"] += 1
 
     def _close(self, under: _Under) -> None:
         """Give back what is left; what cannot be given back now, the reaper will."""

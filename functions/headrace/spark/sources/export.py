@@ -106,8 +106,9 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
     items = images["NewImage" if incremental else "Item"]
     ids = decode.column_of(images.get("Keys", items), _ID)
     gone = pc.is_null(items)
-    _check(_ID, ids)
-    _check(_QUEUE, pc.filter(decode.column_of(items, _QUEUE), pc.invert(gone)))
+    _check(_ID, missing=ids.null_count)
+    places = pc.struct_field(items, [_QUEUE.attribute, "S"])
+    _check(_QUEUE, missing=places.null_count - items.null_count)
     if incremental:
         items = pc.if_else(gone, images["OldImage"], items)
     own: dict[str, Any] = {
@@ -125,9 +126,9 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
     )
 
 
-def _check(column: TaskColumn, found: Any) -> None:  # noqa: ANN401 (Arrow's arrays)
-    """Raise InvalidRequest where a task would have something."""
-    if found.null_count:
+def _check(column: TaskColumn, *, missing: int) -> None:
+    """Raise InvalidRequest where *missing* items lack what every task has."""
+    if missing:
         message = (
             f"the export is not of a table of tasks: there are items without {column.attribute}"
         )

@@ -14,7 +14,7 @@ PEERS_VENV := .venv-peers
 SPARK_VENV := .venv-spark
 # The versions nearest to EMR Serverless and Glue, and the tests of what differs between versions.
 SPARK_MATRIX := 4.0 4.1
-SPARK_TESTS := backfill enqueue fingerprints proof queue_source queue_writer replay rollup series station tables
+SPARK_TESTS := backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station tables
 BROWSER_VENV := .venv-browser
 E2E_VENV := .venv-e2e
 PY := $(VENV)/bin/python

@@ -1,0 +1,236 @@
+"""Exports of the tasks table: read as they were written, verified, and refused by name."""
+
+import dataclasses
+import gzip
+import json
+from datetime import UTC, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.domain.changelog import digest
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.task import Task
+from headrace.spark.sources.columns import DEFAULT, TASK, columns_of
+from headrace.spark.sources.export import OWN, ExportReader, ExportSource, exported
+from headrace.spark.sources.manifest import blocks, export_at
+from headrace.store.lake import FolderLake
+from tests.pipeline import exports
+from tests.pipeline.stories import at, true_history
+
+
+def rows_of(batches: Any) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> tuple[FolderLake, dict[str, Task]]:
+    lake = FolderLake(tmp_path)
+    service = true_history(lake, seed=3, rounds=30)
+    return lake, {task.id: task for task in service.store.everything()}
+
+
+EVERY = columns_of([(one.name, one.type) for one in (*TASK, *OWN)], OWN)
+
+
+def exported_rows(lake: FolderLake, folder: str) -> dict[str, dict[str, Any]]:
+    reader = ExportReader(f"{lake.folder}/{folder}", EVERY, verify=True)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return {row["id"]: row for row in rows_of(batches)}
+
+
+def test_a_full_export_is_the_table(
+    spark: SparkSession, history: tuple[FolderLake, dict[str, Task]]
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    spark.dataSource.register(ExportSource)
+    frame = spark.read.format("headrace.export").load(f"{lake.folder}/{folder}")
+
+    rows = {row["id"]: row for row in frame.collect()}
+
+    assert set(rows) == set(tasks)
+    for task_id, task in tasks.items():
+        row = rows[task_id]
+        assert (row["queue"], row["state"], row["shard"]) == (
+            task.queue,
+            str(task.state),
+            task.place.shard,
+        )
+        assert (row["version"], row["last_move"]) == (task.version, task.last_move)
+        assert len(row["errors"]) == len(task.errors)
+        assert len(row["trail"]) == len(task.trail)
+        assert row["deleted"] is False
+        assert row["written_at"] is None
+        finished = row["finished_at"] and row["finished_at"].astimezone(UTC)
+        assert finished == task.finished_at
+
+
+def test_leases_of_an_export_are_digests(history: tuple[FolderLake, dict[str, Task]]) -> None:
+    lake, tasks = history
+    rows = exported_rows(lake, exports.full(lake, tasks.values(), at=at(24)))
+
+    for task_id, task in tasks.items():
+        assert rows[task_id]["lease"] == (task.lease_id and digest(task.lease_id))
+        assert rows[task_id]["payload_bytes"] == len((task.payload or "").encode())
+
+
+@pytest.mark.parametrize("view", ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"])
+def test_an_incremental_export_tells_what_changed_and_what_is_gone(
+    history: tuple[FolderLake, dict[str, Task]], view: str
+) -> None:
+    lake, tasks = history
+    changed, deleted, *_ = tasks
+    after = {name: task for name, task in tasks.items() if name != deleted}
+    after[changed] = dataclasses.replace(tasks[changed], version=99)
+    folder = exports.incremental(lake, tasks, after, since=at(24), until=at(25), view=view)
+
+    rows = exported_rows(lake, folder)
+
+    assert set(rows) == {changed, deleted}
+    assert (rows[changed]["version"], rows[changed]["deleted"]) == (99, False)
+    assert rows[deleted]["deleted"] is True
+    known = tasks[deleted].queue if view == "NEW_AND_OLD_IMAGES" else None
+    assert rows[deleted]["queue"] == known
+    assert rows[changed]["written_at"] == at(25) - timedelta(seconds=1)
+    assert export_at(f"{lake.folder}/{folder}").since == at(24)
+
+
+def read_all(address: str) -> None:
+    reader = ExportReader(address, columns_of([("id", "string")]), verify=True)
+    rows_of(batch for part in reader.partitions() for batch in reader.read(part))
+
+
+def spoilt(lake: FolderLake, folder: str, name: str, content: bytes | None) -> str:
+    path = lake.folder / folder / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    return f"{lake.folder}/{folder}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("manifest-summary.json", None, "no manifest-summary.json"),
+        ("manifest-summary.checksum", None, "has no manifest-summary.checksum nor .*md5"),
+        ("manifest-files.json", b"{}", "manifest-files.json that does not match its checksum"),
+        ("data/part0.json.gz", gzip.compress(b""), "part0.json.gz that does not match"),
+        ("data/part0.json.gz", None, "has no file .*part0.json.gz"),
+    ],
+)
+def test_an_export_that_is_not_as_it_was_written_is_refused(
+    history: tuple[FolderLake, dict[str, Task]], name: str, content: bytes | None, message: str
+) -> None:
+    lake, tasks = history
+    address = spoilt(lake, exports.full(lake, tasks.values(), at=at(24)), name, content)
+
+    with pytest.raises(InvalidRequest, match=message):
+        read_all(address)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no gzip",
+        gzip.compress(b'{"Item":{}}\n' * 9)[:-12],
+        gzip.compress(b'{"Item":{}}\n', mtime=0)[:10] + b"\xff" * 30,
+        gzip.compress(b'{"Item":{}}\n')[:-8] + b"\0" * 8,
+    ],
+    ids=["no gzip", "cut off", "no deflate", "another sum"],
+)
+def test_a_file_that_cannot_be_unpacked_is_refused_without_its_checksum_too(
+    history: tuple[FolderLake, dict[str, Task]], content: bytes
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    address = spoilt(lake, folder, "data/part0.json.gz", content)
+    export = export_at(address, verify=False)
+    (file,) = [one for one in export.files if one.name.endswith("/part0.json.gz")]
+
+    told = f"export {export.id} has a file .*part0.json.gz that cannot be unpacked"
+    with pytest.raises(InvalidRequest, match=told):
+        list(blocks(export, file, verify=False))
+
+
+def test_checksums_may_be_named_as_in_buckets(history: tuple[FolderLake, dict[str, Task]]) -> None:
+    lake, tasks = history
+    folder = lake.folder / exports.full(lake, tasks.values(), at=at(24))
+    for path in folder.glob("*.checksum"):
+        path.rename(path.with_suffix(".md5"))
+    assert export_at(str(folder)).items == len(tasks)
+
+    (folder / "manifest-files.md5").write_bytes(b"another")
+
+    with pytest.raises(InvalidRequest, match="does not match its checksum"):
+        export_at(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("which", "text", "said"),
+    [
+        ("summary", "{", "JSONDecodeError: "),
+        ("summary", "[]", "TypeError: "),
+        ("summary", "{}", "KeyError: 'outputFormat'"),
+        ("files", '{"itemCount": 3}', "KeyError: 'dataFileS3Key'"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_refused(
+    history: tuple[FolderLake, dict[str, Task]], which: str, text: str, said: str
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    address = spoilt(lake, folder, f"manifest-{which}.json", text.encode())
+
+    told = f"has a manifest-{which}.json that AWS did not write: {said}"
+    with pytest.raises(InvalidRequest, match=told):
+        export_at(address, verify=False)
+
+
+@pytest.mark.parametrize("line", [b"{nothing", b'{"Item":{"task_id":{"S":7}}}', b'{"Item":[]}'])
+def test_a_line_that_is_no_item_is_told_with_its_file(
+    history: tuple[FolderLake, dict[str, Task]], line: bytes
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    address = spoilt(lake, folder, "data/part0.json.gz", gzip.compress(line + b"\n"))
+    reader = ExportReader(address, columns_of([("id", "string")]), verify=False)
+
+    told = r"has a file .*part0.json.gz that is not as DynamoDB writes it: [^\n]+$"
+    with pytest.raises(InvalidRequest, match=told):
+        rows_of(batch for part in reader.partitions() for batch in reader.read(part))
+
+
+def test_a_file_with_fewer_items_than_promised_is_refused(
+    history: tuple[FolderLake, dict[str, Task]],
+) -> None:
+    lake, tasks = history
+    folder = exports.full(lake, tasks.values(), at=at(24))
+    manifest = lake.folder / folder / "manifest-files.json"
+    entry, *others = [json.loads(line) for line in manifest.read_text().splitlines()]
+    text = "\n".join(json.dumps(one) for one in ({**entry, "itemCount": 1}, *others)).encode()
+    manifest.write_bytes(text)
+    checksum = manifest.with_suffix(".checksum")
+    checksum.write_bytes(exports.checksum(text))
+
+    with pytest.raises(InvalidRequest, match=r"in its files, and .* in its summary"):
+        export_at(f"{lake.folder}/{folder}")
+
+
+@pytest.mark.parametrize("item", [b'{"pk":{"S":"x"}}', b'{"task_id":{"S":"x"}}'])
+def test_an_export_of_another_table_is_refused(item: bytes) -> None:
+    line = b'{"Item":%b}' % item
+
+    with pytest.raises(InvalidRequest, match="not of a table of tasks"):
+        exported(line, DEFAULT, incremental=False)
+
+
+def test_an_export_in_ion_is_refused(history: tuple[FolderLake, dict[str, Task]]) -> None:
+    lake, _ = history
+    folder = exports.written(lake, exports.FULL, [], [], {"outputFormat": "ION"})
+
+    with pytest.raises(InvalidRequest, match="is in ION; export it as DYNAMODB_JSON"):
+        export_at(f"{lake.folder}/{folder}")

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.store.base import Record, Store
-from tests.functional.conftest import THERE, Service
+from tests.functional.conftest import Service
 from tests.functional.roles import ADMIN, keyed
 
 
@@ -129,7 +129,6 @@ def while_waiting(call: Service, happens: dict[float, Callable[[], object]]) -> 
     call.use.deliveries.sleep = nap
 
 
-@pytest.mark.skipif(THERE is not None, reason="the clock of a deployed service cannot be moved")
 @pytest.mark.parametrize("enqueued_after", [11, 17])
 def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(
     call: Service, enqueued_after: float
@@ -170,7 +169,6 @@ class Reading:
         return getattr(self._store, name)
 
 
-@pytest.mark.skipif(THERE is not None, reason="the clock of a deployed service cannot be moved")
 @pytest.mark.parametrize(("wait", "reads"), [(0, 0), (9, 0), (20, 1)])
 def test_a_dequeue_that_waits_looks_at_its_key_every_ten_seconds(
     call: Service, wait: int, reads: int

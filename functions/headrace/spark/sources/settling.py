@@ -44,7 +44,7 @@ class Tally:
 
     ``amiss`` are those of ``counts`` that were not settled as their rows say, by outcome too: of
     those that were retried or are dead the ones whose rows could not be carried out, and all that
-    were lost.  ``why`` is the first reason of each outcome.
+    were lost.  ``why`` is the first reason of each outcome among them.
     """
 
     counts: Counter[str] = field(default_factory=Counter)

@@ -204,8 +204,9 @@ def test_the_shortest_text_means_the_same(
 ) -> None:
     text = space + json.dumps(value, ensure_ascii=ascii_only, indent=indent) + space
 
-    short = shortest(JsonText(text))
+    short = shortest(JsonText(text), len(text))
 
+    assert short is not None
     assert json.loads(short) == value
     assert len(short) <= len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
@@ -213,4 +214,29 @@ def test_the_shortest_text_means_the_same(
 def test_the_shortest_text_keeps_numbers_and_halves_of_surrogate_pairs() -> None:
     text = JsonText(' [ 1.10 , 1E5, "\\ud800\\u00e9" , "\\u00e9\\/" ] ')
 
-    assert shortest(text) == '[1.10,1E5,"\\ud800\\u00e9","é/"]'
+    assert shortest(text, len(text)) == '[1.10,1E5,"\\ud800\\u00e9","é/"]'
+
+
+@given(value=values, ascii_only=st.booleans(), most=st.integers(0, 60))
+def test_what_fits_is_shortened_and_what_does_not_is_not(
+    *, value: Any, ascii_only: bool, most: int
+) -> None:
+    text = JsonText(json.dumps(value, ensure_ascii=ascii_only, indent=1))
+    whole = shortest(text, len(text))
+    assert whole is not None
+
+    assert shortest(text, most) == (whole if len(whole) <= most else None)
+
+
+def test_shortening_stops_at_its_limit() -> None:
+    text = JsonText('["\\u0041" ' + ',"\\u0041" ' * 9 + ',"\\u00zz"]')  # no JSON at its end
+
+    assert shortest(text, 39) is None  # it never came so far
+    with pytest.raises(json.JSONDecodeError):
+        shortest(text, 100)
+
+
+def test_only_escapes_that_can_go_are_decoded() -> None:
+    text = JsonText('["\\n", "\\q", "\\u0041"]')  # one that is no JSON shows it
+
+    assert shortest(text, 100) == '["\\n","\\q","A"]'

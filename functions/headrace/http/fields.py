@@ -221,13 +221,14 @@ def _json_within(most: int) -> Callable[[object], JsonText]:
     def check(value: object) -> JsonText:
         if not isinstance(value, JsonText):
             raise wrong("must be a JSON value of the request's body")
-        if limits.utf8_bytes(value) > most:
-            value = shortest(value)
         size = limits.utf8_bytes(value)
-        if size > most:
+        if size <= most:
+            return value
+        short = shortest(value, most)
+        if short is None or limits.utf8_bytes(short) > most:
             message: LiteralString = "must be at most {most} bytes of JSON text; it is {size}"
             raise too_large(message, most=most, size=size)
-        return value
+        return short
 
     return check
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -110,23 +111,36 @@ def member_text(text: str, name: str) -> JsonText | None:
     return found
 
 
-def shortest(text: JsonText) -> JsonText:
-    """Return *text* without the space and the escapes that it can do without."""
-    return JsonText(_SPACE_OR_STRING.sub(_shorter, text))
+def shortest(text: JsonText, most: int) -> JsonText | None:
+    """Return *text* without the space and the escapes that it can do without.
+
+    None when that is longer than *most* characters, which is found out without going on to the
+    end: what is refused costs by the limit, not by what was sent.
+    """
+    parts: list[str] = []
+    length = at = 0
+    for found in _SPACE_OR_STRING.finditer(text):
+        parts += (text[at : found.start()], _shorter(found[1] or ""))
+        length += found.start() - at + len(parts[-1])
+        if length > most:
+            return None
+        at = found.end()
+    parts.append(text[at:])
+    return JsonText("".join(parts)) if length + len(parts[-1]) <= most else None
 
 
 _SPACE_OR_STRING: Final = re.compile(r'[ \t\n\r]+|("[^"\\]*(?:\\.[^"\\]*)*")')
 
 
-def _shorter(found: re.Match[str]) -> str:
-    quoted = found[1] or ""
-    if "\\" not in quoted:
-        return quoted
-    plain = json.dumps(json.loads(quoted), ensure_ascii=False)
+def _shorter(string: str) -> str:
+    """Return a JSON *string* with the escapes only that it needs."""
+    if "\\u" not in string and "\\/" not in string:
+        return string
+    plain: str = encode_basestring(scanstring(string, 1, True)[0])  # noqa: FBT003  strict; takes no keywords
     try:
         plain.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        return quoted
+        return string
     return plain
 
 

@@ -3,8 +3,11 @@
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
-# The Lambda runtime's own version: `sam build` compiles the package with it.
-BUILD_PYTHON ?= $(shell command -v python3.11 || echo $(PYTHON))
+# The Lambda runtime's own version: `sam build` compiles the package with it, and the emulator that
+# `make e2e` deploys to runs it.  Where pyenv has it, it may need to be named.
+LAMBDA_PYTHON := 3.13
+BUILD_PYTHON ?= $(or $(call runs,python$(LAMBDA_PYTHON)),$(call runs,env PYENV_VERSION=$(LAMBDA_PYTHON) python$(LAMBDA_PYTHON)),$(PYTHON))
+runs = $(shell $(1) -c 'import sys; print(sys.executable)' 2>/dev/null)
 # More arguments for the tool a target runs: make test ARGS='-k lease'
 ARGS ?=
 
@@ -170,12 +173,17 @@ node_modules/.ready: package.json package-lock.json
 	@npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@mkdir -p node_modules && touch $@
 
-# The pip of $(VENV) fills it: the one that Python 3.11 brings trips over pinned extras.
+# An environment with the Lambda runtime's Python; one with another is made anew.
+is_lambda = -c 'import sys, ensurepip; sys.exit("%d.%d" % sys.version_info[:2] != "$(LAMBDA_PYTHON)")' 2>/dev/null
+lambda_venv = $(1)/bin/python $(is_lambda) || { \
+	  $(BUILD_PYTHON) $(is_lambda) || { \
+	    echo "This needs Python $(LAMBDA_PYTHON) with venv, the Lambda runtime's: install it, or name it: make BUILD_PYTHON=/path/to/python$(LAMBDA_PYTHON)"; exit 1; }; \
+	  rm -rf $(1); $(BUILD_PYTHON) -m venv $(1); }
+
+# The pip of $(VENV) fills it: the one that a Python brings may trip over pinned extras.
 $(BUILD_VENV)/.ready: requirements-build.txt | $(VENV)/.packages
-	@$(BUILD_PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || { \
-	  echo "make build needs Python 3.11, the Lambda runtime's: install it, or name it: make build BUILD_PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
-	@test -x $(BUILD_VENV)/bin/python || $(BUILD_PYTHON) -m venv $(BUILD_VENV)
+	@$(call lambda_venv,$(BUILD_VENV))
 	@$(PY) -m pip --python $(BUILD_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-build.txt
 	@touch $@
 
@@ -195,7 +203,7 @@ $(BROWSER_VENV)/.ready: requirements-browser.txt | $(VENV)/.packages
 
 $(E2E_VENV)/.ready: requirements-e2e.txt | $(VENV)/.packages
 	@echo "Setting up $(E2E_VENV): ministack, an emulator of AWS (half a minute, once)"
-	@test -x $(E2E_VENV)/bin/python || $(PYTHON) -m venv $(E2E_VENV)
+	@$(call lambda_venv,$(E2E_VENV))
 	@$(PY) -m pip --python $(E2E_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-e2e.txt
 	@touch $@
 

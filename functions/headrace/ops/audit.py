@@ -15,7 +15,8 @@ from headrace.store.base import Record, Store
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)
 _PAGE: Final = 250
-_LOOKED_AT: Final = 2_000
+_LOOKED_AT: Final = 2_000  # entries one call looks at before it answers with what it has
+_LOOKS_FOR: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,17 @@ class Audit:
         after = self.cursors.read(scope, cursor) if cursor else ""
         if where.before is not None and not after:
             after = _countdown(where.before)
-        oldest = self.now() - KEPT
+        began = self.now()
         entries: list[Entry] = []
-        looked_at = 0
+        looked_at, stride = 0, min(_PAGE, limit)
         while True:
-            records, more = self.store.records(KIND, after=after, limit=min(_PAGE, limit))
+            records, more = self.store.records(KIND, after=after, limit=stride)
+            stride = min(_PAGE, 2 * stride)  # where few are meant
             for record in records:
                 after = record.name
                 looked_at += 1
                 entry = _entry(record)
-                if entry.at < oldest or (where.since is not None and entry.at < where.since):
+                if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
                     return AuditPage(tuple(entries), None)
                 if where.means(entry):
                     entries.append(entry)
@@ -160,6 +162,8 @@ class Audit:
                     return AuditPage(tuple(entries), self.cursors.write(scope, after))
             if not more:
                 return AuditPage(tuple(entries), None)
+            if self.now() >= began + _LOOKS_FOR:
+                return AuditPage(tuple(entries), self.cursors.write(scope, after))
 
 
 def _countdown(at: datetime) -> str:

@@ -181,19 +181,24 @@ class Bulk:
         until = self.now() + timedelta(seconds=self.patience)
         taken = replace(where, states=where.states or tuple(map(str, STATES[job.action])))
         matched = changed = 0
+        wanted = _PAGE if limit is None else min(_PAGE, limit)
         while True:
-            wanted = _PAGE if limit is None else min(_PAGE, limit - matched)
-            tasks, walk, more = self._page(job.queue, taken, walk, wanted)
-            for task in tasks:
+            page, walk, more = self._page(job.queue, taken, walk, wanted, until)
+            for task, after in page:
                 if _came_later(task, walk.as_of):
                     continue  # or a restart would meet again what it has restarted itself
                 result = self._one(job, task.id, task, partial(_meant_by, taken))
                 matched += result.matched
                 changed += result.changed and not job.dry_run
+                if matched == limit:
+                    return BulkAnswer(
+                        matched, changed, (), self.cursors.write(scope, after.state())
+                    )
             if not more:
                 return BulkAnswer(matched, changed)
-            if (limit is not None and matched >= limit) or self.now() > until:
+            if self.now() > until:
                 return BulkAnswer(matched, changed, (), self.cursors.write(scope, walk.state()))
+            wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
 
     def _each(self, job: _Job, ids: Sequence[str], found: dict[str, Task]) -> list[BulkResult]:
         results: list[BulkResult] = []
@@ -206,17 +211,20 @@ class Bulk:
         return results
 
     def _page(
-        self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int
-    ) -> tuple[list[Task], Walk, bool]:
-        """Collect up to *wanted* tasks; also say where that leads, and whether there is more."""
-        tasks: list[Task] = []
-        for task, after in self.inspect.walk(queue, where, walk, page=_PAGE):
+        self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int, until: datetime
+    ) -> tuple[list[tuple[Task, Walk]], Walk, bool]:
+        """Collect up to *wanted* tasks, each with where it leads, while there is time.
+
+        Also say where the last of what was looked at leads, and whether there is more.
+        """
+        found: list[tuple[Task, Walk]] = []
+        for task, after in self.inspect.walk(queue, where, walk, page=wanted):
             walk = after
             if task is not None:
-                tasks.append(task)
-            if len(tasks) == wanted:
-                return tasks, walk, True
-        return tasks, walk, False
+                found.append((task, walk))
+            if len(found) == wanted or (task is None and self.now() > until):
+                return found, walk, True
+        return found, walk, False
 
     def _one(
         self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None

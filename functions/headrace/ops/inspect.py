@@ -1,9 +1,10 @@
 """Looking at tasks without consuming them: lists and counts, page by page, in constant memory."""
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from headrace.domain.change import Entry
@@ -19,6 +20,7 @@ from headrace.store.base import Position, Store
 
 _READ: Final = 50  # tasks read at once
 _LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what it has
+_LOOKS_FOR: Final = timedelta(seconds=5)  # and how long, where reading is slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Inspect:
         """Return a page of tasks: state after state, by time within each, shards merged.
 
         A page may be short or empty and still have a cursor: it ends when *look_at* tasks have
-        been looked at.
+        been looked at, or some seconds have passed.
         Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
         source = self.queues.cached(queue)
@@ -77,6 +79,7 @@ class Inspect:
             walk = Walk.read(self.cursors.read(scope, cursor))
         tasks: list[Task] = []
         room = ANSWER_BYTES
+        until = self.now() + _LOOKS_FOR
         for task, after in self.walk(
             source, where, walk, descending=descending, page=min(_READ, limit), payload=payload
         ):
@@ -86,7 +89,7 @@ class Inspect:
                     break  # the walk has not gone past it yet
                 tasks.append(task)
             walk = after
-            if len(tasks) == limit or walk.looked_at >= look_at:
+            if len(tasks) == limit or walk.looked_at >= look_at or self.now() >= until:
                 break
         else:
             return TaskPage(with_present_ends(self.store, tasks), None, walk.looked_at)
@@ -131,38 +134,41 @@ class Inspect:
     ) -> Iterator[tuple[Task | None, "Walk"]]:
         """Go on with *walk* over the tasks that are meant, and yield each with where that leads.
 
-        None stands for an entry that was looked at and is not meant.  Memory holds one *page*.
+        None stands for an entry that was looked at and is not meant.  *page* is how many are read
+        at once to begin with; where that does not do, more and more, up to 50 (or *page*), which
+        is what memory holds.
         """
         spans = where.spans(walk.as_of)
         while walk.span < len(spans):
             span = spans[walk.span]
-            entries = self._merged(queue, span, walk, descending=descending, limit=page)
-            found = self.store.read((entry.task_id for entry, _ in entries), payload=payload)
-            now = self.now()
-            for entry, shard in entries:
-                task = found.get(entry.task_id)
-                meant = (
-                    task is not None
-                    and task.queue == queue.name
-                    and span.holds(task)
-                    and where.means(task)
-                    and not task.hidden(now)
-                )
-                walk = walk.past(shard, Position(entry.scheduled_at, entry.task_id))
-                yield (task if meant else None), walk
-            if len(entries) < page:
-                walk = walk.next_span()
-                yield None, walk
+            merged = self._merged(queue, span, walk, descending=descending, page=page)
+            while entries := list(islice(merged, page)):
+                found = self.store.read((entry.task_id for entry, _ in entries), payload=payload)
+                now = self.now()
+                for entry, shard in entries:
+                    task = found.get(entry.task_id)
+                    meant = (
+                        task is not None
+                        and task.queue == queue.name
+                        and span.holds(task)
+                        and where.means(task)
+                        and not task.hidden(now)
+                    )
+                    walk = walk.past(shard, Position(entry.scheduled_at, entry.task_id))
+                    yield (task if meant else None), walk
+                page = _more(page)
+            walk = walk.next_span()
+            yield None, walk
 
     def _merged(
-        self, queue: Queue, span: Span, walk: "Walk", *, descending: bool, limit: int
-    ) -> Sequence[tuple[Entry, int]]:
-        """Return the next entries of all shards in order, each with its shard."""
+        self, queue: Queue, span: Span, walk: "Walk", *, descending: bool, page: int
+    ) -> Iterator[tuple[Entry, int]]:
+        """Yield the entries of all shards in order, each with its shard."""
 
         def shard_entries(shard: int) -> Iterator[tuple[Entry, int]]:
-            after = walk.seen.get(shard)
+            after, limit = walk.seen.get(shard), page
             while True:
-                page = self.store.entries(
+                found = self.store.entries(
                     Place(queue.name, span.state, shard),
                     since=span.since,
                     until=span.until,
@@ -170,18 +176,21 @@ class Inspect:
                     descending=descending,
                     limit=limit,
                 )
-                yield from ((entry, shard) for entry in page.entries)
-                after = page.last
+                yield from ((entry, shard) for entry in found.entries)
+                after, limit = found.last, _more(limit)
                 if after is None:
                     return
 
-        merged = heapq.merge(
+        return heapq.merge(
             *(shard_entries(shard) for shard in range(queue.shards_in_use)),
             key=lambda found: (found[0].scheduled_at, found[0].task_id),
             reverse=descending,
         )
-        # The range first: at its end nothing more is asked of the index.
-        return [found for _, found in zip(range(limit), merged, strict=False)]
+
+
+def _more(page: int) -> int:
+    """Return how many to read at once after a page of so many."""
+    return max(page, min(2 * page, _READ))
 
 
 @dataclass(frozen=True, slots=True)

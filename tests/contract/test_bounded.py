@@ -1,0 +1,176 @@
+"""How much one call looks at: so much and no more, whatever is asked, and the cursor goes on."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.task import Task
+from headrace.ops import permitted
+from headrace.ops.audit import AuditFilter
+from headrace.store.base import Store
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, new_world
+from tests.contract.test_keys import principal
+from tests.manual_clock import ManualClock
+
+TASKS = 500
+SHARDS = 16
+
+
+class Counting:
+    """A store that counts its calls, and lets a time pass at each."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store, self.clock = store, clock
+        self.calls: Counter[str] = Counter()
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.store, name)
+
+        def counted(*given: Any, **named: Any) -> Any:
+            self.calls[name] += 1
+            self.clock.forward(self.seconds)
+            return found(*given, **named)
+
+        return counted
+
+
+@pytest.fixture
+def counting(clock: ManualClock) -> Counting:
+    return Counting(MemoryStore(), clock)
+
+
+@pytest.fixture
+def counted(counting: Counting, clock: ManualClock) -> World:
+    """Give a service whose calls of the store are counted, and a queue with many tasks."""
+    store: Any = counting
+    world = new_world(store, clock)
+    world.queue(shards=SHARDS)
+    for _ in range(TASKS // 25):
+        world.put("mail", *["{}"] * 25)
+    world.put("mail", tags={"a": "1"}, delay_in_seconds=60)
+    counting.calls.clear()
+    return world
+
+
+RARE = TaskFilter(("ENQUEUED",), {"a": "1"})
+
+
+@pytest.mark.parametrize("limit", [1, 2, 250])
+def test_a_page_of_one_with_a_filter_takes_no_more_calls_than_a_large_one(
+    counted: World, counting: Counting, limit: int
+) -> None:
+    page = counted.use.inspect.list("mail", RARE, limit=limit)
+
+    assert len(page.tasks) == 1
+    # One query a shard for 50 tasks at most, and what is doubled until there.
+    assert counting.calls["entries"] <= SHARDS * 7
+    assert counting.calls["read"] <= TASKS // 50 + 7
+
+
+def test_a_page_of_one_without_a_filter_reads_one(counted: World, counting: Counting) -> None:
+    assert len(counted.use.inspect.list("mail", limit=1).tasks) == 1
+
+    assert counting.calls == {"entries": SHARDS, "read": 1}
+
+
+def test_a_list_over_a_slow_table_ends_in_seconds_and_its_cursor_goes_on(
+    counted: World, counting: Counting
+) -> None:
+    counting.seconds = 0.5
+    found: list[Task] = []
+    cursor, calls, began = None, 0, counted.clock()
+    while True:
+        page = counted.use.inspect.list("mail", RARE, limit=1, cursor=cursor)
+        took, began = counted.clock() - began, counted.clock()
+        assert took.total_seconds() <= 5 + (SHARDS + 2) * 0.5
+        found += page.tasks
+        cursor = page.cursor
+        calls += 1
+        if cursor is None:
+            break
+
+    assert len(found) == 1
+    assert calls > 2
+
+
+def test_an_action_whose_filter_means_little_ends_in_time_and_its_cursor_goes_on(
+    counted: World, counting: Counting
+) -> None:
+    counting.seconds = 0.5
+    counted.use.bulk.patience = 10
+    changed, cursor, calls = 0, None, 0
+    while calls == 0 or cursor is not None:
+        began = counted.clock()
+        answer = counted.use.bulk.by_filter("mail", BulkAction.DELETE, RARE, limit=1, cursor=cursor)
+        assert (counted.clock() - began).total_seconds() <= 10 + (SHARDS + 6) * 0.5
+        changed += answer.changed
+        cursor = answer.cursor
+        calls += 1
+
+    assert changed == 1
+    assert calls > 2
+
+
+def test_an_action_on_one_of_many_that_it_does_not_take_reads_each_once(
+    counted: World, counting: Counting
+) -> None:
+    counted.clock.forward(1)
+    due_later = TaskFilter(("ENQUEUED",))
+
+    answer = counted.use.bulk.by_filter("mail", BulkAction.RUN, due_later, limit=1)
+
+    assert (answer.matched, answer.changed) == (1, 1)  # all others are due already
+    assert counting.calls["read"] <= TASKS // 100 + 9
+
+
+def paged(world: World, where: AuditFilter, by: Any, limit: int) -> Iterator[Any]:
+    cursor = None
+    while True:
+        page = permitted.audit(world.use.audit, by, where, limit=limit, cursor=cursor)
+        yield page
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_a_page_of_one_of_the_audit_takes_a_few_reads(
+    counted: World, counting: Counting, *, restricted: bool
+) -> None:
+    by = principal(counted, "ngsi.*" if restricted else "*", role=Role.OPERATOR)
+    counted.queue("ngsi.notify")
+    with counted.use.audit.action("purge", queue="ngsi.notify"):
+        counted.clock.forward(1)
+    for _ in range(2_500):
+        with counted.use.audit.action("pause", queue="mail"):
+            counted.clock.forward(1)
+    counting.calls.clear()
+
+    pages = []
+    for page in paged(counted, AuditFilter(action="purge"), by, limit=1):
+        assert counting.calls["records"] <= 20
+        counting.calls.clear()
+        pages.append(page)
+
+    assert [entry.action for page in pages for entry in page.entries] == ["purge"]
+    assert 2 <= len(pages) <= 3
+
+
+def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: Counting) -> None:
+    for _ in range(600):
+        with counted.use.audit.action("pause", queue="mail"):
+            pass
+    counting.seconds = 3
+    began = counted.clock()
+
+    page = counted.use.audit.list(AuditFilter(action="purge"), limit=1)
+
+    assert (page.entries, page.cursor is None) == ((), False)
+    assert (counted.clock() - began).total_seconds() == 6

@@ -1,17 +1,20 @@
 """What every store promises about ticks: each makes one task, and only one."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from headrace.domain import limits
 from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import tick_id
 from headrace.domain.task import DeadReason, State
 from headrace.ops.tasks import EnqueueOutcome
-from tests.contract.conftest import World
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, new_world
 from tests.contract.scheduling import NAME, at, dies, due, interposed, minutes, schedule, waiting
+from tests.manual_clock import ManualClock
 
 
 def test_ticks_are_enqueued_minutes_ahead_with_their_exact_time(world: World) -> None:
@@ -224,6 +227,27 @@ def test_an_interval_of_a_second_is_kept_to_the_second(world: World) -> None:
 
     expected = [world.clock.time + timedelta(seconds=number - 60) for number in range(1, 241)]
     assert due(world, queue) == expected
+
+
+def test_a_schedule_enqueues_so_many_bytes_ahead_and_loses_no_tick_for_it(
+    clock: ManualClock,
+) -> None:
+    world = new_world(MemoryStore(), clock)  # what is heavy here is no matter of the store
+    payload = f'"{"x" * (limits.PAYLOAD_BYTES - 2)}"'
+    queue = schedule(world, world.queue(), every_seconds=1, payload=payload)
+    began, seen, most = world.clock.time, set[datetime](), 0
+
+    for _ in range(3):
+        tasks = world.use.inspect.list(queue, limit=250).tasks
+        most = max(most, sum(task.due_at > world.clock.time for task in tasks))
+        seen |= {task.due_at for task in tasks}
+        for task in tasks:
+            world.use.tasks.delete(task.id)
+        minutes(world, 1)
+
+    assert most * limits.PAYLOAD_BYTES == limits.AHEAD_BYTES
+    assert sorted(seen) == [began + timedelta(seconds=each) for each in range(1, len(seen) + 1)]
+    assert len(seen) >= 120
 
 
 def test_a_tick_whose_dedupe_key_is_held_waits_until_it_is_missed(world: World) -> None:

@@ -88,6 +88,9 @@ def test_wanted_are_the_ticks_ahead_and_the_newest_missed() -> None:
 
     assert Progress("e").wanted(near, now) == [NOW + number * MINUTE for number in range(4)]
     assert Progress("e", recent=(NOW, NOW + MINUTE)).wanted(near, now) == near[3:5]
+    assert Progress("e").wanted(near, now, most_ahead=2) == near[1:4]
+    assert Progress("e", recent=(NOW, NOW + MINUTE)).wanted(near, now, most_ahead=2) == [near[3]]
+    assert Progress("e", recent=tuple(near[1:4])).wanted(near, now, most_ahead=2) == []
 
 
 def test_what_is_done_is_told_in_one_stretch_however_long() -> None:

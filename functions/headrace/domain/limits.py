@@ -25,6 +25,7 @@ WORKER_VERSION_BYTES: Final = 64
 DEDUPE_KEY_BYTES: Final = (1, 256)
 LEASE_NAME_BYTES: Final = (1, 256)  # of a group lease
 SPAWNED_BYTES: Final = 2 * MIB  # payloads spawned by one report, together
+AHEAD_BYTES: Final = 16 * MIB  # payloads that one schedule enqueues ahead: 64 of the largest
 TAG_KEY_BYTES: Final = 64
 TAG_VALUE_BYTES: Final = 256
 

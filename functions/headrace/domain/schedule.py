@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from headrace.domain import limits
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
@@ -102,6 +103,11 @@ class Schedule:
             schedule=self.name,
         )
 
+    @property
+    def most_ahead(self) -> int:
+        """How many ticks may wait at a time: more than a minute's, whatever the payload."""
+        return limits.AHEAD_BYTES // max(1, limits.utf8_bytes(self.settings.payload))
+
     def target(self, queue: Queue) -> Queue:
         """Return *queue* with the expiry that tasks of this schedule have."""
         seconds = self.settings.expires_in_seconds
@@ -137,10 +143,13 @@ class Progress:
         """Tell whether *tick* has been enqueued."""
         return tick in self.recent or any(first <= tick <= last for first, last in self.done)
 
-    def wanted(self, ticks: Iterable[datetime], now: datetime) -> list[datetime]:
+    def wanted(
+        self, ticks: Iterable[datetime], now: datetime, *, most_ahead: int | None = None
+    ) -> list[datetime]:
         """Return which of *ticks*, in order, are to be enqueued at *now*.
 
-        *ticks* are those of ``window``.  Of the missed ones only the newest counts.
+        Of the missed ones only the newest counts.  With those there are, no more than *most_ahead*
+        wait for their time.
         """
         missed: datetime | None = None
         wanted: list[datetime] = []
@@ -151,6 +160,7 @@ class Progress:
                 missed = tick
             else:
                 wanted.append(tick)
+        wanted = wanted[:most_ahead]
         if missed is not None:
             wanted.insert(0, missed)
         return [tick for tick in wanted if not self.has(tick)]

@@ -161,7 +161,8 @@ class Ticking:
     def _wanted(self, schedule: Schedule, progress: Progress, now: datetime) -> list[datetime]:
         if schedule.settings.paused:
             return []
-        return progress.wanted(ticks(schedule, self.read_cron, now - GRACE), now)
+        near = ticks(schedule, self.read_cron, now - GRACE)
+        return progress.wanted(near, now, most_ahead=schedule.most_ahead)
 
     def _mark(self, name: str) -> str | None:
         return self.store.mark(schedule_body.PROGRESS, name)

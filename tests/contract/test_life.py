@@ -277,9 +277,9 @@ def test_the_same_id_again_changes_nothing(world: World) -> None:
     assert [[result.outcome for result in results] for results in outcomes] == [
         [EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING],
         [EnqueueOutcome.EXISTING],
-        [EnqueueOutcome.INVALID],
+        [EnqueueOutcome.EXISTING],
     ]
-    assert outcomes[2][0].task is None
+    assert (outcomes[2][0].task, outcomes[2][0].queue) == (None, queue)
     assert world.see("order-1").payload == '"first"'
 
 
@@ -292,4 +292,20 @@ def test_an_existing_id_answers_before_its_expiry_is_looked_at(world: World) -> 
         queue, [NewTask("1", id="order-1", expires_at=past), NewTask("1", expires_at=past)]
     )
 
+    (elsewhere,) = world.use.tasks.enqueue(
+        world.queue("other"), [NewTask("1", id="order-1", expires_at=past)]
+    )
+
     assert (again.outcome, new.outcome) == (EnqueueOutcome.EXISTING, EnqueueOutcome.INVALID)
+    assert (elsewhere.outcome, elsewhere.queue) == (EnqueueOutcome.EXISTING, queue)
+
+
+def test_an_id_repeated_after_its_task_has_moved_is_existing(world: World) -> None:
+    first, second = world.queue("first"), world.queue("second")
+    world.put(first, id="order-1")
+    world.say(world.one(first), "MOVED", to_queue=second)
+
+    (again,) = world.use.tasks.enqueue(first, [NewTask('"again"', id="order-1")])
+
+    assert (again.outcome, again.task, again.queue) == (EnqueueOutcome.EXISTING, None, second)
+    assert world.see("order-1").queue == second

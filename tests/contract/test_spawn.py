@@ -68,7 +68,6 @@ def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
     [
         ((("left", NewTask("1")), ("nowhere", NewTask("2"))), "spawn[1].queue"),
         ((("left", NewTask("1", delay_in_seconds=9, id="late")),), "spawn[0].expires_at"),
-        ((("right", NewTask("1", id="taken")), ("left", NewTask("2"))), "spawn[0].id"),
     ],
 )
 def test_all_or_nothing(world: World, spawn: Any, wrong: str) -> None:
@@ -134,12 +133,10 @@ def test_a_child_with_its_parents_id_is_there_already(
     elsewhere = (("left", NewTask("1", id=other.id)),)
 
     result = world.say(task, status, spawn=itself, **fields)
-    wrong = world.say(other, status, spawn=elsewhere, **fields)
+    in_another_queue = world.say(other, status, spawn=elsewhere, **fields)
 
     assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [EXISTING, CREATED])
-    assert wrong.outcome is ReportOutcome.INVALID
-    assert "spawn[0].id" in str(wrong.detail)
-    assert world.see(other.id).state is State.INFLIGHT
+    assert (in_another_queue.outcome, outcomes(in_another_queue)) == (ReportOutcome.OK, [EXISTING])
 
 
 def test_a_key_that_nobody_holds_is_for_the_next_child(world: World) -> None:
@@ -162,30 +159,44 @@ def test_an_id_that_is_taken_goes_before_the_key_of_a_sibling(world: World) -> N
     task = parent(world)
     world.put("left", id="there")
     world.put("right", id="elsewhere")
-    first = ("left", NewTask("1", dedupe_key="k"))
-
-    wrong = world.say(
-        task, "SUCCEEDED", spawn=(first, ("left", NewTask("2", id="elsewhere", dedupe_key="k")))
-    )
-    result = world.say(
-        task, "SUCCEEDED", spawn=(first, ("left", NewTask("2", id="there", dedupe_key="k")))
+    spawn = (
+        ("left", NewTask("1", dedupe_key="k")),
+        ("left", NewTask("2", id="there", dedupe_key="k")),
+        ("left", NewTask("3", id="elsewhere", dedupe_key="k")),
     )
 
-    assert (wrong.outcome, outcomes(result)) == (ReportOutcome.INVALID, [CREATED, EXISTING])
+    result = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert outcomes(result) == [CREATED, EXISTING, EXISTING]
 
 
+@pytest.mark.parametrize("first", ["left", "right"])
 @pytest.mark.parametrize("there", [True, False])
-def test_one_id_for_two_queues_is_refused_in_any_order(world: World, *, there: bool) -> None:
+def test_one_id_for_two_queues_is_one_task_whose_queue_the_first_decides(
+    world: World, first: str, *, there: bool
+) -> None:
     task = parent(world)
     if there:
         world.put("left", id="same")
     spawn = (("left", NewTask("1", id="same")), ("right", NewTask("2", id="same")))
 
-    for asked in (spawn, spawn[::-1]):
-        result = world.say(task, "SUCCEEDED", spawn=asked)
-        assert result.outcome is ReportOutcome.INVALID
-        assert ".id is used in another queue" in str(result.detail)
-    assert world.use.inspect.count("right").count == 0
+    result = world.say(task, "SUCCEEDED", spawn=spawn if first == "left" else spawn[::-1])
+
+    made = EXISTING if there else CREATED
+    assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [made, EXISTING])
+    assert world.see("same").queue == ("left" if there else first)
+
+
+def test_a_child_that_has_moved_on_is_existing_and_the_report_goes_through(world: World) -> None:
+    task = parent(world)
+    world.put("left", id="child")
+    world.say(world.one("left"), "MOVED", to_queue="right")
+
+    result = world.say(task, "SUCCEEDED", spawn=(("left", NewTask("1", id="child")),))
+
+    assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [EXISTING])
+    assert result.spawned[0].queue == "right"
+    assert world.see(task.id).state is State.SUCCEEDED
 
 
 def test_all_duplicates_name_the_holder(world: World) -> None:

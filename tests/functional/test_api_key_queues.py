@@ -185,3 +185,18 @@ def test_a_restricted_operator_reads_the_audit_of_its_queues(stocked: Service) -
     assert (seen[0]["actor"], seen[0]["action"]) == ("the operator", "pause")
     assert service("GET", "/v1/audit", query={"queue": "mail"}).status == 403
     assert service("GET", "/v1/audit", query={"queue": "ngsi.notify"}).status == 200
+
+
+def test_an_id_that_is_in_a_queue_outside_exists_and_its_queue_is_not_named(
+    stocked: Service,
+) -> None:
+    stocked.put("/v1/queues/mail", id="secret-1")
+    body = {"tasks": [{"id": "secret-1"}]}
+
+    inside = keyed(stocked, PRODUCER, "ngsi.*")("POST", "/v1/queues/ngsi.notify/tasks", body)
+    both = keyed(stocked, PRODUCER, "ngsi.*", "mail")("POST", "/v1/queues/ngsi.notify/tasks", body)
+
+    (result,) = inside.json["results"]
+    assert (result["outcome"], result["task"], result["queue"]) == ("EXISTING", None, None)
+    assert "mail" not in inside.body
+    assert both.json["results"][0]["queue"] == "mail"

@@ -47,12 +47,27 @@ def test_a_client_id_makes_enqueue_safe_to_repeat(call: Service) -> None:
     path, other = call.queue("mail"), call.queue("other")
     body = {"tasks": [{"id": "a-1", "payload": 1}]}
 
-    outcomes = [
-        call("POST", f"{where}/tasks", body).json["results"][0]["outcome"]
-        for where in (path, path, other)
+    first, again, elsewhere = [
+        call("POST", f"{where}/tasks", body).json["results"][0] for where in (path, path, other)
     ]
 
-    assert outcomes == ["CREATED", "EXISTING", "INVALID"]
+    assert (first["outcome"], first["queue"]) == ("CREATED", "mail")
+    assert (again["outcome"], again["queue"]) == ("EXISTING", "mail")
+    assert again["task"]["id"] == "a-1"
+    assert (elsewhere["outcome"], elsewhere["queue"]) == ("EXISTING", "mail")
+    assert (elsewhere["id"], elsewhere["task"]) == ("a-1", None)
+
+
+def test_a_task_that_has_moved_on_is_existing_under_its_id(call: Service) -> None:
+    path = call.queue("mail")
+    call.queue("other")
+    call.put(path, id="a-1")
+    (task,) = call.take(path)
+    assert call.say(task, "MOVED", to_queue="other")["outcome"] == "OK"
+
+    (again,) = call("POST", f"{path}/tasks", {"tasks": [{"id": "a-1"}]}).json["results"]
+
+    assert (again["outcome"], again["task"], again["queue"]) == ("EXISTING", None, "other")
 
 
 def test_a_task_is_not_delivered_before_its_time(call: Service) -> None:

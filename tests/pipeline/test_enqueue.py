@@ -165,8 +165,8 @@ def test_an_id_that_another_queue_has_is_a_bad_row(connection: Connection) -> No
 
     assert told.counts == {"created": 1, "bad": 1}
     assert "; ".join(told.bad) == (
-        "a1: the id is used in another queue, mail; name another column in id_column, or columns"
-        " in id_from, which tells queues apart"
+        "a1: the task of this id is in another queue, mail; name another column in id_column,"
+        " or columns in id_from, which tells queues apart"
     )
 
 

@@ -52,8 +52,8 @@ class Producers(Ground):
     ) -> None:
         there = self.model.visible(ask.id, now) if ask.id else None
         if there is not None:
-            expected = EnqueueOutcome.EXISTING if there.queue == queue else EnqueueOutcome.INVALID
-            assert result.outcome is expected
+            assert result.outcome is EnqueueOutcome.EXISTING
+            assert result.queue == there.queue
             assert (result.task is None) == (there.queue != queue)
         elif entry.expires_at is not None and entry.expires_at <= due:
             assert result.outcome is EnqueueOutcome.INVALID

@@ -169,14 +169,19 @@ def test_results_of_an_enqueue() -> None:
     results = [
         Enqueued(EnqueueOutcome.CREATED, "tsk_1", WAITING),
         Enqueued(EnqueueOutcome.INVALID, None, detail='said "no"'),
+        Enqueued(EnqueueOutcome.EXISTING, "tsk_3", elsewhere="other"),
     ]
 
     text = views.enqueued_json(results, now=NOW, max_retries=five)
 
     answers.EnqueueResults.model_validate_json(text)
-    first, second = json.loads(text)["results"]
+    first, second, third = json.loads(text)["results"]
     assert "payload" not in first["task"]
-    assert second == {"outcome": "INVALID", "id": None, "task": None, "detail": 'said "no"'}
+    assert first["queue"] == first["task"]["queue"]
+    nothing = {"id": None, "task": None, "queue": None}
+    assert second == {"outcome": "INVALID", **nothing, "detail": 'said "no"'}
+    moved = {"id": "tsk_3", "task": None, "queue": "other"}
+    assert third == {"outcome": "EXISTING", **moved, "detail": None}
 
 
 def test_what_a_dequeue_hands_out() -> None:

@@ -24,6 +24,7 @@ from headrace.cli.output import document, line, made_fields, progress
 from headrace.cli.session import Session
 from headrace.client.clock import utc_now
 from headrace.client.models import Enqueued
+from headrace.client.sending import NewTask
 from headrace.domain.errors import HeadraceError
 from headrace.domain.ids import new_task_id
 
@@ -93,8 +94,8 @@ def enqueue_command(session: Session, /, queue: str, payload: str | None, **give
     if given["file"] is not None:
         return _file(session, queue, defaults, given)
     value = _value(payload, given["function"])
-    fields = {**defaults, "id": given["id"]}
-    return _one(session, session.client.enqueue(queue, value, **fields))
+    new = NewTask(payload=value, id=given["id"], **defaults)
+    return _one(session, *session.client.enqueue_many(queue, [new], errors="return"))
 
 
 def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
@@ -160,7 +161,8 @@ def _one(session: Session, made: Enqueued) -> Exit:
         click.echo(f"error: {made.outcome}{why}", err=True)
         return Exit.FAILED
     if made.outcome != "CREATED":
-        session.note(f"{made.outcome}{why}")
+        where = f", {made.queue}" if made.task is None and made.queue else ""
+        session.note(f"{made.outcome}{why}{where}")
     return Exit.DONE
 
 
@@ -205,7 +207,8 @@ def _line(session: Session, number: int, result: Enqueued | BadLine | None) -> N
         if result.outcome == "INVALID":
             click.echo(f"line {number}: INVALID: {result.detail}", err=True)
         if session.json:
-            fields = {"outcome": result.outcome, "id": result.id, "detail": result.detail}
+            named = ("outcome", "id", "queue", "detail")
+            fields = {name: getattr(result, name) for name in named}
             line({"line": number, **fields})
 
 

@@ -8,6 +8,7 @@ from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
     InvalidRequest,
+    NotEnqueued,
     NotFound,
     RateLimited,
     Unauthenticated,
@@ -29,6 +30,7 @@ class Exit(IntEnum):
 
 
 _BY_ERROR: Final[tuple[tuple[type[HeadraceError], Exit], ...]] = (
+    (NotEnqueued, Exit.FAILED),
     (InvalidRequest, Exit.USAGE),
     (NotFound, Exit.NOT_FOUND),
     (Unauthenticated, Exit.NOT_ALLOWED),

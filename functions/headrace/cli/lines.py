@@ -218,7 +218,7 @@ def _sent(
     tasks = [task for _, task in batch]
     results: Sequence[Enqueued | None]
     try:
-        results = client.enqueue_many(queue, tasks) if client else _checked(tasks)
+        results = client.enqueue_many(queue, tasks, errors="return") if client else _checked(tasks)
     except InvalidRequest as error:
         bad = _bad_places(error)
         if not bad or max(bad) >= len(batch):

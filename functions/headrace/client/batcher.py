@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
-from headrace.client.batches import BATCH_BYTES
+from headrace.client.batches import BATCH_BYTES, not_enqueued
 from headrace.client.call import Call
 from headrace.client.calls import tasks
 from headrace.client.codec import Codec
@@ -83,7 +83,7 @@ class Batcher:
         """Hand over one task, with the fields that ``Client.enqueue`` takes.
 
         Raises InvalidRequest or PayloadTooLarge for what can be told at once, RuntimeError when
-        the batcher is closed; all else is raised by the future.
+        the batcher is closed; all else, NotEnqueued among it, is raised by the future.
         """
         entry = task_entry(NewTask(payload=payload, **fields), self._sender.codec, path="task")
         future: Future[Enqueued] = Future()
@@ -170,7 +170,10 @@ class Batcher:
                     left = _without_wrong(left, error)
                 else:
                     for (_, future), result in zip(left, results, strict=True):
-                        future.set_result(result)
+                        if result.outcome == "INVALID":
+                            future.set_exception(not_enqueued({"task": result.detail or ""}))
+                        else:
+                            future.set_result(result)
                     return
         except BaseException as error:  # noqa: BLE001 (whatever it is, who waits must hear of it)
             for _, future in left:

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from headrace.client.codec import Codec
-from headrace.client.models import Bulk, Queue
+from headrace.client.models import Bulk, Enqueued, Queue
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
+
+Errors: TypeAlias = Literal["raise", "return"]
+"""Whether an entry that comes out INVALID is an error, or a result like the others."""
 
 BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 
@@ -31,6 +34,35 @@ def batches_of(tasks: Iterable[NewTask], codec: Codec) -> Iterator[list[bytes]]:
         size += len(entry) + 1
     if batch:
         yield batch
+
+
+def raises(errors: Errors) -> bool:
+    """Tell whether INVALID is an error.  Raises InvalidRequest for another word than the two."""
+    if errors not in {"raise", "return"}:
+        message = f'must be "raise" or "return", not {errors!r:.100}'
+        raise InvalidRequest(f"errors {message}", errors=[FieldError("errors", message)])
+    return errors == "raise"
+
+
+def checked(results: list[Enqueued], *, raising: bool) -> list[Enqueued]:
+    """Return *results*.  If *raising*, raises NotEnqueued naming every INVALID entry."""
+    invalid = {
+        f"tasks[{place}]": result.detail or ""
+        for place, result in enumerate(results)
+        if result.outcome == "INVALID"
+    }
+    if raising and invalid:
+        raise not_enqueued(invalid, results)
+    return results
+
+
+def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -> NotEnqueued:
+    """Return the error about the *invalid* entries (there are some) among *results*."""
+    errors = [FieldError(field, f"was not enqueued: {why}") for field, why in invalid.items()]
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    error = NotEnqueued(f"{errors[0].field} {errors[0].message}{more}", errors=errors)
+    error.results = tuple(results)
+    return error
 
 
 def ids_in_calls(ids: Sequence[str] | None, where: Mapping[str, Any] | None) -> list[Sequence[str]]:

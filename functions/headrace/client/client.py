@@ -8,7 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batcher import Batcher
-from headrace.client.batches import batches_of, gathered, ids_in_calls, merged
+from headrace.client.batches import (
+    Errors,
+    batches_of,
+    checked,
+    gathered,
+    ids_in_calls,
+    merged,
+    not_enqueued,
+    raises,
+)
 from headrace.client.call import Call, Pages
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
@@ -195,7 +204,8 @@ class Client:
     ) -> Enqueued:
         """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
 
-        Raises NotFound for a missing queue, InvalidRequest naming the field.
+        Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
+        is one too, for what only the service's clock or tables could tell.
         """
         return self.send(
             tasks.enqueue_task(
@@ -215,18 +225,36 @@ class Client:
             )
         )
 
-    def enqueue_many(self, queue: str, new: Iterable[NewTask]) -> list[Enqueued]:
+    def enqueue_many(
+        self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
+    ) -> list[Enqueued]:
         """Put any number of tasks into *queue*; one result for each, in their order.
 
         Raises what ``enqueue`` does; what came before is in the queue then.  Give ids of your own
-        where all of it may have to be sent again.
+        where all of it may have to be sent again.  Entries that come out INVALID keep no other one
+        back: NotEnqueued is raised when all are sent, with the ``results``; with *errors*
+        ``"return"`` they are results like the others.
         """
-        return list(self.enqueue_each(queue, new))
+        raising = raises(errors)
+        results = list(self.enqueue_each(queue, new, errors="return"))
+        return checked(results, raising=raising)
 
-    def enqueue_each(self, queue: str, new: Iterable[NewTask]) -> Iterator[Enqueued]:
-        """Do the same in constant memory: each batch goes out when its results are asked for."""
+    def enqueue_each(
+        self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
+    ) -> Iterator[Enqueued]:
+        """Do the same in constant memory: each batch goes out when its results are asked for.
+
+        The first entry that comes out INVALID raises NotEnqueued in its place; those of its batch
+        are sent then, and none that come after.
+        """
+        raising = raises(errors)
+        place = 0
         for batch in batches_of(new, self.codec):
-            yield from self.send(tasks.enqueue_entries(queue, batch))
+            for result in self.send(tasks.enqueue_entries(queue, batch)):
+                if raising and result.outcome == "INVALID":
+                    raise not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
+                yield result
+                place += 1
 
     def batcher(self, *, linger_seconds: float = 0.01) -> Batcher:
         """Return what gathers single enqueues into batches in the background."""

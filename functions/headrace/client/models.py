@@ -221,12 +221,17 @@ class LeasedTask(Task, frozen=True, kw_only=True):
 
 
 class Enqueued(Model, frozen=True, kw_only=True):
-    """What became of one entry of an enqueue."""
+    """What became of one entry of an enqueue.
+
+    ``queue`` is where its task is.  One that is EXISTING in another queue has no ``task`` here, and
+    no ``queue`` either where the key may not know it.
+    """
 
     outcome: Literal["CREATED", "EXISTING", "DUPLICATE", "OVERWRITTEN", "INVALID"]
     id: str | None
     task: Task | None
     detail: str | None
+    queue: str | None = None
 
     def __repr__(self) -> str:
         """Return what a person wants to know."""

@@ -2,7 +2,8 @@
 
 HeadraceError
 ├── InvalidRequest          the caller asked for something that makes no sense (400)
-│   └── PayloadTooLarge     a body, payload, result, progress or spawn over its limit (413)
+│   ├── PayloadTooLarge     a body, payload, result, progress or spawn over its limit (413)
+│   └── NotEnqueued         entries of an enqueue came to nothing; raised by clients
 ├── Unauthenticated         no key, or an unknown one (401)
 ├── Forbidden               the key may not do this (403)
 ├── NotFound                no such queue, task or schedule (404)
@@ -19,7 +20,7 @@ HeadraceError
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,18 @@ class PayloadTooLarge(InvalidRequest):
     code = "payload_too_large"
     status = 413
     title = "Payload too large"
+
+
+class NotEnqueued(InvalidRequest):
+    """Entries of an enqueue came out INVALID; the others are in their queue.
+
+    What is wrong with such an entry only the stored state or the clock can tell, so no request is
+    refused for it: clients raise this.  ``errors`` names the entries, as ``tasks[3]``.
+    """
+
+    code = "not_enqueued"
+    title = "Not enqueued"
+    results: Sequence[Any] = ()  # of all entries, where more than one was sent
 
 
 class Unauthenticated(HeadraceError):

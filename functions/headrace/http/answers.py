@@ -176,7 +176,14 @@ class Enqueued(Answer):
 
     outcome: EnqueueOutcome
     id: str | None
-    task: TaskWithoutPayload | None
+    task: Annotated[
+        TaskWithoutPayload | None,
+        Field(description="null for one that is EXISTING in another queue, and with INVALID."),
+    ]
+    queue: Annotated[
+        str | None,
+        Field(description="Where the task is; null where there is none or you may not know it."),
+    ]
     detail: str | None
 
 

@@ -139,7 +139,7 @@ def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: Ma
             task = task_json(result.task, now=now, max_retries=max_retries, payload=False)
         parts.append(
             f'{{"outcome":"{result.outcome.value}","id":{_text(result.id)},"task":{task},'
-            f'"detail":{_text(result.detail)}}}'
+            f'"queue":{_text(result.queue)},"detail":{_text(result.detail)}}}'
         )
     return f'{{"results":[{",".join(parts)}]}}'
 

@@ -1,5 +1,6 @@
 """What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
@@ -13,7 +14,7 @@ from headrace.ops.audit import Audit, AuditFilter, AuditPage, Entry
 from headrace.ops.inspect import TaskPage
 from headrace.ops.leases import Leases
 from headrace.ops.queues import QueuePage, Queues
-from headrace.ops.tasks import Tasks
+from headrace.ops.tasks import Enqueued, Tasks
 from headrace.store.base import Record
 
 _PAGE: Final = 250
@@ -52,6 +53,16 @@ def delete_task(
         tasks.delete(task_id, if_not_inflight=if_not_inflight, check=check)
     except NotFound:
         raise no_task(by, task_id) from None
+
+
+def enqueued(by: Principal, results: Sequence[Enqueued]) -> list[Enqueued]:
+    """Return what became of entries as *by* may know it: no queue that is not one of its own."""
+    return [
+        result
+        if result.elsewhere is None or by.covers(result.elsewhere)
+        else replace(result, elsewhere=None)
+        for result in results
+    ]
 
 
 def close_lease(leases: Leases, by: Principal, group_id: str) -> None:

@@ -14,7 +14,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.ops.queues import Queues
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
@@ -79,8 +79,7 @@ class Spawning:
         """Make *change*, planned from *parent*, and create *children* with it.
 
         What exists already or whose key is held counts as done.  Returns None when the parent has
-        changed meanwhile.  Raises InvalidRequest when an id is used in another queue, and
-        Unavailable when keys keep changing hands.
+        changed meanwhile.  Raises Unavailable when keys keep changing hands.
         """
         settled: dict[int, Enqueued] = {}  # children that need not be made, by place
         replaced: dict[int, str] = {}  # dead holders of keys, by place
@@ -88,7 +87,7 @@ class Spawning:
         there = {parent.id: parent} | self._chosen(children)
         for place, child in enumerate(children):
             if child.task_id in there:
-                settled[place] = _existing(place, child, there[child.task_id])
+                settled[place] = existing(there[child.task_id], child.queue.name)
         for _ in range(_LOOKS):
             twins = _twins(children, settled)
             births = {
@@ -180,7 +179,7 @@ class Spawning:
         if there is not None and there.hidden(now):
             self.store.commit([plan.delete(there, unless_changed=True)])
         elif there is not None:
-            settled[place] = _existing(place, child, there)
+            settled[place] = existing(there, child.queue.name)
         elif child.new.dedupe_key is not None:
             key = child.new.dedupe_key
             mark = plan.holder(child.queue.name, key, value=None, expects=None)
@@ -208,39 +207,23 @@ def _id_of(place: int, new: NewTask, secret: str, born: datetime) -> str:
     return new.id or derived_task_id(born, f"{secret}:{place}")
 
 
-def _existing(place: int, child: Child, there: Task) -> Enqueued:
-    """Return what *child* comes to, whose id is taken.  Raises InvalidRequest."""
-    _check_queue(place, child, there.queue)
-    return Enqueued(EnqueueOutcome.EXISTING, there.id, there)
-
-
-def _check_queue(place: int, child: Child, queue: str) -> None:
-    if child.queue.name != queue:
-        message = f"spawn[{place}].id is used in another queue"
-        raise InvalidRequest(message)
-
-
 def _twins(children: Sequence[Child], settled: Mapping[int, Enqueued]) -> dict[int, Enqueued]:
-    """Return what those children come to whose id or key an earlier one is about to take.
-
-    Raises InvalidRequest when an id is for two queues.
-    """
+    """Return what those children come to whose id or key an earlier one is about to take."""
     twins: dict[int, Enqueued] = {}
-    queues: dict[str, str] = {}  # by id
+    ids: set[str] = set()
     holders: dict[tuple[str, str], str] = {}  # by key
     for place, child in enumerate(children):
         before = settled.get(place)
         if before is not None and child.key and before.outcome is EnqueueOutcome.DUPLICATE:
             holders.setdefault(child.key, before.id or "")
         elif before is not None:
-            queues.setdefault(child.task_id, child.queue.name)
-        elif child.task_id in queues:
-            _check_queue(place, child, queues[child.task_id])
+            ids.add(child.task_id)
+        elif child.task_id in ids:
             twins[place] = Enqueued(EnqueueOutcome.EXISTING, child.task_id)
         elif child.key and child.key in holders:
             twins[place] = Enqueued(EnqueueOutcome.DUPLICATE, holders[child.key])
         else:
-            queues[child.task_id] = child.queue.name
+            ids.add(child.task_id)
             if child.key:
                 holders[child.key] = child.task_id
     return twins

@@ -35,12 +35,21 @@ class EnqueueOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The result of one entry; ``task`` is shown for what is there now."""
+    """The result of one entry; ``task`` is shown for what is there now.
+
+    ``elsewhere`` is the queue of an EXISTING task that is in another one: it is not shown then.
+    """
 
     outcome: EnqueueOutcome
     id: str | None
     task: Task | None = None
     detail: str | None = None
+    elsewhere: str | None = None
+
+    @property
+    def queue(self) -> str | None:
+        """The queue that the task is in; None where there is no task, or it may not be named."""
+        return self.elsewhere if self.task is None else self.task.queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +158,7 @@ class Tasks:
         if entry.new.id is not None:
             there = self.store.read([entry.task_id]).get(entry.task_id)
             if there is not None and not there.hidden(now):
-                return _existing(there, queue)
+                return existing(there, queue.name)
         detail = "expires_at would pass before the task is due"
         return Enqueued(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
 
@@ -223,14 +232,15 @@ def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> Enqueued:
         case Done(task):
             return Enqueued(EnqueueOutcome.CREATED, task.id, task)
         case Refused(Task() as there):
-            return _existing(there, queue)
+            return existing(there, queue.name)
         case Refused():
             detail = "the id is being deleted; try again"
             return Enqueued(EnqueueOutcome.INVALID, change.task_id, detail=detail)
 
 
-def _existing(there: Task, queue: Queue) -> Enqueued:
-    if there.queue != queue.name:
-        detail = "the id is used in another queue"
-        return Enqueued(EnqueueOutcome.INVALID, there.id, detail=detail)
-    return Enqueued(EnqueueOutcome.EXISTING, there.id, there)
+def existing(there: Task, queue: str) -> Enqueued:
+    """Return the result of an entry for *queue* whose id a task has already, in whatever queue."""
+    if there.queue == queue:
+        return Enqueued(EnqueueOutcome.EXISTING, there.id, there)
+    detail = "the task of this id is in another queue"
+    return Enqueued(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)

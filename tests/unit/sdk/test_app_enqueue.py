@@ -13,7 +13,7 @@ from headrace import App, AsyncClient, Context, RetryStrategy
 from headrace.client.app.names import name_of
 from headrace.client.app.posting import Posting
 from headrace.client.app.queues import Queues
-from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
 from tests.unit.sdk.app_doubles import NOW, Service, call
 
 
@@ -338,8 +338,14 @@ def test_a_worker_makes_what_is_missing_and_leaves_the_rest() -> None:
 
 def test_an_entry_that_the_service_calls_invalid_is_an_error() -> None:
     task = service(outcome="INVALID").app().task(queue="mail")(send)
-    with pytest.raises(InvalidRequest, match="was not enqueued: too late"):
+    with pytest.raises(NotEnqueued, match=r"^task was not enqueued: too late$"):
         task.enqueue("a")
+    with pytest.raises(NotEnqueued, match=r"^tasks\[0\] was not enqueued: too late, and 1 more$"):
+        task.enqueue_many([{"to": "a"}, {"to": "b"}])
+    with pytest.raises(NotEnqueued, match=r"^tasks\[0\] was not enqueued: too late$"):
+        list(task.enqueue_each([{"to": "a"}, {"to": "b"}]))
+    results = task.enqueue_many([{"to": "a"}, {"to": "b"}], errors="return")
+    assert [result.outcome for result in results] == ["INVALID"] * 2
 
 
 def test_an_app_without_address_says_so_when_it_is_first_needed() -> None:

@@ -95,13 +95,20 @@ def test_a_duplicate_overwrites_what_is_named(cli: Cli) -> None:
 
 
 def test_a_task_that_cannot_be_is_exit_1(cli: Cli) -> None:
+    ran = cli("enqueue", "mail", "1", "--expires-at", "2020-01-01T00:00:00Z")
+
+    assert ran.code == 1
+    assert ran.err.startswith("error: INVALID: expires_at ")
+
+
+def test_a_task_that_is_in_another_queue_is_said_to_be_there(cli: Cli) -> None:
     cli("queue", "create", "news")
     cli("enqueue", "news", "1", "--id", "order-1")
 
     ran = cli("enqueue", "mail", "1", "--id", "order-1")
 
-    assert ran.code == 1
-    assert ran.err.startswith("error: INVALID: ")
+    assert (ran.code, ran.out) == (0, "order-1\n")
+    assert ran.err == "EXISTING: the task of this id is in another queue, news\n"
 
 
 def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
@@ -180,8 +187,8 @@ def test_results_of_a_file_are_a_line_each(cli: Cli) -> None:
     )
 
     assert ran.lines == [
-        {"line": 1, "outcome": "CREATED", "id": "a", "detail": None},
-        {"line": 2, "outcome": "EXISTING", "id": "a", "detail": None},
+        {"line": 1, "outcome": "CREATED", "id": "a", "queue": "mail", "detail": None},
+        {"line": 2, "outcome": "EXISTING", "id": "a", "queue": "mail", "detail": None},
     ]
     assert ran.err == ""
 

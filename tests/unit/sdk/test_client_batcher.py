@@ -11,8 +11,8 @@ import httpx2 as httpx
 import pytest
 
 from headrace import Client
-from headrace.domain.errors import InvalidRequest, NotFound
-from tests.unit.sdk.wire import Reply, Wire, enqueued, problem
+from headrace.domain.errors import InvalidRequest, NotEnqueued, NotFound
+from tests.unit.sdk.wire import Reply, Wire, enqueued, problem, reply
 
 
 def client_on(reply: Reply) -> tuple[Client, Wire]:
@@ -51,6 +51,19 @@ def test_a_lonely_enqueue_goes_out_after_a_moment() -> None:
     client, _ = client_on(enqueued)
     with client.batcher(linger_seconds=0.001) as batcher:
         assert batcher.enqueue("mail", 1).result(timeout=10).outcome == "CREATED"
+
+
+def test_an_entry_that_comes_out_invalid_is_raised_by_its_own_future() -> None:
+    outcomes = [
+        {"outcome": outcome, "id": "t", "task": None, "detail": "too late"}
+        for outcome in ("CREATED", "INVALID")
+    ]
+    client, _ = client_on(reply(200, {"results": outcomes}))
+    with client.batcher(linger_seconds=60) as batcher:
+        taken, refused = (batcher.enqueue("mail", n) for n in range(2))
+    assert taken.result().outcome == "CREATED"
+    with pytest.raises(NotEnqueued, match="too late"):
+        refused.result()
 
 
 def test_a_refused_batch_is_heard_of_by_all_of_it_and_the_next_goes_on() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import AsyncClient, Client, NewTask, Report
 from headrace.client.sending import SpawnedTask
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.errors import InvalidRequest, NotEnqueued
 from headrace.testing import MemoryService
 from tests.unit.sdk.wire import Wire, reply
 
@@ -181,6 +181,74 @@ def test_an_instant_without_a_zone_is_refused_naming_the_field(
     assert "2026-01-01T08:00:00 has none" in named.message
     assert refused.value.detail == f"{field} {named.message}"
     assert not wire.requests
+
+
+def came_out(*outcomes: str) -> Any:
+    results = [
+        {"outcome": outcome, "id": f"t{place}", "task": None, "queue": None, "detail": "too late"}
+        for place, outcome in enumerate(outcomes)
+    ]
+    return reply(200, {"results": results})
+
+
+def test_an_enqueue_that_comes_out_invalid_raises_naming_the_entry() -> None:
+    client = client_on(Wire([came_out("INVALID")]))
+
+    with pytest.raises(NotEnqueued) as one:
+        client.enqueue("mail", 1)
+    with pytest.raises(NotEnqueued):
+        client.run_schedule("mail", "daily")
+
+    assert isinstance(one.value, InvalidRequest)
+    assert (one.value.code, one.value.detail) == (
+        "not_enqueued",
+        "task was not enqueued: too late",
+    )
+
+
+def test_many_are_all_sent_before_the_invalid_ones_are_raised_with_all_results() -> None:
+    full = came_out(*["CREATED"] * 24, "INVALID")
+    wire = Wire([full, came_out("INVALID", "CREATED")])
+
+    with pytest.raises(NotEnqueued) as raised:
+        client_on(wire).enqueue_many("mail", [NewTask()] * 27)
+
+    assert [named.field for named in raised.value.errors] == ["tasks[24]", "tasks[25]"]
+    assert raised.value.detail == "tasks[24] was not enqueued: too late, and 1 more"
+    assert [result.outcome for result in raised.value.results].count("CREATED") == 25
+
+
+def test_invalid_entries_are_returned_where_that_is_wanted() -> None:
+    results = client_on(Wire([came_out("CREATED", "INVALID")])).enqueue_many(
+        "mail", [NewTask(), NewTask()], errors="return"
+    )
+
+    assert [result.outcome for result in results] == ["CREATED", "INVALID"]
+    with pytest.raises(InvalidRequest, match='errors must be "raise" or "return"'):
+        client_on(Wire([came_out()])).enqueue_many("mail", [], errors="ignore")  # type: ignore[arg-type]  # the point
+
+
+def test_results_one_by_one_end_at_the_first_invalid_entry() -> None:
+    wire = Wire([came_out(*["CREATED"] * 25), came_out("CREATED", "INVALID")])
+    results = client_on(wire).enqueue_each("mail", [NewTask()] * 60)
+
+    assert [next(results).outcome for _ in range(26)] == ["CREATED"] * 26
+    with pytest.raises(NotEnqueued, match=r"^tasks\[26\] was not enqueued: too late$"):
+        next(results)
+    assert len(wire.requests) == 2
+
+
+def test_programs_with_an_event_loop_hear_of_it_likewise() -> None:
+    async def story() -> None:
+        wire = Wire([came_out("INVALID")])
+        async with AsyncClient("http://queue.test", "hr_secret", transport=wire) as client:
+            with pytest.raises(NotEnqueued):
+                await client.enqueue("mail", 1)
+            with pytest.raises(NotEnqueued, match=r"tasks\[0\]"):
+                await client.enqueue_many("mail", [NewTask()])
+            assert len(await client.enqueue_many("mail", [NewTask()], errors="return")) == 1
+
+    asyncio.run(story())
 
 
 def test_an_instant_of_any_zone_is_sent_in_utc() -> None:

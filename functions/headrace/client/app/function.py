@@ -16,6 +16,7 @@ from headrace.client.app.outcomes import Reject
 from headrace.client.app.posting import Posting
 from headrace.client.app.signature import Signature
 from headrace.client.app.timeouts import Timeouts
+from headrace.client.batches import Errors, checked, raises
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.domain.errors import InvalidRequest
@@ -86,13 +87,20 @@ class TaskFunction(Generic[C, P, R]):
         """Do the same from an event loop."""
         return await self._posting.aenqueue(self.queue, self.task(args, kwargs, self.declared))
 
-    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
-        """Enqueue any number of calls, each given as its arguments by name; results in order."""
-        return self.options().enqueue_many(calls)
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> list[Enqueued]:
+        """Enqueue any number of calls, each given as its arguments by name; results in order.
 
-    def enqueue_each(self, calls: Iterable[Mapping[str, Any]]) -> Iterator[Enqueued]:
+        *errors* is as in `Client.enqueue_many`.
+        """
+        return self.options().enqueue_many(calls, errors=errors)
+
+    def enqueue_each(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> Iterator[Enqueued]:
         """Do the same in constant memory: batches go out as their results are asked for."""
-        return self.options().enqueue_each(calls)
+        return self.options().enqueue_each(calls, errors=errors)
 
     @named
     def options(
@@ -176,17 +184,22 @@ class Chosen(Generic[P]):
         """Do the same from an event loop."""
         return await self._posting.aenqueue(self._function.queue, self._task(args, kwargs))
 
-    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> list[Enqueued]:
         """Enqueue any number of calls, each given as its arguments by name; results in order."""
-        return list(self.enqueue_each(calls))
+        raising = raises(errors)
+        return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
 
-    def enqueue_each(self, calls: Iterable[Mapping[str, Any]]) -> Iterator[Enqueued]:
+    def enqueue_each(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> Iterator[Enqueued]:
         """Do the same in constant memory: batches go out as their results are asked for."""
         for option in ("id", "key"):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")
         tasks = (self._task((), args) for args in calls)
-        return self._posting.enqueue_each(self._function.queue, tasks)
+        return self._posting.enqueue_each(self._function.queue, tasks, errors=errors)
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
         return self._function.task(args, kwargs, self._options)

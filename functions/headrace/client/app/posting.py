@@ -11,8 +11,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app import checks
 from headrace.client.app.queues import Queues
+from headrace.client.batches import Errors
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.models import Enqueued
@@ -108,25 +108,25 @@ class Posting:
     def enqueue(self, queue: str, task: NewTask) -> Enqueued:
         """Enqueue one task, making its queue where it is missing.
 
-        Raises InvalidRequest for an entry that only the service could tell is wrong.
+        Raises NotEnqueued for an entry that only the service could tell is wrong.
         """
         client = self.client
         given = _given(task)
-        return _valid(
-            self._queues.with_queue(client, queue, lambda: client.enqueue(queue, **given))
-        )
+        return self._queues.with_queue(client, queue, lambda: client.enqueue(queue, **given))
 
     async def aenqueue(self, queue: str, task: NewTask) -> Enqueued:
         """Do the same from an event loop."""
         client = self.async_client
         given = _given(task)
         try:
-            return _valid(await client.enqueue(queue, **given))
+            return await client.enqueue(queue, **given)
         except NotFound as missing:
             await self._queues.amake(client, queue, missing)
-        return _valid(await client.enqueue(queue, **given))
+        return await client.enqueue(queue, **given)
 
-    def enqueue_each(self, queue: str, tasks: Iterable[NewTask]) -> Iterator[Enqueued]:
+    def enqueue_each(
+        self, queue: str, tasks: Iterable[NewTask], *, errors: Errors
+    ) -> Iterator[Enqueued]:
         """Enqueue tasks as their results are asked for, making the queue where it is missing."""
         client = self.client
         rest = iter(tasks)
@@ -139,12 +139,12 @@ class Posting:
                     taken.append(task)
                 yield task
 
-        results = client.enqueue_each(queue, remembered())
+        results = client.enqueue_each(queue, remembered(), errors=errors)
         try:
             first = next(results, None)
         except NotFound as missing:
             self._queues.make(client, queue, missing)
-            results = client.enqueue_each(queue, chain(taken, rest))
+            results = client.enqueue_each(queue, chain(taken, rest), errors=errors)
             first = next(results, None)
         answered = True
         taken.clear()
@@ -155,9 +155,3 @@ class Posting:
 
 def _given(task: NewTask) -> dict[str, Any]:
     return {field.name: getattr(task, field.name) for field in fields(NewTask)}
-
-
-def _valid(result: Enqueued) -> Enqueued:
-    if result.outcome == "INVALID":
-        raise checks.wrong("task", f"was not enqueued: {result.detail}")
-    return result

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.client.call import Answer, Call, Page, Pages, nothing, params_of, path_of, reads
+from headrace.client.calls.tasks import read_one
 from headrace.client.codec import Codec
 from headrace.client.models import (
     Enqueued,
@@ -28,10 +29,6 @@ _SHOWN_ONLY: Final = ("stats", "schedules")
 class _Queues(Model, frozen=True, kw_only=True):
     queues: list[Queue]
     cursor: str | None
-
-
-class _Results(Model, frozen=True, kw_only=True):
-    results: list[Enqueued]
 
 
 def create_queue(name: str, **settings: Any) -> Call[Queue]:  # noqa: ANN401 (as the API takes them)
@@ -194,12 +191,9 @@ def delete_schedule(queue: str, name: str) -> Call[None]:
 
 
 def run_schedule(queue: str, name: str) -> Call[Enqueued]:
-    """Enqueue a schedule's task now."""
-
-    def read(answer: Answer) -> Enqueued:
-        return reads(_Results)(answer).results[0]
-
-    return Call("POST", path_of("queues", queue, "schedules", name, "run"), read, repeatable=False)
+    """Enqueue a schedule's task now.  Raises NotEnqueued."""
+    path = path_of("queues", queue, "schedules", name, "run")
+    return Call("POST", path, read_one, repeatable=False)
 
 
 def _read_schedule(answer: Answer) -> Schedule:

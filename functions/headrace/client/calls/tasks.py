@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+from headrace.client.batches import not_enqueued
 from headrace.client.call import (
     Answer,
     Call,
@@ -37,7 +38,7 @@ class _Reasons(Model, frozen=True, kw_only=True):
 
 
 def enqueue_entries(queue: str, entries: Sequence[bytes]) -> Call[list[Enqueued]]:
-    """Put up to 25 tasks, written by ``task_entry``, into *queue*."""
+    """Put up to 25 tasks, written by ``task_entry``, into *queue*; INVALID is a result too."""
 
     def read(answer: Answer) -> list[Enqueued]:
         return reads(_Results)(answer).results
@@ -46,7 +47,7 @@ def enqueue_entries(queue: str, entries: Sequence[bytes]) -> Call[list[Enqueued]
 
 
 def enqueue_task(queue: str, task: NewTask) -> Call[Enqueued]:
-    """Put one task into *queue*."""
+    """Put one task into *queue*.  Raises NotEnqueued."""
     entry: list[bytes] = []
 
     def body(codec: Codec) -> bytes:
@@ -54,10 +55,15 @@ def enqueue_task(queue: str, task: NewTask) -> Call[Enqueued]:
             entry.append(task_entry(task, codec, path="tasks[0]"))
         return tasks_body(entry)
 
-    def read(answer: Answer) -> Enqueued:
-        return reads(_Results)(answer).results[0]
+    return Call("POST", path_of("queues", queue, "tasks"), read_one, body=body)
 
-    return Call("POST", path_of("queues", queue, "tasks"), read, body=body)
+
+def read_one(answer: Answer) -> Enqueued:
+    """Read what became of the only task.  Raises NotEnqueued."""
+    result = reads(_Results)(answer).results[0]
+    if result.outcome == "INVALID":
+        raise not_enqueued({"task": result.detail or ""}, [result])
+    return result
 
 
 def get_task(id: str, *, payload: bool | None = None) -> Call[Task]:

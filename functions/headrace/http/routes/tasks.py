@@ -47,7 +47,10 @@ _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway 
 @router.post(
     "/v1/queues/<queue>/tasks",
     summary="Enqueue tasks",
-    description="Each entry on its own; one result for each, in their order.",
+    description=(
+        "Each entry on its own; one result for each, in their order. An id that exists, in "
+        "whatever queue, is EXISTING, and changes nothing."
+    ),
     tags=_TAGS,
     operation_id="enqueue",
     responses=answers(200, "One result for each entry.", "EnqueueResults"),
@@ -58,6 +61,7 @@ def enqueue(
     """Enqueue tasks."""
     use = use_cases()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
+    results = permitted.enqueued(principal(), results)
     return json_answer(views.enqueued_json(results, now=use.now(), max_retries=max_retries()))
 
 

@@ -234,7 +234,7 @@ def _new_task(row: Row, replay: Replay, first: datetime | None, start: datetime)
 
 
 def _enqueue(client: Client, queue: str, new: list[NewTask], done: Replayed) -> None:
-    for result in client.enqueue_each(queue, new):
+    for result in client.enqueue_each(queue, new, errors="return"):
         if result.outcome == "CREATED":
             done.added += 1
         elif result.outcome == "EXISTING":

@@ -192,20 +192,21 @@ def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: Told)
         for task in tasks:
             told.refuse(f"{task.id}: {missing}")
         return
-    invalid = [result.id for result in results if result.outcome == "INVALID" and result.id]
-    held = connect.store(sending.connection).read(invalid) if invalid else {}
+    strayed = [result.id for result in results if result.elsewhere and result.id]
+    there = connect.store(sending.connection).read(strayed, payload=False) if strayed else {}
     for task, result in zip(tasks, results, strict=True):
-        if result.outcome != "INVALID":
+        if result.outcome == "INVALID":
+            told.refuse(f"{result.id}: {result.detail}")
+        elif result.elsewhere is not None and not _was_in(queue, there.get(result.id or "")):
+            told.refuse(f"{result.id}: {result.detail}, {result.elsewhere}; {_way_out(sending)}")
+        else:
             told.counts[result.outcome.lower()] += 1
             told.differing += result.outcome == "EXISTING" and _differs(result.task, task)
-            continue
-        there = held.get(result.id or "")
-        if there is None or there.queue == queue:
-            told.refuse(f"{result.id}: {result.detail}")
-        elif any(hop.queue == queue for hop in there.trail):
-            told.counts["existing"] += 1  # it was added here, and has gone on since
-        else:
-            told.refuse(f"{result.id}: {result.detail}, {there.queue}; {_way_out(sending)}")
+
+
+def _was_in(queue: str, task: Task | None) -> bool:
+    """Tell whether *task* was added to *queue* once, and has gone on since."""
+    return task is not None and any(hop.queue == queue for hop in task.trail)
 
 
 def _check_payload(task: NewTask, first: str) -> None:

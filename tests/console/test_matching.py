@@ -270,6 +270,39 @@ def test_only_operators_of_the_queue_look_and_act(mail: Browser) -> None:
     assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
 
 
+@pytest.mark.parametrize("do", ["look", "stop", "few", "all"])
+def test_a_move_that_goes_elsewhere_is_only_for_operators_of_that_queue_too(
+    mail: Browser, do: str
+) -> None:
+    kill(mail, 7)
+    asked = look(mail, "/console/queues/mail?state=DEAD", "move")
+    mail.follow(decide(mail, asked, "few", to_queue="archive"))
+    only_mail = mail.as_role(Role.OPERATOR, "mail")
+    token = only_mail.get("/console").page.all("input", name="token")[0].attributes["value"]
+    path = asked.url.partition("?")[0]
+
+    shown = only_mail.get(path)
+    tried = only_mail.post(path, {"token": token, "do": do, "to_queue": "mail"})
+
+    assert [shown.status, tried.status] == [403, 403]
+    assert "archive" not in shown.body + tried.body
+    assert len(mail.use.inspect.list("archive").tasks) == 5
+    both = mail.as_role(Role.OPERATOR, "mail", "archive")
+    assert "5 of 7 tasks" in both.get(path).text
+
+
+def test_a_target_outside_the_key_is_refused_whether_it_is_there_or_not(mail: Browser) -> None:
+    kill(mail, 1)
+    only_mail = mail.as_role(Role.OPERATOR, "mail")
+    mine = look(only_mail, "/console/queues/mail?state=DEAD", "move")
+    statuses = [
+        decide(only_mail, mine, "all", to_queue=target).status
+        for target in ("archive", "nowhere", "")
+    ]
+
+    assert statuses == [403, 403, 400]
+
+
 def test_a_fault_on_the_way_says_what_was_done_and_what_was_not(mail: Browser) -> None:
     kill(mail, 8)
     asked = look(mail, "/console/queues/mail?state=DEAD", "restart")

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headrace.domain.change import Change
-from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Actor
 from headrace.domain.operate import BulkAction
@@ -150,6 +151,31 @@ def test_a_move_takes_its_target_once(world: World) -> None:
     matched.begin(found.name, at=0, most=5, to_queue=other)
     all_of(world, matched.begin(found.name, at=5, to_queue="nowhere"))
     assert {world.see(task).queue for task in ids} == {other}
+
+
+def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have(
+    world: World,
+) -> None:
+    queue, target = world.queue("from"), world.queue("to")
+    kill(world, queue, 3)
+    found = look(world, queue, action=BulkAction.MOVE)
+    asked: list[tuple[str, ...]] = []
+
+    def check(seen: MatchedSet) -> None:
+        asked.append(seen.touches)
+        if target in seen.touches:
+            raise Forbidden("not there")
+
+    sets = world.use.matched
+    with pytest.raises(Forbidden):
+        sets.begin(found.name, at=0, most=1, to_queue=target, check=check)
+    assert asked == [(queue,), (queue, target)]
+    assert not sets.get(found.name).begun
+    sets.begin(found.name, at=0, most=1, to_queue=target)
+    for step in (sets.get, sets.go_on, sets.stop, partial(sets.begin, at=1)):
+        with pytest.raises(Forbidden):
+            step(found.name, check=check)
+    assert sets.get(found.name).at == 1
 
 
 def test_a_set_of_several_queues_is_one_set(world: World) -> None:

@@ -23,7 +23,7 @@ from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.matched import STEP
+from headrace.ops.matched import STEP, Check
 from headrace.ops.matched_set import MatchedSet
 
 routes: Final = Routes()
@@ -61,7 +61,7 @@ def show(visit: Visit) -> Reply:
     ours = not elsewhere(visit.request) and given == _go_token(visit, found)
     if ours and _unfinished(found):
         before = found
-        found = visit.use.matched.go_on(found.name)
+        found = visit.use.matched.go_on(found.name, check=_may(visit))
         ours = found.version > before.version  # else somebody else is at it
     return _page(visit, found, refresh=ours and _unfinished(found))
 
@@ -72,25 +72,37 @@ def act(visit: Visit) -> Reply:
     found = _found(visit)
     wanted = visit.request.given("do")
     if wanted == "stop":
-        return go_on(visit, visit.use.matched.stop(found.name))
+        return go_on(visit, visit.use.matched.stop(found.name, check=_may(visit)))
     if wanted == "look":
-        return go_on(visit, visit.use.matched.go_on(found.name))
+        return go_on(visit, visit.use.matched.go_on(found.name, check=_may(visit)))
     at = _confirmed(visit, found)
     target = visit.request.given("to_queue").strip() or None
-    if found.action is BulkAction.MOVE and target and not found.begun:
-        visit.require(Permission.OPERATE, target)
     most = FEW if wanted == "few" else None
     try:
-        return go_on(visit, visit.use.matched.begin(found.name, at=at, most=most, to_queue=target))
+        begun = visit.use.matched.begin(
+            found.name, at=at, most=most, to_queue=target, check=_may(visit)
+        )
+        return go_on(visit, begun)
     except (InvalidRequest, NotFound) as error:
         page = _page(visit, found, refresh=False, error=error.detail)
         return replace(page, http_status=error.status)
 
 
 def _found(visit: Visit) -> MatchedSet:
-    found = visit.use.matched.get(visit.request.names["set"])
-    visit.require(Permission.OPERATE, *found.queues)
-    return found
+    return visit.use.matched.get(visit.request.names["set"], check=_may(visit))
+
+
+def _may(visit: Visit) -> Check:
+    """Return the check that whoever is signed in may operate every queue that a set touches.
+
+    The target of a move is one of them from the moment that somebody named it.
+    """
+
+    def check(found: MatchedSet) -> None:
+        if not all(visit.allows(Permission.OPERATE, queue) for queue in found.touches):
+            raise Forbidden("this key is not for all queues of this set of tasks")
+
+    return check
 
 
 def _unfinished(found: MatchedSet) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.domain.errors import Conflict, FieldError, HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
@@ -40,6 +40,13 @@ STEP: Final = _PAGE // 2
 
 _SAVED: Final = 50  # tasks after which it is written down how far it is
 _CLAIM: Final = timedelta(seconds=35)  # longer than any call may take
+
+Check: TypeAlias = Callable[[MatchedSet], object]
+"""Raises what whoever asks may not do to a set; asked each time that a set is read for them."""
+
+
+def _anyone(_found: MatchedSet) -> None:
+    """Let it be whoever it is."""
 
 
 @dataclass(slots=True)
@@ -72,13 +79,15 @@ class MatchedSets:
         self.store.put_record(to_record(new), replaces=None)
         return self.go_on(new.name)
 
-    def get(self, name: str) -> MatchedSet:
-        """Return a set.  Raises NotFound when there is none, or no longer."""
+    def get(self, name: str, *, check: Check = _anyone) -> MatchedSet:
+        """Return a set.  Raises NotFound when there is none, or no longer, and as *check* does."""
         record = self.store.record(KIND, name)
         if record is None or (record.expires_at is not None and record.expires_at <= self.now()):
             message = "there is no such set of tasks any more: look again"
             raise NotFound(message)
-        return from_record(record)
+        found = from_record(record)
+        check(found)
+        return found
 
     def sampled(self, found: MatchedSet) -> Sequence[Task]:
         """Return the first tasks of a set, as they are now, without those that are gone."""
@@ -90,46 +99,53 @@ class MatchedSets:
         ]
 
     def begin(
-        self, name: str, *, at: int, most: int | None = None, to_queue: str | None = None
+        self,
+        name: str,
+        *,
+        at: int,
+        most: int | None = None,
+        to_queue: str | None = None,
+        check: Check = _anyone,
     ) -> MatchedSet:
         """Let it act: on up to *most* tasks more, or on all that are left; a first part is done.
 
         *at* is how far it was when that was decided: what is sent twice is done once.
         *to_queue* is where a move goes, for good from the first time on.
-        Raises NotFound for it, InvalidRequest naming ``to_queue``, and Conflict for a set that is
-        further by now, or being worked on.
+        Raises NotFound for it, InvalidRequest naming ``to_queue``, Conflict for a set that is
+        further by now, or being worked on, and as *check* does, of the set with its target.
         """
-        found = self.get(name)
+        found = self.get(name, check=check)
         if found.looking or found.acting or found.at != at or self._busy(found):
             message = "it has gone on meanwhile: open its page again"
             raise Conflict(message)
         if found.action is BulkAction.MOVE and not found.begun:
-            self._check_target(found, to_queue)
             found = replace(found, to_queue=to_queue)
+            check(found)
+            self._check_target(found, to_queue)
         until = found.count if most is None else min(found.count, found.at + most)
         if not self._put(replace(found, until=until, trouble="")):
             message = "it has gone on meanwhile: open its page again"
             raise Conflict(message)
-        return self.go_on(name)
+        return self.go_on(name, check=check)
 
-    def stop(self, name: str) -> MatchedSet:
-        """Let it rest where it is.  Raises NotFound."""
+    def stop(self, name: str, *, check: Check = _anyone) -> MatchedSet:
+        """Let it rest where it is.  Raises as get()."""
         while True:
-            found = self.get(name)
+            found = self.get(name, check=check)
             if not found.acting or self._put(replace(found, until=found.at)):
-                return self.get(name)
+                return self.get(name, check=check)
 
-    def go_on(self, name: str) -> MatchedSet:
+    def go_on(self, name: str, *, check: Check = _anyone) -> MatchedSet:
         """Look or act a little further, if that is wanted and nobody else does it now.
 
-        What stops it is noted as trouble, not raised.  Raises NotFound for the set.
+        What stops it is noted as trouble, not raised.  Raises as get().
         """
-        found = self.get(name)
+        found = self.get(name, check=check)
         if not (found.looking or found.acting) or self._busy(found):
             return found
         claimed = replace(found, busy_until=self.now() + _CLAIM, trouble="")
         if not self._put(claimed):
-            return self.get(name)
+            return self.get(name, check=check)
         work = self._look if found.looking else self._act
         return work(replace(claimed, version=claimed.version + 1))
 

@@ -44,6 +44,11 @@ class MatchedSet:
     version: int = 1
 
     @property
+    def touches(self) -> tuple[str, ...]:
+        """Every queue that acting on it reads or changes, the target of a move included."""
+        return (*self.queues, self.to_queue) if self.to_queue else self.queues
+
+    @property
     def looking(self) -> bool:
         """Whether the dry run is not over."""
         return self.queue < len(self.queues)

@@ -30,7 +30,7 @@ def render(page: Page, frame: Frame, *, parts: str | None = None) -> str:
     names: Mapping[str, Any] = {"page": page, "frame": frame}
     if parts is None:
         return template.render(names)
-    wanted = parts.split()
+    wanted = dict.fromkeys(parts.split())  # each once, however often it is named
     if not all(part.startswith("live") for part in wanted):
         raise LookupError(parts)
     context = template.new_context(dict(names))

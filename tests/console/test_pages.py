@@ -308,6 +308,15 @@ def test_a_part_of_a_page_is_that_part_of_the_page(stocked: Browser) -> None:
     assert stocked.get("/console", **{"X-Part": "page"}).status == 404
 
 
+def test_a_part_that_is_named_a_thousand_times_is_drawn_once(stocked: Browser) -> None:
+    once = stocked.get("/console/queues/mail", **{"X-Part": "live_counts live_tabs"})
+    often = stocked.get(
+        "/console/queues/mail", **{"X-Part": "live_counts live_tabs " + "live_counts " * 1000}
+    )
+
+    assert often.body == once.body
+
+
 def test_the_footer_says_what_the_page_cost(stocked: Browser) -> None:
     assert "read and 0 write units" in stocked.get("/console").page.one("footer").text
 

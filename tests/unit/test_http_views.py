@@ -16,7 +16,7 @@ from headrace.http.notifications import notification_json
 from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.ops.audit import AuditPage, Entry
 from headrace.ops.bulk import BulkAnswer, BulkResult
-from headrace.ops.deliveries import Dequeued
+from headrace.ops.dequeue import Dequeued
 from headrace.ops.explain import Reason, ReasonCode
 from headrace.ops.inspect import Counted, TaskPage
 from headrace.ops.queues import QueuePage

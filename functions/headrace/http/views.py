@@ -16,7 +16,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
 from headrace.ops.audit import AuditPage
 from headrace.ops.bulk import BulkAnswer
-from headrace.ops.deliveries import Dequeued
+from headrace.ops.dequeue import Dequeued
 from headrace.ops.explain import Reason
 from headrace.ops.inspect import Counted, TaskPage
 from headrace.ops.key_body import Key

@@ -1,60 +1,33 @@
-"""Handing tasks out under a lease."""
+"""Leasing what is ready in one queue: candidates, limits, the race for them, the write."""
 
 import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from headrace.domain import plan, settle
+from headrace.domain import plan
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.group import Group
 from headrace.domain.ids import new_lease_token
-from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Held
 from headrace.domain.task import Place, State, Task
 from headrace.ops.claims import Claims
+from headrace.ops.dequeue import Call, Dequeue, Dequeued
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting, Slot, limited
-from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Done, Page, Position, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
-_PAUSED_POLL_SECONDS: Final = 5.0
-_LIMITED_POLL_SECONDS: Final = 1.0
+_NO_SLOT_SECONDS: Final = 1.0
 _WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
-_POLL_GROWTH: Final = 1.5
-_POLL_CEILING: Final = 5
-_HELP_EVERY: Final = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Dequeued:
-    """The tasks handed out, and when an idle worker should ask again (seconds)."""
-
-    tasks: tuple[Task, ...]
-    poll_after_seconds: float
-    now: datetime
-
-
-@dataclass(slots=True)
-class _Call:
-    """One dequeue call: what it asks for, and what it learns on the way."""
-
-    count: int
-    worker: str
-    keepalive: Seconds | None
-    group: Group | None = None
-    next_due: datetime | None = None  # when the next task falls due, as far as seen
-    limited_for: float | None = None  # seconds until a limit may let something through
 
 
 @dataclass(slots=True)
@@ -93,28 +66,10 @@ class Deliveries:
         Raises NotFound when there is no such queue, LeaseLost unless the group is open, and what
         *still_may* raises.
         """
-        until = self.now() + timedelta(seconds=wait_seconds)
-        pause = self.poll_after_seconds
-        helped_at: datetime | None = None
-        group: Group | None = None
-        while True:
-            now = self.now()
-            source = self.queues.cached(queue)
-            helps = helped_at is None or now - helped_at >= _HELP_EVERY
-            if helps:  # once in a while, as is looking at the group
-                helped_at = now
-                group = self.leases.open_for(lease_id, queue) if lease_id is not None else None
-            call = _Call(batch_size, worker, keepalive, group)
-            tasks = self._take(source, call, helps=helps)
-            now = self.now()
-            if tasks or now >= until or not go_on():
-                return Dequeued(tasks, self._poll_after(source, call, now), now)
-            nap = min(pause, (until - now).total_seconds())
-            if call.next_due is not None:
-                nap = min(nap, max(0.001, (call.next_due - now).total_seconds()))
-            self.sleep(nap)
-            still_may()  # after the nap: what is leased next is leased by its answer
-            pause = min(pause * _POLL_GROWTH, self.poll_after_seconds * _POLL_CEILING)
+        call = Dequeue(
+            self, queue, batch_size, wait_seconds, worker, keepalive, lease_id, go_on, still_may
+        )
+        return call.run()
 
     def lease(
         self, queue: Queue, entries: Sequence[Entry], *, worker: str, group: Group
@@ -123,25 +78,16 @@ class Deliveries:
 
         They are what the index shows as due; how many they are is the caller's business.
         """
-        call = _Call(len(entries), worker, None, group)
+        call = Call(len(entries), worker, None, group)
         return self._lease(queue, entries, len(entries), call)
 
-    def _poll_after(self, queue: Queue, call: _Call, now: datetime) -> float:
-        if queue.paused(now):
-            longer = max(_PAUSED_POLL_SECONDS, self.poll_after_seconds)
-            if queue.resume_at is None:
-                return longer
-            return min(longer, (queue.resume_at - now).total_seconds())
-        if call.limited_for is not None:
-            return max(self.poll_after_seconds, min(call.limited_for, _LIMITED_POLL_SECONDS))
-        if call.next_due is None:
-            return self.poll_after_seconds
-        return max(0.0, min(self.poll_after_seconds, (call.next_due - now).total_seconds()))
+    def take(self, queue: Queue, call: Call, *, helps: bool) -> list[Task]:
+        """Lease what is ready, in order; finding too little, reclaim lapsed leases if it *helps*.
 
-    def _take(self, queue: Queue, call: _Call, *, helps: bool) -> tuple[Task, ...]:
-        """Lease what is ready; finding too little, reclaim lapsed leases too."""
+        Raises Unavailable when nothing is leased.
+        """
         if queue.paused(self.now()):
-            return ()
+            return []
         taken: list[Task] = []
         try:
             for shard in self._shards(queue):
@@ -154,10 +100,13 @@ class Deliveries:
         except Unavailable:
             if not taken:  # what is leased already must reach its worker
                 raise
-        taken.sort(key=lambda task: (task.due_at, task.id))
-        return self._fitting(queue, taken)
+        return sorted(taken, key=lambda task: (task.due_at, task.id))
 
-    def _from_shard(self, queue: Queue, shard: int, call: _Call, taken: list[Task]) -> None:
+    def let_go(self, tasks: Sequence[Task]) -> None:
+        """Let others here take *tasks* again, which were given back."""
+        self.claims.drop([_waiting(task) for task in tasks])
+
+    def _from_shard(self, queue: Queue, shard: int, call: Call, taken: list[Task]) -> None:
         """Lease from one shard into *taken*; if our part shrinks in the race, once more there."""
         parts = 0
         for _ in range(_ROUNDS):
@@ -178,7 +127,7 @@ class Deliveries:
         self.chance.shuffle(current)
         return [*range(queue.settings.shards, queue.shards_in_use), *current]
 
-    def _ready(self, queue: Queue, shard: int, count: int, call: _Call) -> list[Entry]:
+    def _ready(self, queue: Queue, shard: int, count: int, call: Call) -> list[Entry]:
         """Read a little more than is wanted, so that a lost race finds something else.
 
         In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
@@ -208,7 +157,7 @@ class Deliveries:
                 break
         return ready
 
-    def _lease(self, queue: Queue, ready: Sequence[Entry], count: int, call: _Call) -> list[Task]:
+    def _lease(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
         wanted = min(count, len(ready))
         if wanted == 0 or not limited(queue):
@@ -218,7 +167,7 @@ class Deliveries:
             slots = self.limiting.slots(queue, wanted)
             wanted = len(slots)
         if wanted == 0:
-            call.limited_for = _LIMITED_POLL_SECONDS
+            call.limited_for = _NO_SLOT_SECONDS
             return []
         granted, wait = self.limiting.tokens(queue, wanted)
         if granted == 0:
@@ -236,7 +185,7 @@ class Deliveries:
         queue: Queue,
         ready: Sequence[Entry],
         count: int,
-        call: _Call,
+        call: Call,
         slots: list[Slot] | None,
     ) -> list[Task]:
         """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
@@ -269,7 +218,7 @@ class Deliveries:
         self,
         queue: Queue,
         picked: Sequence[Entry],
-        call: _Call,
+        call: Call,
         now: datetime,
         slots: list[Slot] | None,
     ) -> list[Task]:
@@ -296,7 +245,7 @@ class Deliveries:
         self,
         queue: Queue,
         picked: Sequence[Entry],
-        call: _Call,
+        call: Call,
         now: datetime,
         slots: list[Slot],
     ) -> list[Task]:
@@ -321,7 +270,7 @@ class Deliveries:
         self,
         entry: Entry,
         queue: Queue,
-        call: _Call,
+        call: Call,
         now: datetime,
         *,
         task: Task | None = None,
@@ -347,22 +296,6 @@ class Deliveries:
             if task.state is State.ENQUEUED and task.due_at <= self.now()
         ]
 
-    def _fitting(self, queue: Queue, tasks: Sequence[Task]) -> tuple[Task, ...]:
-        """Return what fits one answer; the surplus goes back at once, its turn kept."""
-        fitting: list[Task] = []
-        surplus: list[Task] = []
-        room = ANSWER_BYTES
-        for task in tasks:
-            room -= task_bytes(task)
-            (fitting if room >= 0 or not fitting else surplus).append(task)
-        now = self.now()
-        with suppress(Unavailable):  # then their leases lapse
-            commit(
-                self.store, [settle.give_back(Held.of(task), queue, now=now) for task in surplus]
-            )
-        self.claims.drop([_waiting(task) for task in surplus])
-        return tuple(fitting)
-
 
 def _waiting(task: Task) -> Entry:
     """Return what the index says of *task* while it waits."""
@@ -377,11 +310,3 @@ def _own_keepalive(task: Task | None, entry: Entry) -> bool:
         and task.keepalive is not None
         and task.scheduled_at == entry.scheduled_at
     )
-
-
-def task_bytes(task: Task) -> int:
-    """Return about how many bytes *task* takes in an answer."""
-    texts = (task.payload, task.result, task.progress)
-    size = sum(utf8_bytes(text) for text in texts if text)
-    size += sum(len(error.message) + len(error.detail) + len(error.type) for error in task.errors)
-    return size + 2048

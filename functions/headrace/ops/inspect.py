@@ -13,7 +13,7 @@ from headrace.domain.limits import ANSWER_BYTES
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.cursor import Cursors
-from headrace.ops.deliveries import task_bytes
+from headrace.ops.dequeue import task_bytes
 from headrace.ops.leases import with_present_ends
 from headrace.ops.queues import Queues
 from headrace.store.base import Position, Store

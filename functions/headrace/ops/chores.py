@@ -4,7 +4,7 @@ A chore is a record in the control table.  The call that made it works on it for
 left the reaper finishes.  Doing a part of it twice changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -124,24 +124,31 @@ class Chores:
     def work(self, chore: Chore) -> Progress:
         """Remove tasks until none is left or patience ends."""
         until = self.now() + timedelta(seconds=self.patience)
+        gone: set[str] = set()
+        for _ in self.pages(chore, gone):
+            if self.now() >= until:
+                return Progress(len(gone), finished=False)
+        return Progress(len(gone), finished=True)
+
+    def pages(self, chore: Chore, gone: set[str]) -> Iterator[None]:
+        """Remove tasks and note in *gone* which; after each page that another follows, yield.
+
+        When this ends, so does the chore; whoever stops earlier leaves the rest for later.
+        """
         before = chore.asked_at
         if chore.swept:
             if self.now() < chore.asked_at + _LATECOMERS:
-                return Progress(0, finished=True)
+                return
             before = self._latecomers_before(chore)
-        gone: set[str] = set()
         while True:
             known = len(gone)
-            finished = self._pass(chore, before, until, gone)
-            if not finished:
-                return Progress(len(gone), finished=False)
+            yield from self._pass(chore, before, gone)
             if len(gone) == known or len(chore.states) == 1:
                 break  # else once more: a task may have moved behind our back
         self._tick_off(chore)
-        return Progress(len(gone), finished=True)
 
-    def _pass(self, chore: Chore, before: datetime, until: datetime, gone: set[str]) -> bool:
-        """Go once over every partition, note in *gone* what went; tell whether there was time.
+    def _pass(self, chore: Chore, before: datetime, gone: set[str]) -> Iterator[None]:
+        """Go once over every partition and note in *gone* what went.
 
         What is gone when it is to be removed went by this very work, if the answer was lost.
         """
@@ -162,9 +169,7 @@ class Chores:
                     after = page.last
                     if after is None:
                         break
-                    if self.now() >= until:
-                        return False
-        return True
+                    yield
 
     def _tick_off(self, chore: Chore) -> None:
         self.store.drop_record(KIND, chore.key)

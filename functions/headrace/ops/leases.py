@@ -84,7 +84,10 @@ class Leases:
             group = closed or self.store.group(group_id)
         if group is None or group.state is not GroupState.CLOSED:
             raise _lost(group)
-        self._give_back(group, until=now + timedelta(seconds=self.patience))
+        until = now + timedelta(seconds=self.patience)
+        for _ in self._give_back(group):
+            if self.now() >= until:
+                return
 
     def open_for(self, group_id: str, queue: str) -> Group:
         """Return a group that may take tasks of *queue* now, noting that it does.
@@ -119,33 +122,29 @@ class Leases:
         for tasks in self._pages(group, Place(queue, State.INFLIGHT, shard), payload=payload):
             yield from tasks
 
-    def finish_closings(self) -> int:
-        """Give back what closed groups still hold; return how many tasks that were."""
-        returned, after, more = 0, "", True
+    def closings(self) -> Iterator[str]:
+        """Yield the ids of the groups whose closing may not be finished."""
+        after, more = "", True
         while more:
-            closings, more = self.store.records(_CLOSING, after=after, limit=_RECORDS)
-            for closing in closings:
+            found, more = self.store.records(_CLOSING, after=after, limit=_RECORDS)
+            for closing in found:
                 after = closing.name
-                returned += self._finish(closing)
-        return returned
+                yield closing.name
 
-    def _finish(self, closing: Record) -> int:
+    def finish_closing(self, group_id: str) -> Iterator[int]:
+        """Give back what a closed group still holds; after each page yield how many tasks went."""
         now = self.now()
-        group = self.store.group(closing.name)
+        group = self.store.group(group_id)
         if group is not None and group.holds(now):
-            return 0  # who asked ended between noting it and closing, and may ask again
-        if group is None or group.state is not GroupState.CLOSED:
-            self.store.drop_record(_CLOSING, closing.name)
-            return 0
-        until = now + timedelta(seconds=self.patience)
-        returned, finished = self._give_back(group, until=until)
-        if finished and now >= group.expires_at + _LATECOMERS:
-            self.store.drop_record(_CLOSING, closing.name)
-        return returned
+            return  # who asked ended between noting it and closing, and may ask again
+        if group is not None and group.state is GroupState.CLOSED:
+            yield from self._give_back(group)
+            if now < group.expires_at + _LATECOMERS:
+                return
+        self.store.drop_record(_CLOSING, group_id)
 
-    def _give_back(self, group: Group, *, until: datetime) -> tuple[int, bool]:
-        """Return how many tasks went back, and whether there was time for all."""
-        returned = 0
+    def _give_back(self, group: Group) -> Iterator[int]:
+        """Give back what *group* holds; after each page yield how many tasks went."""
         for name in sorted(group.queues):
             try:
                 queue = self.queues.cached(name)
@@ -157,10 +156,7 @@ class Leases:
                     now = self.now()
                     changes = [settle.hand_back(task, queue, now=now) for task in tasks]
                     outcomes = commit(self.store, changes)
-                    returned += sum(isinstance(outcome, Done) for outcome in outcomes)
-                    if self.now() >= until:
-                        return returned, False
-        return returned, True
+                    yield sum(isinstance(outcome, Done) for outcome in outcomes)
 
     def _pages(self, group: Group, place: Place, *, payload: bool) -> Iterator[list[Task]]:
         after: Position | None = None

@@ -78,7 +78,8 @@ class Reaping:
 
     def _run(self, reaped: Reaped) -> None:
         full = self._full_pass_at is None or self.now() - self._full_pass_at >= _FULL_PASS
-        reaped.released += self.leases.finish_closings()
+        for group_id in self.leases.closings():
+            reaped.released += sum(self.leases.finish_closing(group_id))
         verdicts = Verdicts(self.store, self.now)
         for queue in self._all_queues():
             for shard in range(queue.shards_in_use):
@@ -94,7 +95,10 @@ class Reaping:
         if full:
             self._full_pass_at = self.now()
         for chore in self.chores.pending():
-            reaped.purged += self.chores.work(chore).deleted
+            gone: set[str] = set()
+            for _ in self.chores.pages(chore, gone):
+                pass
+            reaped.purged += len(gone)
 
     def lapsed(
         self,

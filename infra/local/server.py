@@ -10,11 +10,13 @@ from typing import Any, Final, TypeAlias
 
 from cheroot import server, wsgi
 
+from headrace.domain.limits import KIB, LAMBDA_BYTES
 from infra.local.errors import PortUnusable
 from infra.local.problems import CONTENT_TYPE, problem
 
-# What API Gateway and Lambda take together; the API's own limit is lower and names the field.
-MAX_BODY_BYTES: Final = 6 * 1024 * 1024
+# What API Gateway and Lambda take together, in base64 in an event with room for the headers; the
+# API's own limit is lower and names the field.
+MAX_BODY_BYTES: Final = (LAMBDA_BYTES - 128 * KIB) * 3 // 4
 MAX_HEADER_BYTES: Final = 32 * 1024
 
 WsgiApp: TypeAlias = Callable[[dict[str, Any], Any], Iterable[bytes]]

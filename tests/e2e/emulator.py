@@ -8,8 +8,8 @@
    not of each for what it does, and knows nothing of the keys that a condition may allow.
 5. It has no alarms on sums of metrics: they are watched by their first metric alone.
 6. Its connections are not encrypted, which the policy of the lake's bucket wants: it is told so.
-
 7. Behind a domain name of one's own it tells functions the path with the stage, as without one.
+8. It takes media types as CloudFormation writes them, with ~1 in place of a slash, literally.
 
 Nothing else is changed, and nothing of Headrace.  Runs in .venv-e2e, alone:
 ``AUTH=true GATEWAY_PORT=4566 python -P tests/e2e/emulator.py``.
@@ -37,6 +37,7 @@ _call = dynamodb._pq_call
 _set_item = dynamodb._set_item
 _remove_item = dynamodb._remove_item
 
+_matches = apigateway_v1._media_type_matches
 _event = apigateway_v1._build_lambda_event_v1
 _alarm = provisioners._cw_metric_alarm_record
 _checks = iam_actions.dynamodb_transaction_checks
@@ -65,6 +66,13 @@ def import_api(document: dict[str, Any], *rest: object) -> str:
     for kind, response in document.get(_RESPONSES, {}).items():
         apigateway_v1._put_gateway_response(api, kind, response)
     return api
+
+
+def matches(media_type: str | None, patterns: list[str] | None) -> bool:
+    """Tell whether a body of this type goes to functions in base64."""
+    written = [pattern.replace("~1", "/") for pattern in patterns or []]
+    found: bool = _matches(media_type, written)
+    return found
 
 
 def event(*arguments: object, **more: object) -> dict[str, Any]:
@@ -190,6 +198,7 @@ if __name__ == "__main__":
     iam_actions.dynamodb_transaction_checks = checks
     iam_actions.dynamodb_service_context = context
     iam_evaluator._resolve_condition_key = resolve
+    apigateway_v1._media_type_matches = matches
     apigateway_v1._build_lambda_event_v1 = event
     apigateway_v1._import_path_item = import_path
     apigateway_v1._import_rest_api = import_api

@@ -85,6 +85,19 @@ def test_a_path_that_nobody_serves_is_not_found_in_our_words() -> None:
     assert answer.json()["code"] == "not_found"
 
 
+def test_bodies_reach_the_api_byte_for_byte() -> None:
+    url = f"{os.environ['HEADRACE_STAGE_URL']}/v1/queues/e2e.life/tasks"
+    headers = {
+        "Authorization": f"Bearer {os.environ['HEADRACE_KEY']}",
+        "Content-Type": "application/json",
+    }
+
+    answer = urllib3.request("POST", url, body=b'{"tasks": "\xff"}', headers=headers, timeout=60)
+
+    assert answer.status == 400
+    assert answer.json()["detail"] == "the body is not UTF-8"  # API Gateway made no text of it
+
+
 def test_the_command_makes_the_first_key_and_a_worker_works_with_it(tmp_path: Path) -> None:
     Path(tmp_path, "sums.py").write_text(_APP)
     environment = {**os.environ, "HEADRACE_URL": os.environ["HEADRACE_STAGE_URL"]}

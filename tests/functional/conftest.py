@@ -142,18 +142,17 @@ def proxy_event(
     query: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the event that API Gateway's REST API would send."""
-    sent = body if isinstance(body, bytes) else b""
-    event = api_gateway_event(
+    if not isinstance(body, bytes):
+        text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
+        body = text.encode("utf-8", "surrogatepass")
+    return api_gateway_event(
         method,
         path,
         request_id=REQUEST_ID,
         headers=headers or {},
         query=urlencode(query or {}),
-        body=sent,
+        body=body,
     )
-    if body is not None and not isinstance(body, bytes):
-        event["body"] = body if isinstance(body, str) else json.dumps(body)
-    return event
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Service
+from headrace.runtime.wiring import using
+from tests.functional.conftest import KEY, Service, proxy_event
 
 GOOD_TASK = {"payload": {"good": True}}
 FORGED = "bm90IG9uZSBvZiBvdXJz"
@@ -378,6 +379,20 @@ def test_the_largest_payload_and_body_are_taken(call: Service) -> None:
     body = '{"tasks":[{"payload":1}]}'
     assert call("POST", f"{path}/tasks", body + " " * (4_194_304 - len(body))).status == 200
     assert call("POST", f"{path}/tasks", body.encode()).status == 200
+
+
+def test_a_body_that_comes_as_text_is_taken_and_measured_too(call: Service) -> None:
+    path = call.queue()
+    event = proxy_event("POST", f"{path}/tasks", headers={"Authorization": f"Bearer {KEY}"})
+
+    def sent(body: str) -> int:
+        with using(call.use):
+            answer = call.handler({**event, "body": body}, call.context)
+        status: int = answer["statusCode"]
+        return status
+
+    assert sent('{"tasks":[{"payload":"é"}]}') == 200
+    assert sent('{"tasks":[{"payload":"' + "é" * 2_200_000 + '"}]}') == 413
 
 
 def test_a_body_may_come_with_no_content_type_a_charset_or_curls_default(call: Service) -> None:

@@ -80,8 +80,8 @@ class TestEvents:
             "empty": [""],
         }
         assert event["stageVariables"] is None
-        assert event["body"] == '{"ü": 1}'
-        assert event["isBase64Encoded"] is False
+        assert base64.b64decode(event["body"]).decode() == '{"ü": 1}'
+        assert event["isBase64Encoded"] is True
         context = event["requestContext"]
         assert context["resourcePath"] == "/v1/{proxy+}"
         assert context["httpMethod"] == "POST"
@@ -98,17 +98,17 @@ class TestEvents:
 
         (event,) = handler.events
         assert event["body"] is None
+        assert event["isBase64Encoded"] is False
         assert event["queryStringParameters"] is None
         assert event["multiValueQueryStringParameters"] is None
         assert event["pathParameters"] is None
 
-    def test_a_body_that_is_no_text_travels_as_base64(self) -> None:
+    def test_a_body_that_is_no_text_arrives_as_it_is(self) -> None:
         handler = FakeHandler()
 
         call(handler, "POST", "/v1/x", body=b"\xff\x00")
 
         (event,) = handler.events
-        assert event["isBase64Encoded"] is True
         assert base64.b64decode(event["body"]) == b"\xff\x00"
 
     def test_the_path_stays_encoded_and_its_parameters_do_not(self) -> None:

@@ -1,5 +1,6 @@
 """The gateway behind its HTTP server: connections are kept, and everything has a bound."""
 
+import base64
 import http.client
 import json
 import socket
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
 from infra.local.gateway import Gateway
 from infra.local.lambdas import Event, LambdaContext
 from infra.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, listen
@@ -60,7 +62,8 @@ class TestServer:
             connection.request("POST", "/v1/x", body=iter([b"one, ", b"two"]), encode_chunked=True)
             assert connection.getresponse().read() == b"fine"
 
-        assert [event["body"] for event in served.handler.events] == ["one, two"] * 2
+        bodies = [base64.b64decode(event["body"]) for event in served.handler.events]
+        assert bodies == [b"one, two"] * 2
         connection.close()
 
     def test_clients_that_have_sent_chunks_and_idle_hold_no_thread(self, served: Served) -> None:
@@ -110,7 +113,10 @@ class TestServer:
         connection.request("POST", "/v1/x", body=b"x" * MAX_BODY_BYTES)
 
         assert connection.getresponse().status == 200
-        assert len(served.handler.events[0]["body"]) == MAX_BODY_BYTES
+        (event,) = served.handler.events
+        assert len(base64.b64decode(event["body"])) == MAX_BODY_BYTES
+        assert MAX_BODY_BYTES > BODY_BYTES  # the API's own refusal names the field
+        assert LAMBDA_BYTES - 200_000 < len(json.dumps(event)) < LAMBDA_BYTES
         connection.close()
 
     @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain import plan
+from headrace.domain import limits, plan
 from headrace.domain.changelog import FILLED
 from headrace.domain.errors import (
     HeadraceError,
@@ -22,6 +22,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.http import request
+from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.ops import key_body, ledger, queue_body, schedule_body
 from infra.local.tables import Template
@@ -293,6 +294,18 @@ def test_the_api_has_every_v1_path_and_quantumleaps(template: Template) -> None:
         ("POST", "/v2/notify"),
         ("ANY", "/management/queue/{proxy+}"),
     } <= set(of_all)
+
+
+def test_the_largest_body_fits_into_an_event_whatever_is_in_it(template: Template) -> None:
+    headers = {"Authorization": '"' * 5_000, "X-More": "\\" * 5_000}  # they may have 10 KB in all
+    largest = '"' * limits.BODY_BYTES
+    event = proxy_event(
+        "POST", "/v1/queues/mail/tasks", request_id="r", headers=headers, body=largest.encode()
+    )
+
+    assert properties(template, "Api")["BinaryMediaTypes"] == ["*~1*"]  # all bodies in base64
+    assert event["isBase64Encoded"] is True
+    assert len(json.dumps(event)) < limits.LAMBDA_BYTES - limits.BODY_BYTES // 10
 
 
 def test_what_needs_no_key_is_not_authorized(template: Template) -> None:

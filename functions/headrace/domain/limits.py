@@ -15,6 +15,8 @@ GROUP_ID_RE: Final = re.compile(GROUP_ID, re.ASCII)
 
 BODY_BYTES: Final = 4 * MIB
 ANSWER_BYTES: Final = 4 * MIB  # tasks in one answer
+LAMBDA_BYTES: Final = 6 * MIB  # an event, or an answer, as Lambda passes it on: JSON in JSON
+SENT_BYTES: Final = LAMBDA_BYTES - 64 * KIB  # a body in it, with room for its headers
 PAYLOAD_BYTES: Final = 256 * KIB
 RESULT_BYTES: Final = 32 * KIB
 PROGRESS_BYTES: Final = 4 * KIB
@@ -58,3 +60,15 @@ COUNT: Final = (0, 1_000_000_000)  # max_inflight_tasks, max_size, max_tokens
 def utf8_bytes(text: str) -> int:
     """Return how many bytes of UTF-8 *text* takes; lone surrogates count as three."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def sent_bytes(text: str) -> int:
+    """Return how many bytes *text* takes where it stands as a string in JSON, its quotes left out.
+
+    As Lambda's client writes it (Python 3.12 and later): what is not ASCII stays, save in some of
+    its versions the two separators that JavaScript took for the end of a line.  *text* is JSON
+    itself, so it has no other control characters than white space.
+    """
+    escaped = sum(text.count(char) for char in '"\\\n\r\t')
+    separators = 0 if text.isascii() else text.count("\u2028") + text.count("\u2029")
+    return utf8_bytes(text) + escaped + 3 * separators

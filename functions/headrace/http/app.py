@@ -13,6 +13,7 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.limits import SENT_BYTES, sent_bytes
 from headrace.http.problems import CONTENT_TYPE, Problem, is_ours, problem
 from headrace.http.request import presented_key, request_id_of, with_body_text
 from headrace.http.resolver import Resolver
@@ -35,6 +36,7 @@ from headrace.runtime.wiring import use_cases
 from headrace.store.base import Meter, metered
 
 _log: Final = Logger(service="headrace")
+_MOST_BYTES_OF_A_CHARACTER: Final = 6  # in an answer as it goes out
 _ROUTES: Final = (
     tasks,
     leases,
@@ -70,7 +72,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     with metered() as meter:
         try:
             with _on_behalf(event, context):
-                answer = RESOLVER.resolve(with_body_text(event), context)
+                answer = _sendable(RESOLVER.resolve(with_body_text(event), context))
         except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
             refusal = _problem(error, event, context)
             headers = {"Content-Type": CONTENT_TYPE, **refusal.headers}
@@ -86,6 +88,18 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         "X-Request-Id": [request_id_of(event, context)],
         "X-Consumed-Units": [f"w={cost.write:g}, r={cost.read:g}"],
     }
+    return answer
+
+
+def _sendable(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return *answer* if Lambda lets it out; else API Gateway would say 502 in words of its own.
+
+    Whatever answers with many things bounds them by itself, so what is raised here is a defect.
+    """
+    body = answer["body"] or ""
+    if len(body) * _MOST_BYTES_OF_A_CHARACTER > SENT_BYTES and sent_bytes(body) > SENT_BYTES:
+        message = f"an answer of {len(body)} characters is more than Lambda lets out"
+        raise RuntimeError(message)
     return answer
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from headrace.domain.lease import shown_lease
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
+from headrace.ops.answer_room import AnswerRoom
 from headrace.ops.audit import AuditPage
 from headrace.ops.bulk import BulkAnswer
 from headrace.ops.dequeue import Dequeued
@@ -133,10 +134,13 @@ def tasks_json(page: TaskPage, *, now: datetime, max_retries: MaxRetries, payloa
 def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: MaxRetries) -> str:
     """Return what became of each entry of an enqueue."""
     parts = []
+    room = AnswerRoom()
     for result in results:
         task = "null"
         if result.task is not None:
             task = task_json(result.task, now=now, max_retries=max_retries, payload=False)
+            if not room.takes(task):  # tasks made long ago may have results and errors
+                task = "null"
         parts.append(
             f'{{"outcome":"{result.outcome.value}","id":{_text(result.id)},"task":{task},'
             f'"queue":{_text(result.queue)},"detail":{_text(result.detail)}}}'

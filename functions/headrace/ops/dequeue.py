@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from headrace.domain import settle
 from headrace.domain.errors import Unavailable
 from headrace.domain.group import Group
-from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
+from headrace.ops.answer_room import AnswerRoom
 from headrace.ops.marked import commit
 
 if TYPE_CHECKING:
@@ -116,21 +116,12 @@ class Dequeue:
         """Return what fits one answer; the surplus goes back at once, its turn kept."""
         fitting: list[Task] = []
         surplus: list[Task] = []
-        room = ANSWER_BYTES
+        room = AnswerRoom()
         for task in tasks:
-            room -= task_bytes(task)
-            (fitting if room >= 0 or not fitting else surplus).append(task)
+            (fitting if room.takes_task(task) or not fitting else surplus).append(task)
         now = self.deliveries.now()
         changes = [settle.give_back(Held.of(task), queue, now=now) for task in surplus]
         with suppress(Unavailable):  # then their leases lapse
             commit(self.deliveries.store, changes)
         self.deliveries.let_go(surplus)
         return tuple(fitting)
-
-
-def task_bytes(task: Task) -> int:
-    """Return about how many bytes *task* takes in an answer."""
-    texts = (task.payload, task.result, task.progress)
-    size = sum(utf8_bytes(text) for text in texts if text)
-    size += sum(len(error.message) + len(error.detail) + len(error.type) for error in task.errors)
-    return size + 2048

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from headrace.domain.change import Entry
 from headrace.domain.filters import EVERY_TASK, Span, TaskFilter
-from headrace.domain.limits import ANSWER_BYTES
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
+from headrace.ops.answer_room import AnswerRoom
 from headrace.ops.cursor import Cursors
-from headrace.ops.dequeue import task_bytes
 from headrace.ops.leases import with_present_ends
 from headrace.ops.queues import Queues
 from headrace.store.base import Position, Store
@@ -78,14 +77,13 @@ class Inspect:
         if cursor is not None:
             walk = Walk.read(self.cursors.read(scope, cursor))
         tasks: list[Task] = []
-        room = ANSWER_BYTES
+        room = AnswerRoom()
         until = self.now() + _LOOKS_FOR
         for task, after in self.walk(
             source, where, walk, descending=descending, page=min(_READ, limit), payload=payload
         ):
             if task is not None:
-                room -= task_bytes(task)
-                if room < 0 and tasks:
+                if not room.takes_task(task) and tasks:
                     break  # the walk has not gone past it yet
                 tasks.append(task)
             walk = after

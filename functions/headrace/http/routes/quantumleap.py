@@ -14,7 +14,6 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
-from headrace.domain.limits import ANSWER_BYTES, utf8_bytes
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
 from headrace.http.fields import TagValue
@@ -31,6 +30,7 @@ from headrace.http.routing import (
     new_router,
     no_body,
 )
+from headrace.ops.answer_room import AnswerRoom
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -201,12 +201,11 @@ def _array(
     """Answer with all that is meant, page after page, as far as one answer and its time reach."""
     inspect, context = use_cases().inspect, router.lambda_context
     shown: list[str] = []
-    room = ANSWER_BYTES
+    room = AnswerRoom()
     while True:
         page = inspect.list(QUEUE, where, limit=_PAGE, cursor=cursor, payload=payload)
         texts = [show(task) for task in page.tasks]
-        room -= sum(utf8_bytes(text) + 1 for text in texts)
-        if shown and room < 0:
+        if not room.takes(*texts, besides=len(texts)) and shown:
             break  # the cursor still leads to this page
         shown += texts
         cursor = page.cursor

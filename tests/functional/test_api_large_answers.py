@@ -1,0 +1,132 @@
+"""Answers near what Lambda lets out: measured as its client writes them, cut short in time."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import simplejson
+
+from headrace.domain.limits import KIB
+from headrace.domain.task import Place, State, Task
+from headrace.ops.inspect import Inspect, TaskPage
+from tests.functional.conftest import Service
+
+LAMBDA = 6_291_556  # "Exceeded maximum allowed payload size (6291556 bytes)"
+HALF = 128 * KIB
+
+# Each of 25 tasks takes a quarter of a MiB: as it stands, or as Lambda's client writes it.
+PAYLOADS = {
+    "greek": "λ" * (HALF - 8),
+    "quotes": '"' * (HALF - 8),
+    "backslashes": "\\" * (HALF - 8),
+    "control characters": "\x01" * (42 * KIB),
+    "separators": "\u2028" * (85 * KIB),
+}
+
+
+class Watched(Service):
+    """A service whose every answer must fit through Lambda."""
+
+    def _answer(self, event: dict[str, Any]) -> Any:
+        answer = super()._answer(event)
+        sent = {
+            "statusCode": answer.status,
+            "multiValueHeaders": {name: [value] for name, value in answer.headers.items()},
+            "body": answer.body,
+            "isBase64Encoded": False,
+        }
+        assert len(simplejson.dumps(sent, ensure_ascii=False).encode()) < LAMBDA
+        return answer
+
+
+def twenty_five(service: Service, queue: str, payload: str) -> list[str]:
+    """Enqueue so many tasks with *payload*, as it is; return their ids."""
+    body = json.dumps({"tasks": [{"payload": payload}] * 5}, ensure_ascii=False)
+    ids = []
+    for _ in range(5):
+        ids += [result["id"] for result in service("POST", f"{queue}/tasks", body).json["results"]]
+        service.clock.forward(0.001)
+    return ids
+
+
+@pytest.fixture
+def watched(call: Service) -> Watched:
+    return Watched(call.clock, call.use, handler=call.handler)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_a_dequeue_gives_back_what_would_not_fit_with_no_attempt_used(
+    watched: Watched, payload: str
+) -> None:
+    queue = watched.queue()
+    ids = twenty_five(watched, queue, payload)
+
+    first = watched.take(queue, 25)
+    second = watched.take(queue, 25)
+
+    assert 10 < len(first) < 25
+    assert [task["id"] for task in first + second] == ids[: len(first) + len(second)]
+    assert {task["attempts"] for task in second} == {1}
+    assert first[0]["payload"] == payload
+
+
+@pytest.mark.parametrize(
+    "payload", [PAYLOADS["greek"], PAYLOADS["quotes"]], ids=["greek", "quotes"]
+)
+def test_a_list_ends_its_page_early_and_goes_on(watched: Watched, payload: str) -> None:
+    queue = watched.queue()
+    ids = twenty_five(watched, queue, payload)
+    query = {"payload": "true", "limit": "250"}
+
+    pages = [watched("GET", f"{queue}/tasks", query=query).json]
+    while cursor := pages[-1]["cursor"]:
+        pages.append(watched("GET", f"{queue}/tasks", query={**query, "cursor": cursor}).json)
+
+    assert [task["id"] for page in pages for task in page["tasks"]] == ids
+    assert len(pages) in (2, 3)
+
+
+def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: Watched) -> None:
+    queue = watched.queue(retry_strategy={"kind": "fixed", "base_seconds": 0, "max_retries": 30})
+    tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}
+    entries = {"tasks": [{"id": f"n-{n}", "payload": {}, "tags": tags} for n in range(25)]}
+
+    def attempt(*statuses: dict[str, Any]) -> None:
+        taken = watched.take(queue, 25, worker='"' * 256)
+        for fields in statuses:
+            reports = [
+                {"task_id": task["id"], "lease_id": task["lease"]["id"], **fields} for task in taken
+            ]
+            assert watched("POST", f"{queue}/reports", {"reports": reports}).status == 200
+
+    watched("POST", f"{queue}/tasks", entries)
+    error = {"type": "", "message": '"' * 1_790, "detail": ""}
+    for _ in range(20):
+        attempt({"status": "FAILED", "error": error})
+    attempt(
+        {"status": "INFLIGHT", "progress": '"' * 2_040},
+        {"status": "SUCCEEDED", "result": '"' * 16_380},
+    )
+    results = watched("POST", f"{queue}/tasks", entries).json["results"]
+
+    assert {result["outcome"] for result in results} == {"EXISTING"}
+    assert results[0]["task"]["result"] == '"' * 16_380
+
+
+def test_a_defect_that_makes_an_answer_too_large_is_ours_to_tell(call: Service) -> None:
+    class Careless(Inspect):
+        def list(self, *_: Any, **__: Any) -> TaskPage:
+            now = datetime(2026, 11, 21, tzinfo=UTC)
+            task = Task("tsk_1", Place("mail", State.ENQUEUED, 0), now, now, now, now)
+            return TaskPage((replace(task, payload=f'"{"x" * LAMBDA}"'),), None)
+
+    careless = Careless(call.use._store, call.use.queues, call.clock, call.use._cursors)  # noqa: SLF001
+    call.queue()
+    call.use = call.use.but(inspect=careless)
+
+    answer = call("GET", "/v1/queues/mail/tasks", query={"payload": "true"})
+
+    assert (answer.status, answer.json["code"]) == (500, "internal_error")
+    assert answer.json["request_id"]

@@ -253,8 +253,8 @@ def test_a_lease_that_was_renewed_after_it_was_read_is_not_taken_back(world: Wor
     world.clock.forward(5)
     read = world.store.read
 
-    def read_and_be_overtaken(ids: object, *, payload: bool = True) -> object:
-        found = read(ids, payload=payload)  # type: ignore[arg-type]
+    def read_and_be_overtaken(ids: object, **how: bool) -> object:
+        found = read(ids, **how)  # type: ignore[arg-type]
         world.store.read = read  # type: ignore[method-assign]
         world.say(task, "INFLIGHT")
         return found

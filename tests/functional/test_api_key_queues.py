@@ -88,9 +88,9 @@ def test_a_task_outside_and_a_task_that_is_not_there_are_refused_alike(
 
 def test_what_a_refusal_cost_tells_nothing_of_the_size_of_a_task() -> None:
     class _Costly(MemoryStore):
-        def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+        def read(self, task_ids: Iterable[str], **how: bool) -> dict[str, Task]:
             charge(read=25)
-            return super().read(task_ids, payload=payload)
+            return super().read(task_ids, **how)
 
     clock = ManualClock()
     call = Service(clock, build(Settings(admin_key=KEY), _Costly(), now=clock))

@@ -119,7 +119,9 @@ class Reaping:
         for entries in self._overdue(Place(queue.name, State.INFLIGHT, shard)):
             now = self.now()
             suspects = entries if reaped else self._suspects(entries, now)
-            tasks = self.store.read([entry.task_id for entry in suspects]) if suspects else {}
+            # What is read may be a moment old: the lease and its end are conditions of the write.
+            ids = [entry.task_id for entry in suspects]
+            tasks = self.store.read(ids, consistent=False) if ids else {}
             changes = []
             for entry in suspects:
                 task = tasks.get(entry.task_id)

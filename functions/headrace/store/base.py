@@ -83,8 +83,14 @@ class Store(Protocol):
         with Refused for the rest.
         """
 
-    def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
-        """Return the tasks that exist, as last written."""
+    def read(
+        self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
+    ) -> dict[str, Task]:
+        """Return the tasks that exist, as last written.
+
+        Not *consistent*, it costs half, and what was written a moment ago may be missing: for
+        those who change a task only if it is as they read it.
+        """
 
     def entries(
         self,

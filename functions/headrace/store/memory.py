@@ -71,7 +71,13 @@ class MemoryStore:
             insort(self._index[after.place], Position(after.scheduled_at, after.id))
             self._tasks[after.id] = after
 
-    def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+    def read(
+        self,
+        task_ids: Iterable[str],
+        *,
+        payload: bool = True,
+        consistent: bool = True,  # noqa: ARG002  always is
+    ) -> dict[str, Task]:
         with self._lock:
             found = {id_: self._tasks[id_] for id_ in task_ids if id_ in self._tasks}
         if payload:

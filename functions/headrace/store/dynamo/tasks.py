@@ -256,19 +256,24 @@ class DynamoStore(GroupLeases, ControlTable):
             return Done(current)
         return Refused(current)
 
-    def read(self, task_ids: Iterable[str], *, payload: bool = True) -> dict[str, Task]:
+    def read(
+        self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
+    ) -> dict[str, Task]:
         wanted = list(dict.fromkeys(task_ids))
         tasks = {}
         for start in range(0, len(wanted), _READ_BATCH):
-            for item in self._read_batch(wanted[start : start + _READ_BATCH], payload=payload):
+            ids = wanted[start : start + _READ_BATCH]
+            for item in self._read_batch(ids, payload=payload, consistent=consistent):
                 task = from_item(item)
                 tasks[task.id] = task
         return tasks
 
-    def _read_batch(self, task_ids: Sequence[str], *, payload: bool) -> Iterator[Item]:
+    def _read_batch(
+        self, task_ids: Sequence[str], *, payload: bool, consistent: bool
+    ) -> Iterator[Item]:
         request: dict[str, Any] = {
             "Keys": [{keys.TASK_ID: {"S": task_id}} for task_id in task_ids],
-            "ConsistentRead": True,
+            "ConsistentRead": consistent,
         }
         if not payload:
             attributes = [name for field, (name, _) in FIELDS.items() if field != "payload"]

@@ -57,7 +57,10 @@ class Entry:
 
 @dataclass(slots=True)
 class Outcome:
-    """What an action turned out to do; filled in by whoever does it."""
+    """What an action turned out to do; filled in by whoever does it.
+
+    What is done to many things is counted as it goes, so that it is right wherever it is cut.
+    """
 
     matched: int = 1
     changed: int = 1
@@ -113,8 +116,13 @@ class Audit:
         queue: str | None = None,
         where: Mapping[str, Any] | None = None,
         ids: Sequence[str] | None = None,
+        by_parts: bool = False,
     ) -> Iterator[Outcome]:
-        """Note *action* before the block, and what came of it after; a failed one did nothing."""
+        """Note *action* before the block, and what came of it after.
+
+        One that failed changed nothing; one that is done *by_parts* changed what the block had
+        counted until then.
+        """
         caller = _CALLER.get()
         entry = Entry(
             self.now(), caller.actor, action, queue, where, ids, request_id=caller.request_id
@@ -123,11 +131,12 @@ class Audit:
         name = f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
         record = _record(name, entry)
         self.store.put_record(record, replaces=None)
-        outcome = Outcome()
+        outcome = Outcome(0, 0) if by_parts else Outcome()
         try:
             yield outcome
         except BaseException:
-            outcome.changed = 0
+            if not by_parts:
+                outcome.changed = 0
             raise
         finally:
             done = replace(entry, matched=outcome.matched, changed=outcome.changed)

@@ -17,7 +17,7 @@ from headrace.domain.operate import STATES, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
 from headrace.domain.sighting import Sighting
 from headrace.domain.task import Task
-from headrace.ops.audit import Audit
+from headrace.ops.audit import Audit, Outcome
 from headrace.ops.cursor import Cursors
 from headrace.ops.inspect import Inspect, Walk
 from headrace.ops.marked import commit
@@ -105,11 +105,10 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=dry_run)
         found = self.store.read(ids)
         if dry_run:
-            return _answer(self._each(job, ids, found), dry_run=True)
-        with self.audit.action(action, queue=queue, where=_noted(to_queue), ids=ids) as outcome:
-            answer = _answer(self._each(job, ids, found), dry_run=False)
-            outcome.matched, outcome.changed = answer.matched, answer.changed
-        return answer
+            return self._each(job, ids, found, Outcome(0, 0))
+        noted = _noted(to_queue)
+        with self.audit.action(action, queue=queue, where=noted, ids=ids, by_parts=True) as outcome:
+            return self._each(job, ids, found, outcome)
 
     def by_filter(
         self,
@@ -134,12 +133,10 @@ class Bulk:
             walk = Walk.read(self.cursors.read(scope, cursor))
         check_states(where.states, name="filter.state")
         if dry_run:
-            return self._by_filter(job, where, walk, limit, scope)
+            return self._by_filter(job, where, walk, limit, scope, Outcome(0, 0))
         noted = {**where.fields(), **(_noted(to_queue) or {})}
-        with self.audit.action(action, queue=queue, where=noted) as outcome:
-            answer = self._by_filter(job, where, walk, limit, scope)
-            outcome.matched, outcome.changed = answer.matched, answer.changed
-        return answer
+        with self.audit.action(action, queue=queue, where=noted, by_parts=True) as outcome:
+            return self._by_filter(job, where, walk, limit, scope, outcome)
 
     def as_seen(
         self,
@@ -176,11 +173,17 @@ class Bulk:
         return _Job(source, action, self.queues.cached(to_queue), dry_run)
 
     def _by_filter(
-        self, job: _Job, where: TaskFilter, walk: Walk, limit: int | None, scope: str
+        self,
+        job: _Job,
+        where: TaskFilter,
+        walk: Walk,
+        limit: int | None,
+        scope: str,
+        outcome: Outcome,
     ) -> BulkAnswer:
+        """Act page after page, counting in *outcome* what is done."""
         until = self.now() + timedelta(seconds=self.patience)
         taken = replace(where, states=where.states or tuple(map(str, STATES[job.action])))
-        matched = changed = 0
         wanted = _PAGE if limit is None else min(_PAGE, limit)
         while True:
             page, walk, more = self._page(job.queue, taken, walk, wanted, until)
@@ -188,27 +191,30 @@ class Bulk:
                 if _came_later(task, walk.as_of):
                     continue  # or a restart would meet again what it has restarted itself
                 result = self._one(job, task.id, task, partial(_meant_by, taken))
-                matched += result.matched
-                changed += result.changed and not job.dry_run
-                if matched == limit:
-                    return BulkAnswer(
-                        matched, changed, (), self.cursors.write(scope, after.state())
-                    )
+                _count(result, job, outcome)
+                if outcome.matched == limit:
+                    cursor = self.cursors.write(scope, after.state())
+                    return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
             if not more:
-                return BulkAnswer(matched, changed)
+                return BulkAnswer(outcome.matched, outcome.changed)
             if self.now() > until:
-                return BulkAnswer(matched, changed, (), self.cursors.write(scope, walk.state()))
+                cursor = self.cursors.write(scope, walk.state())
+                return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
             wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
 
-    def _each(self, job: _Job, ids: Sequence[str], found: dict[str, Task]) -> list[BulkResult]:
+    def _each(
+        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: Outcome
+    ) -> BulkAnswer:
+        """Act on one after the other, counting in *outcome* what is done."""
         results: list[BulkResult] = []
         met: set[str] = set()
         for task_id in ids:
             # Of one that is named twice, what was read is not so any more.
             task = (self.store.read([task_id]) if task_id in met else found).get(task_id)
             results.append(self._one(job, task_id, task))
+            _count(results[-1], job, outcome)
             met.add(task_id)
-        return results
+        return BulkAnswer(outcome.matched, outcome.changed, tuple(results))
 
     def _page(
         self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int, until: datetime
@@ -292,9 +298,9 @@ def _taking_over(change: Change, dead_holder: str) -> Change:
     return replace(change, also=tuple(marks))
 
 
-def _answer(results: Sequence[BulkResult], *, dry_run: bool) -> BulkAnswer:
-    changed = 0 if dry_run else sum(result.changed for result in results)
-    return BulkAnswer(sum(result.matched for result in results), changed, tuple(results))
+def _count(result: BulkResult, job: _Job, outcome: Outcome) -> None:
+    outcome.matched += result.matched
+    outcome.changed += result.changed and not job.dry_run
 
 
 def _came_later(task: Task, as_of: datetime) -> bool:

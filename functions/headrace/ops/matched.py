@@ -231,13 +231,12 @@ class MatchedSets:
         }
         before = at
         trouble: list[str] = []
-        with _noting(trouble), self.audit.action(at.action, queue=queue, where=noted) as outcome:
-            outcome.matched = outcome.changed = 0
-            with _noting(trouble):
-                for one in self._parts(at, queue, sightings):
-                    at = one
-                    outcome.matched = at.at - before.at
-                    outcome.changed = at.changed - before.changed
+        acting = self.audit.action(at.action, queue=queue, where=noted, by_parts=True)
+        with _noting(trouble), acting as outcome:
+            for one in self._parts(at, queue, sightings):
+                at = one
+                outcome.matched = at.at - before.at
+                outcome.changed = at.changed - before.changed
         if trouble:
             at = replace(at, trouble=trouble[0], until=at.at)
         return self._save(replace(at, busy_until=None))

@@ -68,6 +68,7 @@ _ONE_SENDER = frozenset(
     f"tests.contract.test_{about}"
     for about in (
         "big_list",
+        "counting",
         "keys",
         "lake",
         "overview",

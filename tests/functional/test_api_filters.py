@@ -153,7 +153,36 @@ def test_a_count_that_breaks_off_says_so(call: Service, path: str) -> None:
 
     assert counted["exact"] is False
     assert counted["count"] <= 3
-    assert call("GET", f"{path}/count", query={"state": "DEAD"}).json["exact"] is True
+    assert (counted["partial"], counted["cursor"] is None) == (True, False)
+    whole = call("GET", f"{path}/count", query={"state": "DEAD"}).json
+    assert (whole["exact"], whole["partial"], whole["cursor"]) == (True, False, None)
+
+
+@pytest.mark.parametrize("query", [{}, {"tag.of": "live"}, {"state": "READY,DEAD"}])
+def test_a_count_that_breaks_off_goes_on_by_its_cursor(
+    call: Service, path: str, query: dict[str, str]
+) -> None:
+    whole = call("GET", f"{path}/count", query=query).json
+    call.use.inspect.patience = -1
+    steps: list[Any] = []
+    more = query
+    while not steps or steps[-1]["partial"]:
+        steps.append(call("GET", f"{path}/count", query=more).json)
+        more = {**query, "cursor": steps[-1]["cursor"]}
+
+    assert len(steps) > 1
+    assert sum(step["count"] for step in steps) == whole["count"]
+    for state, number in whole["by_state"].items():
+        assert sum(step["by_state"][state] for step in steps) == number
+
+
+def test_the_cursor_of_a_count_cannot_be_forged(call: Service, path: str) -> None:
+    call.use.inspect.patience = -1
+    cursor = call("GET", f"{path}/count").json["cursor"]
+
+    for query in ({"cursor": "x"}, {"cursor": cursor, "state": "DEAD"}, {"cursor": cursor[:-2]}):
+        refused = call("GET", f"{path}/count", query=query)
+        assert (refused.status, refused.fields) == (400, {"cursor"})
 
 
 def test_a_page_may_be_empty_and_still_lead_on(call: Service) -> None:

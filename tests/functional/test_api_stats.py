@@ -193,6 +193,22 @@ def test_exact_counts_need_no_recorder(counted: Counted) -> None:
     assert stats["staleness_seconds"] == 0
 
 
+def test_where_exact_counts_would_take_too_long_the_figures_say_how_old_they_are(
+    counted: Counted,
+) -> None:
+    path = counted.queue("mail", shards=2)
+    counted.put(path, *range(20))
+    counted.record()
+    counted.clock.forward(20)
+    counted.put(path, 20)
+    counted.use.inspect.patience = -1
+
+    stats = counted.stats(path, exact="true")
+
+    assert stats["counts"]["ready"] == 21  # few enough to be looked up
+    assert stats["staleness_seconds"] == 20
+
+
 @pytest.mark.parametrize(("ready", "later"), [(600, 20), (20, 600), (600, 0), (0, 600)])
 def test_large_numbers_are_divided_by_the_side_that_is_small(
     counted: Counted, ready: int, later: int

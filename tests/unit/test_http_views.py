@@ -225,14 +225,16 @@ def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
 
 
 def test_a_count_names_every_stored_state() -> None:
-    text = views.counted_json(Counted(3, {State.DEAD: 3}, NOW))
+    text = views.counted_json(Counted({State.DEAD: 3}, NOW, None))
 
     answers.Count.model_validate_json(text)
     assert json.loads(text)["by_state"] == {"ENQUEUED": 0, "INFLIGHT": 0, "SUCCEEDED": 0, "DEAD": 3}
 
 
 def test_a_count_that_broke_off_is_not_exact() -> None:
-    assert json.loads(views.counted_json(Counted(3, {}, NOW, exact=False)))["exact"] is False
+    found = json.loads(views.counted_json(Counted({}, NOW, "more")))
+
+    assert (found["exact"], found["partial"], found["cursor"]) == (False, True, "more")
 
 
 def test_what_a_report_has_spawned() -> None:

@@ -16,7 +16,7 @@ from headrace.cli.commands import (
 )
 from headrace.cli.exits import Exit
 from headrace.cli.filters import filter_options, said, take_filters
-from headrace.cli.output import document, many, progress, rows
+from headrace.cli.output import count_of, document, many, progress, rows
 from headrace.cli.session import Session
 from headrace.client.calls.tasks import Action
 from headrace.client.models import Bulk, BulkResult
@@ -110,12 +110,8 @@ def _act(
         where = {"state": "DEAD", **where}  # what has succeeded runs again only if that was said
     total = None
     if action == "delete" and not yes and not given["dry_run"]:
-        counted = session.client.count_tasks(queue, **where)
-        few = "" if counted.exact else "at least "
-        session.ask(
-            f"{few}{many(counted.count, 'task')} of {queue} ({said(where)}) will be gone.", yes=yes
-        )
-        total = counted.count if counted.exact else None
+        total = count_of(session, queue, where).count
+        session.ask(f"{many(total, 'task')} of {queue} ({said(where)}) will be gone.", yes=yes)
     pages = session.client.bulk_pages(
         action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"]
     )

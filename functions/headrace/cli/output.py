@@ -10,7 +10,7 @@ characters in data are shown, never sent to the terminal.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.session import Session
-from headrace.client.models import Enqueued, TaskError
+from headrace.client.models import Count, Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
@@ -212,6 +212,17 @@ def progress(session: Session) -> Progress:
         transient=True,
         disable=session.quiet or not stream.isatty(),
     )
+
+
+def count_of(session: Session, queue: str, where: Mapping[str, Any]) -> Count:
+    """Count the tasks of *queue* that are meant, however many calls it takes, and show how far."""
+    from headrace.client.calls.tasks import count_tasks  # noqa: PLC0415
+
+    with progress(session) as bar:
+        seen = bar.add_task("Counted", total=None)
+        for found in session.client.steps(count_tasks(queue, **where)):
+            bar.update(seen, completed=found.count)
+    return found
 
 
 def problem(session: Session, error: Any, text: str) -> str:  # noqa: ANN401 (any error)

@@ -13,7 +13,7 @@ from headrace.cli.commands import (
     split,
     yes_option,
 )
-from headrace.cli.output import answer, document, facts, many, rows, span
+from headrace.cli.output import answer, count_of, document, facts, many, rows, span
 from headrace.cli.queue_settings import NOT_SETTINGS, settings_of, settings_options
 from headrace.cli.session import Session
 from headrace.client.models import Queue
@@ -206,10 +206,9 @@ def purge(
         )
     client = session.client
     if not dry_run and not yes:
-        count = client.count_tasks(queue, state=chosen)
-        few = "" if count.exact else "at least "
+        count = count_of(session, queue, {"state": chosen})
         session.ask(
-            f"{few}{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be gone.",
+            f"{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be gone.",
             yes=yes,
             name=queue,
         )
@@ -235,10 +234,9 @@ def delete(session: Session, queue: str, *, dry_run: bool, yes: bool) -> None:
         _would_go(session, queue, list(_STATES))
         return
     if not yes:
-        count = client.count_tasks(queue)
-        few = "" if count.exact else "at least "
+        count = count_of(session, queue, {})
         session.ask(
-            f"{queue} will be gone, with {few}{many(count.count, 'task')} and its schedules.",
+            f"{queue} will be gone, with {many(count.count, 'task')} and its schedules.",
             yes=yes,
             name=queue,
         )
@@ -249,12 +247,10 @@ def delete(session: Session, queue: str, *, dry_run: bool, yes: bool) -> None:
 
 
 def _would_go(session: Session, queue: str, states: list[str]) -> None:
-    count = session.client.count_tasks(queue, state=states)
+    count = count_of(session, queue, {"state": states})
     by_state = {str(state): number for state, number in count.by_state.items() if state in states}
 
     def show_() -> None:
         rows(("State", "Tasks that would go"), by_state.items(), right=("Tasks that would go",))
-        if not count.exact:
-            session.note("There are more: that many were counted.")
 
     answer(session, count, show_)

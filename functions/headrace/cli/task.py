@@ -14,6 +14,7 @@ from headrace.cli.functions import function_of, function_option, list_calls
 from headrace.cli.output import (
     answer,
     clean,
+    count_of,
     document,
     error_line,
     facts,
@@ -205,13 +206,11 @@ def _latest(task: Task) -> str | None:
 @click.pass_obj
 def count(session: Session, /, queue: str, **given: Any) -> None:  # noqa: ANN401
     """Count the tasks of a queue."""
-    counted = session.client.count_tasks(queue, **take_filters(given))
+    counted = count_of(session, queue, take_filters(given))
 
     def show_() -> None:
         states = [(state, number) for state, number in counted.by_state.items()]
         rows(("State", "Tasks"), [*states, ("together", counted.count)], right=("Tasks",))
-        if not counted.exact:
-            session.note("There are more: that many were counted.")
 
     answer(session, counted, show_)
 

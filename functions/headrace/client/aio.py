@@ -17,7 +17,7 @@ from headrace.client.batches import (
     not_enqueued,
     raises,
 )
-from headrace.client.call import Call, Pages
+from headrace.client.call import Call, Pages, Step, Steps
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S", bound=Step)
 
 _EDITS = 5  # tries of an edit that others get in the way of
 
@@ -58,6 +59,16 @@ def _listed(
     @wraps(make)
     def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self.each(make(*args, **kwargs))
+
+    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+
+
+def _stepped(make: Callable[P, Steps[S]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[S]]:
+    """Make a method of what may take several calls: it returns what they come to."""
+
+    @wraps(make)
+    async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> S:
+        return [found async for found in self.steps(make(*args, **kwargs))][-1]
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -156,6 +167,18 @@ class AsyncClient:
             if cursor is None:
                 return
 
+    async def steps(self, steps: Steps[S]) -> AsyncIterator[S]:
+        """Take step after step; after each, yield what they have come to."""
+        found: S | None = None
+        cursor: str | None = None
+        while True:
+            step = await self.send(steps.at(cursor))
+            found = steps.so_far(found, step)
+            yield found
+            cursor = step.cursor
+            if cursor is None:
+                return
+
     # ------------------------------------------------------------------------------------ queues
 
     create_queue = _sent(queues.create_queue)
@@ -193,7 +216,7 @@ class AsyncClient:
     delete_task = _sent(tasks.delete_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
-    count_tasks = _sent(tasks.count_tasks)
+    count_tasks = _stepped(tasks.count_tasks)
 
     async def enqueue(  # noqa: PLR0913 (the API's own fields)
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -67,6 +67,29 @@ class Pages(Generic[T]):
     """A list as the calls for its pages, one after the other."""
 
     at: Callable[[str | None], Call[Page[T]]]
+
+
+class Step(Protocol):
+    """An answer that may not be the last; ``cursor`` goes on, None when it was."""
+
+    @property
+    def cursor(self) -> str | None:
+        """What the next call sends."""
+
+
+S = TypeVar("S", bound=Step)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps(Generic[S]):
+    """What may take several calls, as the calls, and how two answers are one."""
+
+    at: Callable[[str | None], Call[S]]
+    together: Callable[[S, S], S]
+
+    def so_far(self, before: S | None, step: S) -> S:
+        """Return what the steps have come to, of which *step* is the latest."""
+        return step if before is None else self.together(before, step)
 
 
 def path_of(*parts: str) -> str:

@@ -18,7 +18,7 @@ from headrace.client.batches import (
     not_enqueued,
     raises,
 )
-from headrace.client.call import Call, Pages
+from headrace.client.call import Call, Pages, Step, Steps
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S", bound=Step)
 
 _EDITS = 5  # tries of an edit that others get in the way of
 
@@ -57,6 +58,17 @@ def _listed(make: Callable[P, Pages[T]]) -> Callable[Concatenate["Client", P], I
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self.each(make(*args, **kwargs))
+
+    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+
+
+def _stepped(make: Callable[P, Steps[S]]) -> Callable[Concatenate["Client", P], S]:
+    """Make a method of what may take several calls: it returns what they come to."""
+
+    @wraps(make)
+    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> S:
+        *_, last = self.steps(make(*args, **kwargs))
+        return last
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -148,6 +160,18 @@ class Client:
             if cursor is None:
                 return
 
+    def steps(self, steps: Steps[S]) -> Iterator[S]:
+        """Take step after step; after each, yield what they have come to."""
+        found: S | None = None
+        cursor: str | None = None
+        while True:
+            step = self.send(steps.at(cursor))
+            found = steps.so_far(found, step)
+            yield found
+            cursor = step.cursor
+            if cursor is None:
+                return
+
     # ------------------------------------------------------------------------------------ queues
 
     create_queue = _sent(queues.create_queue)
@@ -185,7 +209,7 @@ class Client:
     delete_task = _sent(tasks.delete_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
-    count_tasks = _sent(tasks.count_tasks)
+    count_tasks = _stepped(tasks.count_tasks)
 
     def enqueue(  # noqa: PLR0913 (the API's own fields)
         self,

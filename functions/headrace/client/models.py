@@ -268,12 +268,14 @@ class Reported(Model, frozen=True, kw_only=True):
 
 
 class Count(Model, frozen=True, kw_only=True):
-    """How many tasks there are; ``exact`` False: at least so many."""
+    """How many tasks there are; ``partial``: so many are counted, and ``cursor`` goes on."""
 
     count: int
     by_state: dict[State, int]
     exact: bool
     as_of: datetime
+    partial: bool = False
+    cursor: str | None = None
 
 
 class Reason(Model, frozen=True, kw_only=True):

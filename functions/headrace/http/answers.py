@@ -237,14 +237,16 @@ class Tasks(Answer):
 
 
 class Count(Answer):
-    """How many tasks there are."""
+    """How many tasks this step has counted; the sum of all steps is how many there are."""
 
     count: int
     by_state: dict[State, int]
     exact: Annotated[
         bool, Field(description="`false`: too many to look at in one call; at least so many.")
     ]
-    as_of: At
+    as_of: Annotated[At, Field(description="When the first step was.")]
+    partial: Annotated[bool, Field(description="Whether there are more, for `cursor` to count.")]
+    cursor: Cursor
 
 
 class Health(Answer):

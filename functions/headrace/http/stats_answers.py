@@ -45,7 +45,7 @@ class Stats(Answer):
 
     Small numbers are counted on the spot, large ones come from the table's stream. Where both
     ready and scheduled tasks are more than some hundred, their sum is counted and divided by
-    estimate; `exact=true` counts.
+    estimate; `exact=true` counts what one call can count.
     """
 
     counts: Counts

@@ -173,8 +173,10 @@ def counted_json(counted: Counted) -> str:
         {
             "count": counted.count,
             "by_state": by_state,
-            "exact": counted.exact,
+            "exact": not counted.partial,
             "as_of": instant(counted.as_of),
+            "partial": counted.partial,
+            "cursor": counted.cursor,
         }
     )
 

@@ -12,6 +12,7 @@ from headrace.domain.filters import EVERY_TASK, Span, TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.answer_room import AnswerRoom
+from headrace.ops.counting import Mark
 from headrace.ops.cursor import Cursors
 from headrace.ops.leases import with_present_ends
 from headrace.ops.queues import Queues
@@ -19,6 +20,8 @@ from headrace.store.base import Position, Store
 
 _READ: Final = 50  # tasks read at once
 _LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what it has
+_COUNTED: Final = 250_000  # entries one call counts, at half a read unit for some thirty
+_COUNTED_ONE_BY_ONE: Final = 10_000  # tasks, where the index cannot tell; a read unit each
 _LOOKS_FOR: Final = timedelta(seconds=5)  # and how long, where reading is slow
 
 
@@ -33,26 +36,36 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many tasks there are, in all and by stored state, and when that was so.
+    """How many tasks one step of a count has found, in all and by stored state.
 
-    Not ``exact`` when there were too many to look at in one call: then there are at least so many.
+    With a ``cursor`` there are more to look at, and the step behind it counts them; a count as a
+    whole is as of its first step.
     """
 
-    count: int
     by_state: Mapping[State, int]
     as_of: datetime
-    exact: bool = True
+    cursor: str | None
+
+    @property
+    def count(self) -> int:
+        """How many in all."""
+        return sum(self.by_state.values())
+
+    @property
+    def partial(self) -> bool:
+        """Whether there are more to look at."""
+        return self.cursor is not None
 
 
 @dataclass(slots=True)
 class Inspect:
-    """The use case, with what it needs from outside; *patience* is seconds a count may take."""
+    """The use case, with what it needs from outside; *patience* is a count's seconds per call."""
 
     store: Store
     queues: Queues
     now: Callable[[], datetime]
     cursors: Cursors
-    patience: float = 20.0
+    patience: float = 5.0
 
     def list(
         self,
@@ -94,31 +107,42 @@ class Inspect:
         cursor = self.cursors.write(scope, walk.state())
         return TaskPage(with_present_ends(self.store, tasks), cursor, walk.looked_at)
 
-    def count(self, queue: str, where: TaskFilter = EVERY_TASK) -> Counted:
+    def count(
+        self, queue: str, where: TaskFilter = EVERY_TASK, *, cursor: str | None = None
+    ) -> Counted:
         """Count tasks, without those past their retention: by the index, if that can tell.
 
-        Raises NotFound for the queue and InvalidRequest for ``state``.
+        One call is a step: it ends when it has looked at many, or for some seconds.
+        Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
         source = self.queues.cached(queue)
-        now = self.now()
+        scope = f"count {queue} {where}"
+        state = None if cursor is None else self.cursors.read(scope, cursor)
         by_state = dict.fromkeys(State, 0)
+        steps: Iterator[Walk | Mark]
+        at: Walk | Mark
         if where.by_index:
-            for span in where.spans(now):
-                for shard in range(source.shards_in_use):
-                    place = Place(queue, span.state, shard)
-                    by_state[span.state] += self.store.count(
-                        place, since=span.since, until=span.until, now=now
-                    )
-            return Counted(sum(by_state.values()), by_state, now)
-        until = now + timedelta(seconds=self.patience)
-        exact = True
-        for task, _ in self.walk(source, where, Walk(now), page=100):
+            at = Mark(self.now()) if state is None else Mark.read(state)
+            steps = at.count(self.store, source, where, by_state)
+            most = _COUNTED
+        else:
+            at = Walk(self.now()) if state is None else Walk.read(state)
+            steps = self._look(source, where, at, by_state)
+            most = _COUNTED_ONE_BY_ONE
+        until = self.now() + timedelta(seconds=self.patience)
+        for after in steps:
+            if after.looked_at >= most or self.now() > until:
+                return Counted(by_state, at.as_of, self.cursors.write(scope, after.state()))
+        return Counted(by_state, at.as_of, None)
+
+    def _look(
+        self, queue: Queue, where: TaskFilter, walk: "Walk", by_state: dict[State, int]
+    ) -> Iterator["Walk"]:
+        """Look at task after task, add to *by_state* and yield where that leads."""
+        for task, after in self.walk(queue, where, walk, page=100):
             if task is not None:
                 by_state[task.state] += 1
-            if self.now() > until:
-                exact = False
-                break
-        return Counted(sum(by_state.values()), by_state, now, exact)
+            yield after
 
     def walk(
         self,

@@ -18,6 +18,7 @@ from headrace.domain.change import Mark
 from headrace.domain.errors import Unavailable
 from headrace.domain.queue import IntervalUnit, Queue, RateLimiting
 from headrace.domain.task import Place, State, Task
+from headrace.ops.counting import counted
 from headrace.store.base import Record, Store
 
 _BUCKET: Final = "bucket"
@@ -131,7 +132,9 @@ class Limiting:
     def _inflight(self, queue: Queue) -> int:
         """Count by the index, for tasks that were delivered before there was a limit."""
         places = (Place(queue.name, State.INFLIGHT, shard) for shard in range(queue.shards_in_use))
-        return sum(self.store.count(place, now=self.now()) for place in places)
+        return sum(
+            page.number for place in places for page in counted(self.store, place, now=self.now())
+        )
 
     def _filled(self, record: Record | None, rate: RateLimiting) -> float:
         if record is None:

@@ -20,6 +20,7 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.chores import Chores
+from headrace.ops.counting import counted
 from headrace.ops.leases import Leases, Verdicts
 from headrace.ops.marked import commit, commit_proposed
 from headrace.ops.queues import Queues
@@ -182,7 +183,8 @@ class Reaping:
             return 0
         now = self.now()
         places = [Place(queue.name, State.DEAD, shard) for shard in range(queue.shards_in_use)]
-        surplus = sum(self.store.count(place, now=now) for place in places) - most
+        dead = (page.number for place in places for page in counted(self.store, place, now=now))
+        surplus = sum(dead) - most
         gone = 0
         while gone < surplus:
             page = min(_PAGE, surplus - gone)

@@ -127,6 +127,7 @@ class Stats:
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
         """Return how *queue* is doing; *exact* counts every entry of the index instead.
 
+        Of a queue that has more entries than one call may count, the recorder tells all the same.
         Raises NotFound.
         """
         source = self.queues.cached(queue)
@@ -138,8 +139,10 @@ class Stats:
         ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
         inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
         as_of = self._as_of(source, lanes, now)
-        if exact:
-            counts = self._exact_counts(queue)
+        rates = self._rates(queue, lanes, as_of)
+        counts = self._exact_counts(queue) if exact else None
+        if counts is not None:
+            as_of = now
         else:
             ready_count, later_count = self._divided(source, ready, later, recorded, now)
             counts = {
@@ -153,9 +156,9 @@ class Stats:
             counts,
             _oldest_ready(ready, now),
             self._oldest_inflight(source, inflight, now),
-            self._rates(queue, lanes, as_of),
-            now if exact else as_of,
-            0.0 if exact else _seconds(now - as_of),
+            rates,
+            as_of,
+            _seconds(now - as_of),
         )
 
     def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
@@ -243,14 +246,19 @@ class Stats:
 
     # -- counts --------------------------------------------------------------------------------
 
-    def _exact_counts(self, queue: str) -> Mapping[Status, int]:
+    def _exact_counts(self, queue: str) -> Mapping[Status, int] | None:
         scheduled = self.inspect.count(queue, TaskFilter(states=(Status.SCHEDULED,)))
+        if scheduled.partial:
+            return None
         others = tuple(status for status in Status if status is not Status.SCHEDULED)
-        counted = self.inspect.count(queue, TaskFilter(states=others)).by_state
+        counted = self.inspect.count(queue, TaskFilter(states=others))
+        if counted.partial:
+            return None
+        by_state = counted.by_state
         return {
             Status.SCHEDULED: scheduled.count,
-            Status.READY: counted[State.ENQUEUED],
-            **{status: counted[State(status)] for status in others if status is not Status.READY},
+            Status.READY: by_state[State.ENQUEUED],
+            **{status: by_state[State(status)] for status in others if status is not Status.READY},
         }
 
     def _divided(

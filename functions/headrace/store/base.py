@@ -54,6 +54,14 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class CountPage:
+    """How many entries a request has counted; ``last`` is where to go on, None at the end."""
+
+    number: int
+    last: Position | None
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A record of the control table: JSON-like ``body`` under (``kind``, ``name``).
 
@@ -113,9 +121,14 @@ class Store(Protocol):
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        now: datetime,
-    ) -> int:
-        """Return how many entries a partition has, without those past retention at *now*."""
+        after: Position | None = None,
+        now: datetime | None,
+    ) -> CountPage:
+        """Return how many entries of one partition there are, as far as one request reads.
+
+        Bounds as for ``entries``.  Those past retention at *now* are left out; with None they are
+        counted too.
+        """
 
     def mark(self, kind: str, name: str) -> str | None:
         """Return a mark as last written."""

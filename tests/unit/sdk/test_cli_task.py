@@ -222,6 +222,19 @@ def test_filters_are_the_apis_own(cli: Cli) -> None:
     assert "together" in cli("task", "count", "mail").out
 
 
+def test_a_count_of_many_takes_as_many_calls_as_it_needs(cli: Cli) -> None:
+    cli.service.client.enqueue("mail", id="a")
+    cli.service.client.enqueue("mail", id="b", tags={"team": "sales"})
+    cli.service.use_cases.inspect.patience = -1
+
+    whole = cli("task", "count", "mail", "--json").json
+
+    assert (whole["count"], whole["partial"]) == (2, False)
+    assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 1
+    would_go = cli("queue", "purge", "mail", "--state", "all", "--dry-run", "--json").json
+    assert would_go["count"] == 2
+
+
 def test_explain_says_why_a_task_waits(cli: Cli) -> None:
     put(cli, "a")
     put(cli, "b", delay_in_seconds=60)

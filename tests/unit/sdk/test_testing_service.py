@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from headrace.client.models import Count
 from headrace.client.sending import Report
 from headrace.domain.errors import Forbidden, NotFound, Unauthenticated
 from headrace.testing import ManualClock, MemoryService
@@ -109,6 +110,25 @@ def test_an_event_loop_has_a_client_too(service: MemoryService) -> None:
         return task.payload
 
     assert asyncio.run(work()) == "hello"
+
+
+def test_a_count_that_takes_many_calls_is_one_to_its_caller(service: MemoryService) -> None:
+    for _ in range(3):
+        service.client.dequeue("mail")
+        service.client.enqueue("mail")
+    service.use_cases.inspect.patience = -1
+
+    calls = service.client.consumed.calls
+
+    async def in_a_loop() -> Count:
+        return await service.async_client.count_tasks("mail")
+
+    counted = service.client.count_tasks("mail")
+
+    assert service.client.consumed.calls > calls + 2
+    assert asyncio.run(in_a_loop()).by_state == counted.by_state
+    assert (counted.count, counted.exact, counted.partial, counted.cursor) == (3, True, False, None)
+    assert counted.by_state == {"ENQUEUED": 1, "INFLIGHT": 2, "SUCCEEDED": 0, "DEAD": 0}
 
 
 def test_names_that_need_quoting_arrive_as_they_are(service: MemoryService) -> None:

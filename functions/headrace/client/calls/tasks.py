@@ -1,5 +1,6 @@
 """Calls about tasks: making them, looking at them, acting on many."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -10,6 +11,7 @@ from headrace.client.call import (
     Call,
     Page,
     Pages,
+    Steps,
     instant,
     nothing,
     params_of,
@@ -20,6 +22,7 @@ from headrace.client.codec import Codec
 from headrace.client.models import Bulk, Count, Enqueued, Model, Reason, Task, remember_codec
 from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.task import State
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
 
@@ -145,8 +148,8 @@ def count_tasks(
     scheduled_before: datetime | None = None,
     min_attempts: int | None = None,
     error: str | None = None,
-) -> Call[Count]:
-    """Count the tasks of *queue* that all of the filters hold for."""
+) -> Steps[Count]:
+    """Count the tasks of *queue* that all of the filters hold for, step by step."""
     params = _filter_params(
         state=_words(state),
         tags=tags,
@@ -156,7 +159,25 @@ def count_tasks(
         min_attempts=min_attempts,
         error=error,
     )
-    return Call("GET", path_of("queues", queue, "count"), reads(Count), params=params)
+
+    def at(cursor: str | None) -> Call[Count]:
+        more = params_of(cursor=cursor)
+        path = path_of("queues", queue, "count")
+        return Call("GET", path, reads(Count), params={**params, **more})
+
+    return Steps(at, _counted_together)
+
+
+def _counted_together(one: Count, other: Count) -> Count:
+    numbers = Counter(one.by_state) + Counter(other.by_state)
+    return Count(
+        count=one.count + other.count,
+        by_state={state: numbers[state] for state in State},
+        exact=other.exact,
+        as_of=one.as_of,
+        partial=other.partial,
+        cursor=other.cursor,
+    )
 
 
 def bulk_by_ids(

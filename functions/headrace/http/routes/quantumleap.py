@@ -148,7 +148,7 @@ def count_notifications(
     """Count notifications."""
     where = _where(status, service, servicepath, correlator)
     counted = use_cases().inspect.count(QUEUE, where)
-    exact = {"X-Count-Exact": "true" if counted.exact else "false"}
+    exact = {"X-Count-Exact": "false" if counted.partial else "true"}
     return Response(200, JSON, str(counted.count), exact)
 
 

@@ -28,7 +28,8 @@ _TAGS: Final = ["Stats"]
     description=(
         "Counts, ages, rates, and how old they are: the service counts from the table's stream, a "
         "few seconds behind. `exact=true` counts every entry of the index instead, which costs "
-        "reading it."
+        "reading it; of a queue with more than one call can count, the figures are those of the "
+        "stream, and `as_of` says how old."
     ),
     tags=_TAGS,
     operation_id="get_stats",

@@ -203,12 +203,15 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
 @router.get(
     "/v1/queues/<queue>/count",
     summary="Count tasks",
-    description="Those that a list with the same filter would show.",
+    description=(
+        "Those that a list with the same filter would show. Where they are too many for one call, "
+        "the answer is `partial`: each step counts its own, and the caller adds them up."
+    ),
     tags=_TAGS,
     operation_id="count_tasks",
     responses=answers(200, "How many there are.", "Count"),
 )
-def count(
+def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,
     state: StateFilter = None,
     tags: TagFilter = None,
@@ -217,8 +220,9 @@ def count(
     scheduled_before: BeforeFilter = None,
     min_attempts: AttemptsFilter = None,
     error: ErrorFilter = None,
+    cursor: Cursor = None,
 ) -> Answered:
     """Count tasks."""
     where = task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error)
-    counted = use_cases().inspect.count(queue_name(queue), where)
+    counted = use_cases().inspect.count(queue_name(queue), where, cursor=cursor)
     return json_answer(views.counted_json(counted))

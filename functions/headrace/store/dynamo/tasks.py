@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, Task
 from headrace.store import keys
-from headrace.store.base import Done, Outcome, Page, Position, Refused, charge, metered
+from headrace.store.base import CountPage, Done, Outcome, Page, Position, Refused, charge, metered
 from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeases
 from headrace.store.dynamo.pages import Pages
@@ -314,22 +314,11 @@ class DynamoStore(GroupLeases, ControlTable):
         descending: bool = False,
         limit: int,
     ) -> Page:
-        query = self._query(place, since, until)
-        if after is not None:
-            query["ExclusiveStartKey"] = {
-                keys.QUEUE_STATE: {"S": partition(place)},
-                keys.SCHEDULED_AT: {"N": str(micros(after.scheduled_at))},
-                keys.TASK_ID: {"S": after.task_id},
-            }
+        query = self._query(place, since, until, after)
         with vendor_errors():
             answer = self._client.query(**query, ScanIndexForward=not descending, Limit=limit)
         charge_all(answer, write=False)
-        entries: tuple[Entry, ...] = tuple(entry_from_item(item) for item in answer["Items"])
-        last = answer.get("LastEvaluatedKey")
-        if last is None:
-            return Page(entries, None)
-        at = instant(int(last[keys.SCHEDULED_AT]["N"]))
-        return Page(entries, Position(at, last[keys.TASK_ID]["S"]))
+        return Page(tuple(entry_from_item(item) for item in answer["Items"]), _last(answer))
 
     def count(
         self,
@@ -337,28 +326,25 @@ class DynamoStore(GroupLeases, ControlTable):
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        now: datetime,
-    ) -> int:
-        query = self._query(place, since, until)
-        query["ExpressionAttributeNames"]["#ttl"] = keys.TTL
-        query["ExpressionAttributeValues"][":now"] = {"N": str(micros(now) // 1_000_000)}
-        query |= {
-            "Select": "COUNT",
-            "FilterExpression": "attribute_not_exists(#ttl) OR #ttl > :now",
-        }
-        total: int = 0
-        while True:
-            with vendor_errors():
-                answer = self._client.query(**query)
-            charge_all(answer, write=False)
-            total += answer["Count"]
-            last = answer.get("LastEvaluatedKey")
-            if last is None:
-                return total
-            query["ExclusiveStartKey"] = last
+        after: Position | None = None,
+        now: datetime | None,
+    ) -> CountPage:
+        query = self._query(place, since, until, after)
+        if now is not None:
+            query["ExpressionAttributeNames"]["#ttl"] = keys.TTL
+            query["ExpressionAttributeValues"][":now"] = {"N": str(micros(now) // 1_000_000)}
+            query["FilterExpression"] = "attribute_not_exists(#ttl) OR #ttl > :now"
+        with vendor_errors():
+            answer = self._client.query(**query, Select="COUNT")
+        charge_all(answer, write=False)
+        return CountPage(answer["Count"], _last(answer))
 
     def _query(
-        self, place: Place, since: datetime | None, until: datetime | None
+        self,
+        place: Place,
+        since: datetime | None,
+        until: datetime | None,
+        after: Position | None,
     ) -> dict[str, Any]:
         names = {"#place": keys.QUEUE_STATE}
         values: Item = {":place": {"S": partition(place)}}
@@ -375,7 +361,7 @@ class DynamoStore(GroupLeases, ControlTable):
             condition += " AND #at <= :until"
         if len(values) > 1:
             names["#at"] = keys.SCHEDULED_AT
-        return {
+        query = {
             "TableName": self._tasks,
             "IndexName": keys.BY_STATE,
             "KeyConditionExpression": condition,
@@ -383,6 +369,21 @@ class DynamoStore(GroupLeases, ControlTable):
             "ExpressionAttributeValues": values,
             "ReturnConsumedCapacity": "TOTAL",
         }
+        if after is not None:
+            query["ExclusiveStartKey"] = {
+                keys.QUEUE_STATE: {"S": partition(place)},
+                keys.SCHEDULED_AT: {"N": str(micros(after.scheduled_at))},
+                keys.TASK_ID: {"S": after.task_id},
+            }
+        return query
+
+
+def _last(answer: dict[str, Any]) -> Position | None:
+    """Return where in its partition a query stopped; None at the end."""
+    last = answer.get("LastEvaluatedKey")
+    if last is None:
+        return None
+    return Position(instant(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
 
 
 def _next_batch(

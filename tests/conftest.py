@@ -1,4 +1,7 @@
-"""Fixtures for everything: the real engine in memory, and fresh tables from template.yaml."""
+"""Fixtures for everything: an engine in memory, and fresh tables from template.yaml.
+
+``--engine dynamodb`` puts AWS's own DynamoDB Local under the tests (`make test-dynamodb`).
+"""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -7,6 +10,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from headrace.store.dynamo import Dialect
 from infra.local.engine import Engine, running_engine
 from infra.local.folder import temporary_folder
 from infra.local.stream import add_index
@@ -17,6 +21,7 @@ from infra.local.tables import (
     create_tables,
     load_template,
 )
+from tests.engine import dynamodb_local
 
 # The engine believes any credentials; without some, boto3 looks for real ones.
 _CREDENTIALS = {
@@ -24,6 +29,25 @@ _CREDENTIALS = {
     "aws_access_key_id": "local",
     "aws_secret_access_key": "local",
 }
+
+
+DIALECTS: dict[str, Dialect] = {"embedded": "embedded", "dynamodb": "aws"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the engine be chosen."""
+    parser.addoption(
+        "--engine",
+        choices=tuple(DIALECTS),
+        default="embedded",
+        help="what the tables are on: the embedded engine, or AWS's own DynamoDB Local",
+    )
+
+
+@pytest.fixture(scope="session")
+def dialect(request: pytest.FixtureRequest) -> Dialect:
+    """Give the PartiQL that the engine speaks."""
+    return DIALECTS[request.config.getoption("--engine")]
 
 
 @pytest.fixture(scope="session")
@@ -41,11 +65,21 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def dynamodb(engine: Engine) -> DynamoDBClient:
+def dynamodb_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Give the address of the engine that the tests were asked to use."""
+    if request.config.getoption("--engine") == "embedded":
+        yield request.getfixturevalue("engine").url
+        return
+    with dynamodb_local() as running:
+        yield running.url
+
+
+@pytest.fixture(scope="session")
+def dynamodb(dynamodb_url: str) -> DynamoDBClient:
     """Give a boto3 client of the engine; it may be shared by threads."""
     # As many connections as the race tests have threads; a repeat would hide what went wrong.
     config = Config(max_pool_connections=32, retries={"total_max_attempts": 1})
-    return boto3.client("dynamodb", endpoint_url=engine.url, config=config, **_CREDENTIALS)
+    return boto3.client("dynamodb", endpoint_url=dynamodb_url, config=config, **_CREDENTIALS)
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +96,24 @@ def new_tables(dynamodb: DynamoDBClient, template: Template) -> Callable[[], Tab
 
 
 @pytest.fixture
-def tables(new_tables: Callable[[], TableNames]) -> TableNames:
+def tables(new_tables: Callable[[], TableNames], dynamodb: DynamoDBClient) -> Iterator[TableNames]:
     """Give empty tables to one test."""
-    return new_tables()
+    names = new_tables()
+    yield names
+    drop_tables(dynamodb, names)
 
 
 @pytest.fixture(scope="module")
-def module_tables(new_tables: Callable[[], TableNames]) -> TableNames:
+def module_tables(
+    new_tables: Callable[[], TableNames], dynamodb: DynamoDBClient
+) -> Iterator[TableNames]:
     """Give tables that the tests of one module share."""
-    return new_tables()
+    names = new_tables()
+    yield names
+    drop_tables(dynamodb, names)
+
+
+def drop_tables(dynamodb: DynamoDBClient, names: TableNames) -> None:
+    """Remove tables: DynamoDB Local takes the longer for each call the more there are."""
+    for name in (names.tasks, names.control):
+        dynamodb.delete_table(TableName=name)

@@ -83,11 +83,23 @@ _ONE_SENDER = frozenset(
 )
 
 
+_STORES: dict[str, tuple[str, ...]] = {
+    "embedded": ("memory", "together", "single"),
+    "dynamodb": ("batch", "single", "together"),
+}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in memory, and on the real engine with every sender that may matter to it."""
+    """Run each test in memory, and on the engine with every sender that may matter to it.
+
+    On DynamoDB Local, which is there for the senders, not in memory once more.
+    """
     if "store" in metafunc.fixturenames:
-        others = () if metafunc.module.__name__ in _ONE_SENDER else ("single", "together")
-        metafunc.parametrize("store", ("memory", "batch", *others), indirect=True)
+        engine = metafunc.config.getoption("--engine")
+        stores = _STORES[engine]
+        if metafunc.module.__name__ in _ONE_SENDER:
+            stores = stores[: 2 if engine == "embedded" else 1]
+        metafunc.parametrize("store", stores, indirect=True)
 
 
 @pytest.fixture
@@ -105,6 +117,7 @@ def store(request: pytest.FixtureRequest) -> Store:
         tasks_table=tables.tasks,
         control_table=tables.control,
         sender=request.param,
+        dialect=request.getfixturevalue("dialect"),
     )
 
 

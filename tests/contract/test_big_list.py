@@ -14,7 +14,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
 from headrace.ops.reports import Report, ReportStatus
 from headrace.runtime.wiring import Settings, UseCases, build
-from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import lease_name
 
@@ -23,9 +23,11 @@ WORKERS = 16
 
 
 @pytest.fixture
-def use(dynamodb: DynamoDBClient, tables: TableNames) -> UseCases:
+def use(dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect) -> UseCases:
     """Give a service on the real engine whose queue holds tasks that stay and tasks that go."""
-    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+    store = DynamoStore(
+        dynamodb, tasks_table=tables.tasks, control_table=tables.control, dialect=dialect
+    )
     use = build(Settings(), store)
     use.queues.create("q", QueueSettings(shards=2))
     batch = [NewTask("1", delay_in_seconds=3600, tags={"stays": "yes"})] * 25

@@ -12,7 +12,7 @@ from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus
 from headrace.ops.workers import Command, Sign
 from headrace.store.base import Meter, metered
-from headrace.store.dynamo import DynamoStore, Sender
+from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
@@ -30,9 +30,13 @@ def sender(request: pytest.FixtureRequest) -> Sender:
 
 
 @pytest.fixture
-def world(dynamodb: DynamoDBClient, tables: TableNames, sender: Sender) -> World:
+def world(dynamodb: DynamoDBClient, tables: TableNames, sender: Sender, dialect: Dialect) -> World:
     store = DynamoStore(
-        dynamodb, tasks_table=tables.tasks, control_table=tables.control, sender=sender
+        dynamodb,
+        tasks_table=tables.tasks,
+        control_table=tables.control,
+        sender=sender,
+        dialect=dialect,
     )
     return new_world(store, ManualClock())
 

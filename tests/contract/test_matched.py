@@ -24,7 +24,7 @@ from headrace.ops.matched_set import KEPT, MatchedSet
 from headrace.ops.reports import Report, ReportStatus, WorkerError
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
-from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, lease_name
 
@@ -305,14 +305,15 @@ class Factory:
 def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
     dynamodb: DynamoDBClient,
     tables: TableNames,
+    dialect: Dialect,
     action: BulkAction,
     states: tuple[str, ...],
 ) -> None:
     settings = Settings(admin_key="test", poll_after_seconds=0)
-    names = (tables.tasks, tables.control)
-    theirs = DynamoStore(dynamodb, tasks_table=names[0], control_table=names[1])
+    named: Any = {"tasks_table": tables.tasks, "control_table": tables.control, "dialect": dialect}
+    theirs = DynamoStore(dynamodb, **named)
     factory = Factory(build(settings, theirs))
-    store = Watched(dynamodb, tasks_table=names[0], control_table=names[1])
+    store = Watched(dynamodb, **named)
     store.touched = []
     operator = build(settings, store)
     queue = "race"

@@ -21,7 +21,7 @@ from headrace.ops.reports import Report, ReportOutcome, ReportStatus
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.base import Done, Outcome
-from headrace.store.dynamo import DynamoStore, Sender
+from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import lease_name
 from tests.manual_clock import ManualClock
@@ -73,6 +73,7 @@ class Engine:
 
     client: DynamoDBClient
     tables: TableNames
+    dialect: Dialect
     races: Races = field(default_factory=Races)
 
     def service(
@@ -83,14 +84,15 @@ class Engine:
             tasks_table=self.tables.tasks,
             control_table=self.tables.control,
             sender=sender,
+            dialect=self.dialect,
         )
         store.races = self.races
         return build(Settings(admin_key="test", poll_after_seconds=0), store, now=now)
 
 
 @pytest.fixture
-def on_engine(dynamodb: DynamoDBClient, tables: TableNames) -> Engine:
-    return Engine(dynamodb, tables)
+def on_engine(dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect) -> Engine:
+    return Engine(dynamodb, tables, dialect)
 
 
 def together(count: int, work: Callable[[int], T]) -> list[T]:

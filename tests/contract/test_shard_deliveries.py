@@ -16,7 +16,7 @@ from headrace.domain.task import State, Task
 from headrace.ops.shard_deliveries import ShardDeliveries
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Done
-from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World
 
@@ -124,12 +124,15 @@ class Lossy:
 
 
 @pytest.fixture
-def abreast(dynamodb: DynamoDBClient, tables: TableNames) -> Callable[[set[str]], DynamoStore]:
+def abreast(
+    dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect
+) -> Callable[[set[str]], DynamoStore]:
     """Give a function that makes a store of four lanes that loses what names some tasks."""
     return lambda victims: DynamoStore(
         Lossy(dynamodb, victims),
         tasks_table=tables.tasks,
         control_table=tables.control,
+        dialect=dialect,
         lanes=4,
     )
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from headrace.store.base import Store
-from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo import Dialect, DynamoStore
 from headrace.store.memory import MemoryStore
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.property.machine import AnyOrder
@@ -41,13 +41,18 @@ def test_any_order_of_calls_keeps_every_promise(some: settings) -> None:
 
 @pytest.mark.slow
 def test_any_order_of_calls_keeps_every_promise_on_the_real_engine(
-    dynamodb: DynamoDBClient, new_tables: Callable[[], TableNames]
+    dynamodb: DynamoDBClient, new_tables: Callable[[], TableNames], dialect: Dialect
 ) -> None:
     class OnTheEngine(AnyOrder):
         look_every = 5
 
         def make_store(self) -> Store:
             names = new_tables()
-            return DynamoStore(dynamodb, tasks_table=names.tasks, control_table=names.control)
+            return DynamoStore(
+                dynamodb,
+                tasks_table=names.tasks,
+                control_table=names.control,
+                dialect=dialect,
+            )
 
     run_state_machine_as_test(OnTheEngine, settings=ENGINE)

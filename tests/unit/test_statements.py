@@ -35,11 +35,12 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, 123_456, tzinfo=UTC)
 MICROS = {"N": "1795248000123456"}
 HEARTBEAT = rule(Action.HEARTBEAT, State.INFLIGHT, State.INFLIGHT)
 SUCCEED = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
+DEQUEUE = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
 ENQUEUE = rule(Action.ENQUEUE, None, State.ENQUEUED)
 MAIL = Queue("mail", QueueSettings(), NOW, NOW)
 KEY: list[Value] = [{"S": "t-1"}]
 MOVED: list[Value] = [{"N": "1"}, {"S": "heartbeat"}]  # version and last_move, set by every change
-COUNT = 'SET "version" = version + ?, "last_move" = ?'
+COUNT = 'SET "version" = "version" + ?, "last_move" = ?'
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ CONDITIONS = [
         "queue#state",
         {"S": "mail#INFLIGHT#"},
     ),
-    Told(Equals("lease_id", "lse_1"), '"lease_id" = ?', "#c = :c", "lease_id", {"S": "lse_1"}),
+    Told(Equals("lease_id", "lse_1"), '"lease"."id" = ?', "#c = :c", "lease.id", {"S": "lse_1"}),
     Told(Equals("version", 7), '"version" = ?', "#c = :c", "version", {"N": "7"}),
-    Told(Equals("lease_expires_at", NOW), '"lease_expires_at" = ?', "#c = :c", "lease_expires_at",
-         MICROS),
+    Told(Equals("lease_expires_at", NOW), '"lease"."expires_at" = ?', "#c = :c",
+         "lease.expires_at", MICROS),
     Told(AtMost("scheduled_at", NOW), '"scheduled_at" <= ?', "#c <= :c", "scheduled_at", MICROS),
     Told(
         UnsetOrAfter("expires_at", NOW),
@@ -83,9 +84,9 @@ CONDITIONS = [
     ),
     Told(
         Begins("lease_id", "lsg_1:"),
-        'begins_with("lease_id", ?)',
+        'begins_with("lease"."id", ?)',
         "begins_with(#c, :c)",
-        "lease_id",
+        "lease.id",
         {"S": "lsg_1:"},
     ),
     Told(
@@ -125,43 +126,59 @@ def test_every_kind_of_condition_is_spelled_out_here() -> None:
     assert {type(told.condition) for told in CONDITIONS} == set(Condition.__args__)
 
 
+LEASE = {"lease_id": "lse_1", "lease_expires_at": NOW, "lease_length": timedelta(seconds=30)}
+LEASE_VALUE: Value = {
+    "M": {"id": {"S": "lse_1"}, "expires_at": MICROS, "length": {"N": "30000000"}}
+}
 HOP = Hop("mail", NOW)
 HOP_VALUE: Value = {"L": [{"S": '["mail",1795248000123456]'}]}
 
 EFFECTS = [
     (
         Change(SUCCEED, "t-1", put={"result": "[1]", "finished_at": NOW}),
-        'SET "result" = ?, "finished_at" = ?, "version" = version + ?, "last_move" = ?',
+        'SET "result" = ?, "finished_at" = ?, "version" = "version" + ?, "last_move" = ?',
         "SET #result = :0, #finished_at = :1, #version = #version + :2, #last_move = :3",
         [{"S": "[1]"}, MICROS, {"N": "1"}, {"S": "succeed"}],
     ),
     (
         Change(HEARTBEAT, "t-1", put={"lease_expires_at": AfterLength(NOW)}),
-        'SET "lease_expires_at" = lease_length + ?, "version" = version + ?, "last_move" = ?',
-        "SET #lease_expires_at = #lease_length + :0, #version = #version + :1, #last_move = :2",
+        f'SET "lease"."expires_at" = "lease"."length" + ?, {COUNT[4:]}',
+        "SET #lease.#expires_at = #lease.#length + :0, #version = #version + :1, #last_move = :2",
         [MICROS, *MOVED],
     ),
     (
         Change(HEARTBEAT, "t-1", append={"trail": HOP}),
-        'SET "trail" = list_append(trail, ?), "version" = version + ?, "last_move" = ?',
+        'SET "trail" = list_append("trail", ?), "version" = "version" + ?, "last_move" = ?',
         "SET #trail = list_append(#trail, :0), #version = #version + :1, #last_move = :2",
         [HOP_VALUE, *MOVED],
     ),
     (
         Change(HEARTBEAT, "t-1", add={"attempts": -1}),
-        'SET "attempts" = attempts + ?, "version" = version + ?, "last_move" = ?',
+        'SET "attempts" = "attempts" + ?, "version" = "version" + ?, "last_move" = ?',
         "SET #attempts = #attempts + :0, #version = #version + :1, #last_move = :2",
         [{"N": "-1"}, *MOVED],
     ),
     (
-        Change(HEARTBEAT, "t-1", clear=("lease_id", "retained_until")),
-        f'{COUNT} REMOVE "lease_id", "ttl"',
-        "SET #version = #version + :0, #last_move = :1 REMOVE #lease_id, #ttl",
+        Change(HEARTBEAT, "t-1", clear=("progress", "retained_until")),
+        f'{COUNT} REMOVE "progress" REMOVE "ttl"',
+        "SET #version = #version + :0, #last_move = :1 REMOVE #progress, #ttl",
         MOVED,
     ),
     (
+        Change(HEARTBEAT, "t-1", clear=plan.LEASE),
+        f'{COUNT} REMOVE "lease"',
+        "SET #version = #version + :0, #last_move = :1 REMOVE #lease",
+        MOVED,
+    ),
+    (
+        Change(DEQUEUE, "t-1", put=LEASE),
+        f'SET "lease" = ?, {COUNT[4:]}',
+        "SET #lease = :0, #version = #version + :1, #last_move = :2",
+        [LEASE_VALUE, {"N": "1"}, {"S": "dequeue"}],
+    ),
+    (
         Change(SUCCEED, "t-1", put={"place": Place("mail", State.SUCCEEDED, 3)}),
-        'SET "queue#state" = ?, "version" = version + ?, "last_move" = ?',
+        'SET "queue#state" = ?, "version" = "version" + ?, "last_move" = ?',
         "SET #queue#state = :0, #version = #version + :1, #last_move = :2",
         [{"S": "mail#SUCCEEDED#3"}, {"N": "1"}, {"S": "succeed"}],
     ),
@@ -213,11 +230,11 @@ def test_a_removal_gives_back_what_was_there() -> None:
 
     sent, write = statement(change, "tasks"), single_write(change, "tasks")
 
-    expected = 'DELETE FROM "tasks" WHERE "task_id" = ? AND "lease_id" = ? RETURNING ALL OLD *'
+    expected = 'DELETE FROM "tasks" WHERE "task_id" = ? AND "lease"."id" = ? RETURNING ALL OLD *'
     assert sent == {"Statement": expected, "Parameters": [{"S": "t-1"}, {"S": "lse_1"}]}
     assert (write.operation, write.arguments["ReturnValues"]) == ("delete_item", "ALL_OLD")
     assert "UpdateExpression" not in write.arguments
-    exists, lease = (_alias(write.arguments, name) for name in ("task_id", "lease_id"))
+    exists, lease = (_alias(write.arguments, name) for name in ("task_id", "lease.id"))
     condition = f"attribute_exists({exists}) AND {lease} = :v0"
     assert write.arguments["ConditionExpression"] == condition
 
@@ -303,7 +320,7 @@ def test_every_planned_change_names_and_fills_all_its_slots(change: Change) -> N
         arguments.get("ExpressionAttributeValues", {}),
     )
     assert all(slot in condition_and_update for slot in (*names, *values))
-    stored = {attribute for attribute, _ in FIELDS.values()}
+    stored = {part for path, _ in FIELDS.values() for part in path.split(".")}
     assert set(names.values()) <= stored
 
 
@@ -318,9 +335,20 @@ def test_partiql_sets_no_attribute_twice_and_removes_none_it_sets(change: Change
     assert not {"version", "last_move"} & {*assigned, *change.clear}
 
 
-def _alias(arguments: dict[str, Any], attribute: str) -> str:
-    (alias,) = (a for a, name in arguments["ExpressionAttributeNames"].items() if name == attribute)
-    return str(alias)
+def test_the_embedded_engine_wants_bare_names_and_one_removal() -> None:
+    change = Change(HEARTBEAT, "t-1", add={"attempts": -1}, clear=("progress", "retained_until"))
+
+    sent = statement(change, "tasks", dialect="embedded")["Statement"]
+
+    assert sent.startswith(
+        'UPDATE "tasks" SET "attempts" = attempts + ?, "version" = version + ?, "last_move" = ?'
+        ' REMOVE "progress", "ttl" WHERE'
+    )
+
+
+def _alias(arguments: dict[str, Any], path: str) -> str:
+    aliases = {name: alias for alias, name in arguments["ExpressionAttributeNames"].items()}
+    return ".".join(aliases[part] for part in path.split("."))
 
 
 def _slot(arguments: dict[str, Any], value: Value) -> str:

@@ -69,11 +69,12 @@ def test_the_attributes_are_those_the_store_writes() -> None:
         transitions.STARTED_AT,
         transitions.FINISHED_AT,
         transitions.EXPIRES_AT,
-        transitions.LEASE_ID,
-        transitions.LEASE_EXPIRES_AT,
         transitions.ERRORS,
     }
     assert {FIELDS[name][0] for name in same_named} == same_named
+    lease = {"lease_id": transitions.LEASE_ID, "lease_expires_at": transitions.LEASE_EXPIRES_AT}
+    for name, part in lease.items():
+        assert FIELDS[name][0] == f"{transitions.LEASE}.{part}"
 
 
 def test_an_enqueue_brings_a_task(watched: Watched) -> None:

@@ -28,6 +28,7 @@ from headrace.domain.transitions import (
     Image,
     Transition,
     Unreadable,
+    lease_in,
 )
 
 RAW: Final = "raw"
@@ -125,7 +126,7 @@ def _side(side: str, spot: tuple[str, str] | None, image: Image | None) -> Line:
     """Return where the task was before (*from*) or after (*to*), as that image says."""
     if spot is None or image is None:
         return {}
-    lease = _text(image, LEASE_ID)
+    lease = _text(lease_in(image), LEASE_ID)
     trail = image.get(TRAIL)
     return {
         f"queue_{side}": spot[0],
@@ -135,7 +136,7 @@ def _side(side: str, spot: tuple[str, str] | None, image: Image | None) -> Line:
         f"attempts_{side}": _number(image, ATTEMPTS),
         f"hop_{side}": len(trail["L"]) if trail else 0,
         f"lease_{side}": lease and digest(lease),
-        f"lease_end_{side}": _number(image, LEASE_EXPIRES_AT),
+        f"lease_end_{side}": _number(lease_in(image), LEASE_EXPIRES_AT),
     }
 
 
@@ -144,7 +145,7 @@ def _settled(old: Image | None, new: Image | None) -> str | None:
     settled = _text(new, SETTLED) if new else None
     if settled is None:
         return None
-    held = _text(old, LEASE_ID) if old else None
+    held = _text(lease_in(old), LEASE_ID) if old else None
     group = group_of(held)
     if held and group and settled_under(group, settled):
         return digest(held)
@@ -153,7 +154,7 @@ def _settled(old: Image | None, new: Image | None) -> str | None:
 
 def _group(image: Image | None) -> str | None:
     """Return the group that a lease is under, as a digest."""
-    group = group_of(_text(image, LEASE_ID)) if image else None
+    group = group_of(_text(lease_in(image), LEASE_ID)) if image else None
     return group and digest(group)
 
 
@@ -181,7 +182,7 @@ def _removal(
     if Event.FAILED in events:
         if old is None or _group(old) is not None:
             return Action.FAIL
-        lapsed = (_number(old, LEASE_EXPIRES_AT) or 0) <= recorded_at
+        lapsed = (_number(lease_in(old), LEASE_EXPIRES_AT) or 0) <= recorded_at
         return Action.RECLAIM if lapsed else Action.FAIL
     return Action.EXPIRE if Event.DEAD in events else Action.DELETE
 

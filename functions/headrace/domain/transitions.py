@@ -24,7 +24,8 @@ from headrace.domain.task import State
 Image = Mapping[str, Mapping[str, Any]]
 """An item as the stream shows it, such as ``{"task_id": {"S": "tsk_1"}}``."""
 
-# Attributes by the names under which headrace.store.items keeps them; a test compares.
+# Attributes by the names under which headrace.store.items keeps them; a test compares.  The two
+# of the lease are within its map.
 PLACE: Final = "queue#state"
 LAST_MOVE: Final = "last_move"
 DUE: Final = "due_at"
@@ -32,8 +33,9 @@ ENQUEUED_AT: Final = "enqueued_at"
 STARTED_AT: Final = "started_at"
 FINISHED_AT: Final = "finished_at"
 EXPIRES_AT: Final = "expires_at"
-LEASE_ID: Final = "lease_id"
-LEASE_EXPIRES_AT: Final = "lease_expires_at"
+LEASE: Final = "lease"
+LEASE_ID: Final = "id"
+LEASE_EXPIRES_AT: Final = "expires_at"
 ERRORS: Final = "errors"
 
 _LATEST: Final = 253_402_300_800_000_000  # the year 10,000 in microseconds
@@ -120,8 +122,9 @@ def farewell(old: Image, queue: Queue, *, recorded_at: int) -> tuple[Happening, 
             over = expired and not keeps_dead
             return (Happening(Event.DEAD, queue.name, recorded_at),) if over else ()
         # Under a group it is the end that the group had once; it may have been extended since.
-        alone = group_of(old[LEASE_ID]["S"]) is None
-        lapsed = alone and _number(old, LEASE_EXPIRES_AT) <= recorded_at
+        lease = lease_in(old)
+        alone = group_of(lease[LEASE_ID]["S"]) is None
+        lapsed = alone and _number(lease, LEASE_EXPIRES_AT) <= recorded_at
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
         raise Unreadable(message) from error
@@ -131,6 +134,12 @@ def farewell(old: Image, queue: Queue, *, recorded_at: int) -> tuple[Happening, 
     if keeps_dead:
         return ()
     return tuple(Happening(event, queue.name, recorded_at) for event in (Event.FAILED, Event.DEAD))
+
+
+def lease_in(image: Image) -> Image:
+    """Return the lease of a task's image, empty where it is under none."""
+    lease: Image = image[LEASE]["M"] if LEASE in image else {}
+    return lease
 
 
 def _changed(left: Spot | None, entered: Spot, new: Image, recorded_at: int) -> Transition:

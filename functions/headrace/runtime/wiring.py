@@ -95,5 +95,7 @@ def dynamo_store(settings: Settings, *, lanes: int = 1) -> DynamoStore:
         tasks_table=settings.tasks_table,
         control_table=settings.control_table,
         sender=settings.sender,
+        # Only the embedded engine is sent to in that way, and it leaves together with its dialect.
+        dialect="embedded" if settings.sender == "together" else "aws",
         lanes=lanes,
     )

@@ -1,7 +1,8 @@
 """Tasks as DynamoDB items and back: instants in microseconds, ``ttl`` in seconds, JSON as text.
 
 ``FIELDS`` says for each field of a task under which attribute and in which form it is stored;
-the statements of the senders are made from it too.
+the statements of the senders are made from it too.  A dot leads into a map: what belongs to the
+lease stands in one attribute, which is written whole, extended by its path, and removed at once.
 """
 
 import json
@@ -132,9 +133,9 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "attempts": ("attempts", NUMBER),
     "version": ("version", NUMBER),
     "last_move": ("last_move", TEXT),
-    "lease_id": ("lease_id", TEXT),
-    "lease_expires_at": ("lease_expires_at", MICROS),
-    "lease_length": ("lease_length", LENGTH),
+    "lease_id": ("lease.id", TEXT),
+    "lease_expires_at": ("lease.expires_at", MICROS),
+    "lease_length": ("lease.length", LENGTH),
     "worker": ("worker", TEXT),
     "progress": ("progress", TEXT),
     "started_at": ("started_at", MICROS),
@@ -148,17 +149,29 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "settled_status": ("settled_status", TEXT),
     "enqueue_token": ("enqueue_token", TEXT),
 }
-_BY_ATTRIBUTE: Final = {attribute: (name, form) for name, (attribute, form) in FIELDS.items()}
+MAPS: Final[dict[str, tuple[str, ...]]] = {
+    "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))
+}
+"""The attributes that are maps of fields, and the fields in each."""
+
+ATTRIBUTES: Final = tuple(dict.fromkeys(path.partition(".")[0] for path, _ in FIELDS.values()))
+"""Every attribute of a task's item."""
+
+_BY_PATH: Final = {path: (name, form) for name, (path, form) in FIELDS.items()}
 _ALWAYS: Final = frozenset({"errors", "trail"})  # a list must be there to be appended to
 
 
 def to_item(task: Task) -> Item:
     """Return *task* as an item; what is not set takes no room."""
-    item = {}
-    for name, (attribute, form) in FIELDS.items():
+    item: Item = {}
+    for name, (path, form) in FIELDS.items():
         value = getattr(task, name)
         if value is not None and (name in _ALWAYS or value != {}):
-            item[attribute] = form.encode(value)
+            attribute, _, part = path.partition(".")
+            if part:
+                item.setdefault(attribute, {"M": {}})["M"][part] = form.encode(value)
+            else:
+                item[attribute] = form.encode(value)
     return item
 
 
@@ -166,10 +179,14 @@ def from_item(item: Mapping[str, Value]) -> Task:
     """Return the task of *item*; attributes that this version does not know are left out."""
     fields = {}
     for attribute, value in item.items():
-        known = _BY_ATTRIBUTE.get(attribute)
-        if known is not None:
-            name, form = known
-            fields[name] = form.decode(value)
+        paths = {attribute: value}
+        if attribute in MAPS:
+            paths = {f"{attribute}.{part}": inner for part, inner in value["M"].items()}
+        for path, inner in paths.items():
+            known = _BY_PATH.get(path)
+            if known is not None:
+                name, form = known
+                fields[name] = form.decode(inner)
     return Task(**fields)
 
 

@@ -2,10 +2,12 @@
 
 Pure text, made from the same conditions and effects in both forms.  Every attribute name is
 quoted or aliased, because ``queue#state`` is no bare word and DynamoDB reserves hundreds of others.
+PartiQL is AWS's own: only forms that its engine has been seen to take (tests/contract/aws).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, Final, Literal, assert_never
 
 from headrace.domain.change import (
     AfterLength,
@@ -20,10 +22,13 @@ from headrace.domain.change import (
     UnsetOrAfter,
 )
 from headrace.store import keys
-from headrace.store.items import FIELDS, MICROS, Item, Value, to_item
+from headrace.store.items import FIELDS, MAPS, MICROS, Item, Value, to_item
+
+Dialect = Literal["aws", "embedded"]
+"""AWS's PartiQL, or that of the embedded engine, which wants names bare on the right of an
+assignment and knows one REMOVE with commas, which AWS's refuses."""
 
 _IN_STATE: Final = "{}#{}#"  # what partition() begins with, whatever the shard
-_LENGTH_ATTRIBUTE: Final = FIELDS["lease_length"][0]
 
 
 def _in(condition: In) -> Value:
@@ -34,19 +39,29 @@ def _encoded(name: str, value: Any) -> Value:  # noqa: ANN401  a field of any ki
     return FIELDS[name][1].encode(value)
 
 
-def _attribute(name: str) -> str:
+def _path(name: str) -> str:
     return FIELDS[name][0]
+
+
+def _whole(attribute: str, fields: Mapping[str, Any]) -> bool:
+    """Tell whether *fields* are all of a map; one of which only some are is another matter."""
+    return set(MAPS[attribute]) <= set(fields)
+
+
+def _as_map(attribute: str, fields: Mapping[str, Any]) -> Value:
+    parts = {_path(name).partition(".")[2]: name for name in MAPS[attribute]}
+    return {"M": {part: _encoded(name, fields[name]) for part, name in parts.items()}}
 
 
 class _Writer:
     """What differs between PartiQL and expressions: names, values, and a few functions."""
 
-    def name(self, attribute: str) -> str:
-        raise LookupError(attribute)
+    def name(self, path: str) -> str:
+        raise LookupError(path)
 
-    def operand(self, attribute: str) -> str:
+    def operand(self, path: str) -> str:
         """Name an attribute on the right of an assignment."""
-        return self.name(attribute)
+        return self.name(path)
 
     def value(self, value: Value) -> str:
         raise LookupError(value)
@@ -60,18 +75,18 @@ class _Writer:
                 place = self.name(keys.QUEUE_STATE)
                 return f"begins_with({place}, {self.value(_in(condition))})"
             case Equals(name, value):
-                return f"{self.name(_attribute(name))} = {self.value(_encoded(name, value))}"
+                return f"{self.name(_path(name))} = {self.value(_encoded(name, value))}"
             case AtMost(name, limit):
-                return f"{self.name(_attribute(name))} <= {self.value(MICROS.encode(limit))}"
+                return f"{self.name(_path(name))} <= {self.value(MICROS.encode(limit))}"
             case UnsetOrAfter(name, limit):
-                path = self.name(_attribute(name))
+                path = self.name(_path(name))
                 return f"({self.missing(path)} OR {path} > {self.value(MICROS.encode(limit))})"
             case Unset(name):
-                return self.missing(self.name(_attribute(name)))
+                return self.missing(self.name(_path(name)))
             case Shorter(name, length):
-                return self.missing(f"{self.name(_attribute(name))}[{length - 1}]")
+                return self.missing(f"{self.name(_path(name))}[{length - 1}]")
             case Begins(name, text, not_so):
-                path = self.name(_attribute(name))
+                path = self.name(_path(name))
                 begins = f"begins_with({path}, {self.value(_encoded(name, text))})"
                 return f"({self.missing(path)} OR NOT {begins})" if not_so else begins
             case _:
@@ -83,36 +98,48 @@ class _Writer:
     def assignments(self, change: Change) -> list[str]:
         """Everything a SET clause says: fields, lists, counters, version and last move."""
         made = []
+        whole = [attribute for attribute in MAPS if _whole(attribute, change.put)]
+        for attribute in whole:
+            value = self.value(_as_map(attribute, change.put))
+            made.append(f"{self.name(attribute)} = {value}")
+        inside = {name for attribute in whole for name in MAPS[attribute]}
         for name, value in change.put.items():
-            path = self.name(_attribute(name))
+            if name in inside:
+                continue
+            path = self.name(_path(name))
             if isinstance(value, AfterLength):
-                length = self.operand(_LENGTH_ATTRIBUTE)
+                length = self.operand(_path("lease_length"))
                 made.append(f"{path} = {length} + {self.value(MICROS.encode(value.start))}")
             else:
                 made.append(f"{path} = {self.value(_encoded(name, value))}")
         for name, entry in change.append.items():
-            path, before = self.name(_attribute(name)), self.operand(_attribute(name))
+            path, before = self.name(_path(name)), self.operand(_path(name))
             made.append(f"{path} = list_append({before}, {self.value(_encoded(name, (entry,)))})")
         for name, number in (*change.add.items(), ("version", 1)):
-            path, before = self.name(_attribute(name)), self.operand(_attribute(name))
+            path, before = self.name(_path(name)), self.operand(_path(name))
             made.append(f"{path} = {before} + {self.value({'N': str(number)})}")
         last_move = self.value({"S": str(change.rule.action)})
-        made.append(f"{self.name(_attribute('last_move'))} = {last_move}")
+        made.append(f"{self.name(_path('last_move'))} = {last_move}")
         return made
 
     def removals(self, change: Change) -> list[str]:
-        return [self.name(_attribute(name)) for name in change.clear]
+        """Every path that a REMOVE clause names; a map goes whole."""
+        whole = [attribute for attribute in MAPS if _whole(attribute, dict.fromkeys(change.clear))]
+        inside = {name for attribute in whole for name in MAPS[attribute]}
+        paths = [_path(name) for name in change.clear if name not in inside]
+        return [self.name(path) for path in (*whole, *paths)]
 
 
 @dataclass(slots=True)
 class _PartiQL(_Writer):
+    dialect: Dialect = "aws"
     parameters: list[Value] = field(default_factory=list)
 
-    def name(self, attribute: str) -> str:
-        return f'"{attribute}"'
+    def name(self, path: str) -> str:
+        return ".".join(f'"{part}"' for part in path.split("."))
 
-    def operand(self, attribute: str) -> str:
-        return attribute  # the engine knows no quotes there; none of ours is a reserved word
+    def operand(self, path: str) -> str:
+        return path if self.dialect == "embedded" else self.name(path)
 
     def value(self, value: Value) -> str:
         self.parameters.append(value)
@@ -127,8 +154,9 @@ class _Expression(_Writer):
     aliases: dict[str, str] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
 
-    def name(self, attribute: str) -> str:
-        return self.aliases.setdefault(attribute, f"#a{len(self.aliases)}")
+    def name(self, path: str) -> str:
+        parts = path.split(".")
+        return ".".join(self.aliases.setdefault(part, f"#a{len(self.aliases)}") for part in parts)
 
     def value(self, value: Value) -> str:
         key = f":v{len(self.values)}"
@@ -142,7 +170,9 @@ class _Expression(_Writer):
         return {alias: attribute for attribute, alias in self.aliases.items()}
 
 
-def statement(change: Change, table: str, *, returning: bool = True) -> dict[str, Any]:
+def statement(
+    change: Change, table: str, *, returning: bool = True, dialect: Dialect = "aws"
+) -> dict[str, Any]:
     """Return *change* as one entry of BatchExecuteStatement.
 
     Without *returning* it does not ask for the item, and may be one of ExecuteTransaction.
@@ -153,12 +183,14 @@ def statement(change: Change, table: str, *, returning: bool = True) -> dict[str
         text = f'INSERT INTO "{table}" VALUE {{{slots}}}'
         return {"Statement": text, "Parameters": list(item.values())}
 
-    writer = _PartiQL()
+    writer = _PartiQL(dialect)
     if change.gone:
         head, which = f'DELETE FROM "{table}"', "OLD"  # noqa: S608  as above
     else:
         removals = writer.removals(change)
-        remove = f" REMOVE {', '.join(removals)}" if removals else ""
+        if dialect == "embedded" and removals:
+            removals = [", ".join(removals)]
+        remove = "".join(f" REMOVE {path}" for path in removals)
         head = f'UPDATE "{table}" SET {", ".join(writer.assignments(change))}{remove}'  # noqa: S608
         which = "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.store.dynamo import DynamoStore, Sender
+from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, new_world
 from tests.contract.faults.client import Faults, FaultyClient
@@ -20,7 +20,7 @@ def sender(request: pytest.FixtureRequest) -> Sender:
 
 @pytest.fixture
 def new_service(
-    dynamodb: DynamoDBClient, tables: TableNames, sender: Sender
+    dynamodb: DynamoDBClient, tables: TableNames, sender: Sender, dialect: Dialect
 ) -> Callable[[], Service]:
     """Give a function that starts one more service on the same tables, by the same clock."""
     clock = ManualClock()
@@ -32,6 +32,7 @@ def new_service(
             tasks_table=tables.tasks,
             control_table=tables.control,
             sender=sender,
+            dialect=dialect,
             sleep=lambda _: None,
         )
         return Service(new_world(store, clock), client, tables)

@@ -29,7 +29,7 @@ from headrace.ops.audit import AuditFilter
 from headrace.ops.chores import Chore
 from headrace.ops.keys import BOOTSTRAP, acting
 from headrace.ops.workers import Command, Sign
-from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -48,13 +48,19 @@ UNSEEN = {
 class Stories:
     """A service whose calls are noted while a story of one function is told."""
 
-    def __init__(self, client: DynamoDBClient, tables: TableNames) -> None:
+    def __init__(self, client: DynamoDBClient, tables: TableNames, dialect: Dialect) -> None:
+        self.dialect: Dialect = dialect
         self.watched = Watched(client, tables)
         self.clock = ManualClock()
         self.worlds = (self._world(client, tables), self._world(self.watched, tables))
 
     def _world(self, client: Any, tables: TableNames) -> World:
-        store = DynamoStore(client, tasks_table=tables.tasks, control_table=tables.control)
+        store = DynamoStore(
+            client,
+            tasks_table=tables.tasks,
+            control_table=tables.control,
+            dialect=self.dialect,
+        )
         return new_world(store, self.clock)
 
     @property
@@ -69,8 +75,8 @@ class Stories:
 
 
 @pytest.fixture
-def stories(dynamodb: DynamoDBClient, tables: TableNames) -> Stories:
-    return Stories(dynamodb, tables)
+def stories(dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect) -> Stories:
+    return Stories(dynamodb, tables, dialect)
 
 
 def settings(**more: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class TaskColumn:
     """One column, and the attribute of the item that it is made of.
 
     Attributes:
+        attribute: a dot leads into a map, as in headrace.store.items.
         asked: whether it is there only where a schema names it.
 
     """
@@ -37,6 +38,17 @@ class TaskColumn:
     attribute: str
     says: str
     asked: bool = False
+
+    @property
+    def top(self) -> str:
+        """The item's own attribute: the map, if the column is made of a part of one."""
+        return self.attribute.partition(".")[0]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the value stands in DynamoDB's JSON of the item."""
+        first, *inner = self.attribute.split(".")
+        return (first, *(step for part in inner for step in ("M", part)))
 
 
 def _text(name: str, says: str) -> TaskColumn:
@@ -62,7 +74,11 @@ TASK: Final = (
     _instant("enqueued_at", "when it entered its queue"),
     _instant("expires_at", "when it expires if nobody takes it", keys.EXPIRES_AT),
     _instant("started_at", "when its latest delivery began"),
-    _instant("lease_expires_at", "end of its lease; of one under a group, when it was taken"),
+    _instant(
+        "lease_expires_at",
+        "end of its lease; of one under a group, when it was taken",
+        "lease.expires_at",
+    ),
     _instant("finished_at", "when it succeeded or died"),
     TaskColumn("retained_until", "timestamp", "seconds", keys.TTL, "when it may be forgotten"),
     TaskColumn("attempts", "int", "number", "attempts", "deliveries counted in its queue"),
@@ -83,9 +99,9 @@ TASK: Final = (
     ),
     TaskColumn("retry_strategy", "string", "text", "retry", "JSON, where it has its own"),
     # What costs a look at every row, and what the lake calls by these names.
-    TaskColumn("lease", "string", "digest", "lease_id", "digest of its lease", asked=True),
+    TaskColumn("lease", "string", "digest", "lease.id", "digest of its lease", asked=True),
     TaskColumn(
-        "lease_group", "string", "group", "lease_id", "digest of that lease's group", asked=True
+        "lease_group", "string", "group", "lease.id", "digest of that lease's group", asked=True
     ),
     TaskColumn(
         "settled",

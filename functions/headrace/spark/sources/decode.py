@@ -6,7 +6,7 @@ where ``json.loads`` makes 44,000 and boto3 10,000.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, Final
@@ -51,7 +51,20 @@ _SHORT: Final = 64 * 1024
 
 def wire_struct(columns: Iterable[TaskColumn]) -> pa.StructType:
     """Return how the attributes that *columns* need stand in DynamoDB's JSON."""
-    return pa.struct({column.attribute: _WIRE[column.form] for column in columns})
+    fields: dict[str, Any] = {}
+    for column in columns:
+        *above, name = column.path
+        inside = fields
+        for step in above:
+            inside = inside.setdefault(step, {})
+        inside[name] = _WIRE[column.form]
+    return _struct(fields)
+
+
+def _struct(fields: Mapping[str, Any]) -> pa.StructType:
+    return pa.struct(
+        {name: _struct(kind) if isinstance(kind, dict) else kind for name, kind in fields.items()}
+    )
 
 
 def parsed(text: bytes, schema: pa.Schema) -> pa.Table:
@@ -125,19 +138,19 @@ def instant(texts: Array) -> Array:
 
 
 def _text(items: Array, column: TaskColumn) -> Array:
-    return pc.struct_field(items, [column.attribute, "S"])
+    return pc.struct_field(items, [*column.path, "S"])
 
 
 def _number(items: Array, column: TaskColumn) -> Array:
-    return number(pc.struct_field(items, [column.attribute, "N"]), ARROW[column.type])
+    return number(pc.struct_field(items, [*column.path, "N"]), ARROW[column.type])
 
 
 def _micros(items: Array, column: TaskColumn) -> Array:
-    return instant(pc.struct_field(items, [column.attribute, "N"]))
+    return instant(pc.struct_field(items, [*column.path, "N"]))
 
 
 def _seconds(items: Array, column: TaskColumn) -> Array:
-    seconds = number(pc.struct_field(items, [column.attribute, "N"]), pa.int64())
+    seconds = number(pc.struct_field(items, [*column.path, "N"]), pa.int64())
     return pc.multiply(seconds, 1_000_000).cast(INSTANT)
 
 
@@ -153,7 +166,7 @@ def _part(place: int, kind: pa.DataType) -> Callable[[Array, TaskColumn], Array]
 
 
 def _texts(items: Array, column: TaskColumn) -> Array:
-    lists = pc.struct_field(items, [column.attribute, "L"])
+    lists = pc.struct_field(items, [*column.path, "L"])
     texts = pc.struct_field(lists.flatten(), "S")
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
     offsets = pa.array([0], pa.int32()).tolist() + pc.cumulative_sum(lengths).to_pylist()

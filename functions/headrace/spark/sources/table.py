@@ -100,7 +100,7 @@ class Reading:
     @property
     def attributes(self) -> tuple[str, ...]:
         """The attributes that the columns are made of."""
-        return tuple(dict.fromkeys(column.attribute for column in self.columns))
+        return tuple(dict.fromkeys(column.top for column in self.columns))
 
 
 class TableSource(DataSource):

@@ -1,5 +1,6 @@
 """The store on DynamoDB: the only package that knows boto3's client.  Vendor errors stop here."""
 
 from headrace.store.dynamo.tasks import DynamoStore, Sender
+from headrace.store.statements import Dialect
 
-__all__ = ["DynamoStore", "Sender"]
+__all__ = ["Dialect", "DynamoStore", "Sender"]

@@ -1,9 +1,11 @@
 """The tasks table: conditional writes in batches, consistent reads, and the index."""
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -21,7 +23,7 @@ from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
 from headrace.store.dynamo.vendor import charge_all, consumed, vendor_errors
 from headrace.store.items import (
-    FIELDS,
+    ATTRIBUTES,
     Item,
     entry_from_item,
     from_item,
@@ -30,8 +32,9 @@ from headrace.store.items import (
     partition,
     to_item,
 )
-from headrace.store.statements import single_write, statement
+from headrace.store.statements import Dialect, single_write, statement
 
+_LOG: Final = logging.getLogger(__name__)
 _BATCH: Final = 25  # statements of one BatchExecuteStatement
 _READ_BATCH: Final = 100  # items of one BatchGetItem
 _TRIES: Final = 5
@@ -52,9 +55,11 @@ Sender = Literal["batch", "single", "together"]
 class DynamoStore(GroupLeases, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
-    *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request) or
-    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING).  Where
-    there are many, *lanes* is how many requests of one commit are under way at a time.
+    *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request),
+    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING), or
+    ``together`` (as the embedded engine likes it; see docs/decisions/0007).  *dialect* is that of
+    the engine's PartiQL.  Where there are many, *lanes* is how many requests of one commit are
+    under way at a time.
     """
 
     def __init__(
@@ -64,12 +69,14 @@ class DynamoStore(GroupLeases, ControlTable):
         tasks_table: str,
         control_table: str,
         sender: Sender = "batch",
+        dialect: Dialect = "aws",
         lanes: int = 1,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         super().__init__(client, control_table)
         self._tasks = tasks_table
         self._sender = sender
+        self._dialect: Dialect = dialect
         self._sleep = sleep
         self._pool = ThreadPoolExecutor(lanes, "commit") if lanes > 1 else None
 
@@ -155,7 +162,8 @@ class DynamoStore(GroupLeases, ControlTable):
         try:
             answer = self._client.execute_transaction(
                 TransactStatements=[
-                    statement(change, self._tasks, returning=False) for change in batch.values()
+                    statement(change, self._tasks, returning=False, dialect=self._dialect)
+                    for change in batch.values()
                 ],
                 ReturnConsumedCapacity="TOTAL",
             )
@@ -175,14 +183,18 @@ class DynamoStore(GroupLeases, ControlTable):
 
         What met a passing fault is left out, to be sent again alone.
         """
-        with vendor_errors():
+        statements = [
+            statement(change, self._tasks, dialect=self._dialect) for change in todo.values()
+        ]
+        with vendor_errors(), _logged(statements):
             answer = self._client.batch_execute_statement(
-                Statements=[statement(change, self._tasks) for change in todo.values()],
-                ReturnConsumedCapacity="TOTAL",
+                Statements=statements, ReturnConsumedCapacity="TOTAL"
             )
         charge_all(answer, write=True)
         items: dict[int, Item | None] = {}
-        for (place, change), response in zip(todo.items(), answer["Responses"], strict=True):
+        for (place, change), one, response in zip(
+            todo.items(), statements, answer["Responses"], strict=True
+        ):
             error = response.get("Error")
             if error is None:
                 made = to_item(change.insert) if change.insert else response.get("Item")
@@ -191,6 +203,7 @@ class DynamoStore(GroupLeases, ControlTable):
                 items[place] = None
             elif error["Code"] not in _PASSING:
                 message = f"statement refused: {error['Code']}: {error.get('Message', '')}"
+                _LOG.error("%s: %s", message, one["Statement"])  # its values may be payloads
                 raise RuntimeError(message)
         return items
 
@@ -276,8 +289,8 @@ class DynamoStore(GroupLeases, ControlTable):
             "ConsistentRead": consistent,
         }
         if not payload:
-            attributes = [name for field, (name, _) in FIELDS.items() if field != "payload"]
-            aliases = {f"#{place}": name for place, name in enumerate(attributes)}
+            wanted = [attribute for attribute in ATTRIBUTES if attribute != "payload"]
+            aliases = {f"#{place}": name for place, name in enumerate(wanted)}
             request |= {
                 "ProjectionExpression": ",".join(aliases),
                 "ExpressionAttributeNames": aliases,
@@ -384,6 +397,18 @@ def _last(answer: dict[str, Any]) -> Position | None:
     if last is None:
         return None
     return Position(instant(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
+
+
+@contextmanager
+def _logged(statements: Sequence[dict[str, Any]]) -> Iterator[None]:
+    """Log the texts of *statements* should the request be refused as wrong: a defect of ours."""
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ValidationException":
+            texts = dict.fromkeys(one["Statement"] for one in statements)
+            _LOG.error("%s: %s", error.response["Error"].get("Message", ""), "; ".join(texts))
+        raise
 
 
 def _next_batch(

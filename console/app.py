@@ -34,6 +34,7 @@ with starting():
         static,
         task,
     )
+    from headrace.runtime.deadline import in_time
     from headrace.runtime.wiring import prepare
 
     prepare("keys", "queues", "stats")
@@ -72,7 +73,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ANN
     event_token = _EVENT.set(event)
     id_token = _REQUEST_ID.set(str(given or getattr(context, "aws_request_id", "unknown")))
     try:
-        made: dict[str, Any] = app(event, context)
+        with in_time(context):
+            made: dict[str, Any] = app(event, context)
     finally:
         _EVENT.reset(event_token)
         _REQUEST_ID.reset(id_token)

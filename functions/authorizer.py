@@ -13,6 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unauthenticated
 from headrace.http.request import bearer
+from headrace.runtime.deadline import in_time
 from headrace.runtime.wiring import prepare, use_cases
 
 logger = Logger()
@@ -20,10 +21,11 @@ prepare("keys")
 
 
 @logger.inject_lambda_context
-def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Return a policy for every route, because API Gateway keeps it for all of them."""
     try:
-        key = use_cases().keys.verify(bearer(event.get("authorizationToken")), note_use=False)
+        with in_time(context):
+            key = use_cases().keys.verify(bearer(event.get("authorizationToken")), note_use=False)
     except Unauthenticated:
         return _policy(event, "Deny", "nobody", {})
     return _policy(event, "Allow", key.key_id, {"name": key.name, "role": key.role.value})

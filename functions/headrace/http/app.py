@@ -32,6 +32,7 @@ from headrace.http.routes import (
     workers,
 )
 from headrace.ops.keys import acting
+from headrace.runtime.deadline import in_time
 from headrace.runtime.wiring import use_cases
 from headrace.store.base import Meter, metered
 
@@ -71,7 +72,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one request."""
     with metered() as meter:
         try:
-            with _on_behalf(event, context):
+            with in_time(context), _on_behalf(event, context):
                 answer = _sendable(RESOLVER.resolve(with_body_text(event), context))
         except Exception as error:  # noqa: BLE001  the edge of the process: logged in _problem
             refusal = _problem(error, event, context)

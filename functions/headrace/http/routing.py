@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.limits import LIST_PAGE, NAME_RE, TASK_ID_RE
 from headrace.domain.retry import DEFAULT_RETRY
 from headrace.domain.task import Task
@@ -99,14 +99,21 @@ def payload_wanted(asked: str | None, *, by_default: bool) -> bool:
 
 
 def max_retries() -> MaxRetries:
-    """Return a look-up, for one answer, of the retries that queues grant."""
+    """Return a look-up, for one answer, of the retries that queues grant.
+
+    It never raises: what was done by then, as leasing a task, must be told in any case.
+    """
     queues = use_cases().queues
 
     @cache
     def of(queue: str) -> int:
+        found = None
         try:
-            return queues.cached(queue).settings.retry_strategy.max_retries
+            found = queues.cached(queue)
         except NotFound:  # deleted meanwhile, and its tasks with it
-            return DEFAULT_RETRY.max_retries
+            pass
+        except Unavailable:
+            found = queues.remembered(queue)
+        return (found.settings.retry_strategy if found else DEFAULT_RETRY).max_retries
 
     return of

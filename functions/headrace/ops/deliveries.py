@@ -177,7 +177,8 @@ class Deliveries:
         try:
             taken = self._race(queue, ready, granted, call, slots)
         finally:
-            self.limiting.give_back(queue, granted - len(taken))
+            with suppress(Unavailable):  # the bucket fills again by itself, a lease would be lost
+                self.limiting.give_back(queue, granted - len(taken))
         return taken
 
     def _race(

@@ -87,6 +87,11 @@ class Queues:
                 return queue
         return self._stored(name)
 
+    def remembered(self, name: str) -> Queue | None:
+        """Return a queue as it was last read here, however long ago that was."""
+        found = self._cache.get(name)
+        return None if found is None else found[1]
+
     def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueuePage:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
         scope = f"queues {prefix}"

@@ -1,6 +1,8 @@
 """What a store promises.  ``tests/contract`` is this protocol in executable form."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -231,3 +233,31 @@ def charge(*, write: float = 0.0, read: float = 0.0) -> None:
     if meter is not None:
         meter.write += write
         meter.read += read
+
+
+CALL_SECONDS: Final = 5.0
+"""What one request to the table takes at most, from connecting to its answer."""
+
+_SECONDS_LEFT: Final[ContextVar[Callable[[], float] | None]] = ContextVar(
+    "headrace_seconds_left", default=None
+)
+
+
+@contextmanager
+def ends_within(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Let a store begin no request in this block that could take longer than *seconds* from now.
+
+    It raises Unavailable instead.  *clock* counts seconds.
+    """
+    end = clock() + seconds
+    token = _SECONDS_LEFT.set(lambda: end - clock())
+    try:
+        yield
+    finally:
+        _SECONDS_LEFT.reset(token)
+
+
+def seconds_left() -> float:
+    """Return how long the requests of a store may still take; without end outside of a block."""
+    left = _SECONDS_LEFT.get()
+    return math.inf if left is None else left()

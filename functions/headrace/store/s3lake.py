@@ -11,6 +11,7 @@ from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
 from headrace.store.base import Stored
+from headrace.store.timing import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
 
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _BROKEN: Final = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"})
@@ -59,9 +60,11 @@ def connected(bucket: str, prefix: str) -> S3Lake:
 
     AWS_ENDPOINT_URL_S3 names another S3.
     """
-    retries = {"mode": "standard", "total_max_attempts": 4}
-    config = Config(connect_timeout=2, read_timeout=20, retries=retries)
-    return S3Lake(Session().create_client("s3", config=config), bucket, prefix)
+    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
+    client = Session().create_client("s3", config=config)
+    mind_time(client)
+    return S3Lake(client, bucket, prefix)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
+from headrace.store.timing import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
 
 _WRONG = frozenset({"AccessDeniedException", "ResourceNotFoundException", "ValidationException"})
 
@@ -15,10 +16,11 @@ def secret(arn: str) -> str:
     Raises Unavailable while Secrets Manager does not answer; what only a wrong deployment can cause
     passes through.
     """
-    retries = {"mode": "standard", "total_max_attempts": 3}
-    config = Config(connect_timeout=2, read_timeout=5, retries=retries)
+    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
     try:
         client = Session().create_client("secretsmanager", config=config)
+        mind_time(client)
         text: str = client.get_secret_value(SecretId=arn)["SecretString"]
     except ClientError as error:
         code = error.response["Error"]["Code"]

@@ -13,7 +13,7 @@ from headrace.runtime.wiring import using
 from tests.console.conftest import SECRET, Browser
 from tests.contract.conftest import World
 from tests.contract.faults.service import Service, everything
-from tests.contract.faults.test_throttling import about, alone
+from tests.contract.faults.test_throttling import about, alone, away_after_a_lease
 from tests.functional.conftest import Answer
 from tests.functional.conftest import Service as Api
 
@@ -76,6 +76,22 @@ def test_a_request_is_a_503_that_says_when_to_come_again_and_nothing_is_half_don
 
     refused(answer)
     assert everything(service) == before
+
+
+def test_a_dequeue_hands_out_its_leases_though_the_table_is_away_from_then_on(
+    service: Service, api: Api, world: World
+) -> None:
+    queue = api.queue("mail", retry_strategy={"kind": "fixed", "max_retries": 0})
+    ids = api.put(queue, *range(3))
+    world.use.queues.cache_seconds = 0  # so its settings are read for the answer once more
+
+    with service.suffering(blocked=away_after_a_lease(service)):
+        tasks = api.take(queue, 3)
+
+    assert tasks
+    assert {task["max_retries"] for task in tasks} == {0}
+    leased = {task_id for task_id in ids if api.see(task_id)["state"] == "INFLIGHT"}
+    assert leased == {task["id"] for task in tasks}
 
 
 def test_a_key_that_cannot_be_looked_up_is_not_refused(service: Service, api: Api) -> None:

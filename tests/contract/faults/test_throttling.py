@@ -7,6 +7,7 @@ import pytest
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import NewTask
+from headrace.domain.queue import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
@@ -17,6 +18,11 @@ from tests.contract.faults.client import WRITES, Answer
 from tests.contract.faults.service import AT_ONCE, REPORTS, Service, everything, tasks_of
 
 NEVER = RetryStrategy(max_retries=0)
+LIMITS = {
+    "none": DequeuingSettings(),
+    "slots": DequeuingSettings(max_inflight_tasks=100),
+    "tokens": DequeuingSettings(rate_limiting=RateLimiting(100, 1)),
+}
 
 
 @pytest.mark.parametrize("sender", ["batch"], indirect=True)  # the SDK repeats single writes
@@ -164,6 +170,33 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_it_cannot_help_the_reaper
     assert_no_attempt_was_spent_in_vain(world, ids, delivered)
 
 
+def test_a_dequeue_hands_out_what_it_has_leased_though_no_answer_told_so(
+    service: Service, world: World
+) -> None:
+    queue = world.queue(retry_strategy=NEVER)
+    ids = world.put(queue, *["{}"] * 10)
+
+    with service.suffering(cut=1):
+        delivered = tasks_of(lambda: world.take(queue, 10))
+
+    assert len(delivered) == 10
+    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_dequeue_hands_out_what_it_has_leased_though_the_table_is_away_from_then_on(
+    service: Service, world: World, limit: str
+) -> None:
+    queue = world.queue(retry_strategy=NEVER, dequeuing_settings=LIMITS[limit])
+    ids = world.put(queue, *["{}"] * 10)
+
+    with service.suffering(blocked=away_after_a_lease(service), stuck=about(ids[4])):
+        delivered = tasks_of(lambda: world.take(queue, 10))
+
+    assert delivered
+    assert_no_attempt_was_spent_in_vain(world, ids, delivered)
+
+
 def report_all(world: World, tasks: Sequence[Task], status: str) -> list[Reported]:
     reports = [Report(task.id, str(lease_name(task)), ReportStatus(status)) for task in tasks]
     return world.use.reports.report(tasks[0].queue, reports)
@@ -190,6 +223,21 @@ def asks_for(state: State) -> Callable[[str, Answer], bool]:
     def block(name: str, arguments: Answer) -> bool:
         values = arguments.get("ExpressionAttributeValues", {})
         return name == "query" and f"#{state}#" in values.get(":place", {"S": ""})["S"]
+
+    return block
+
+
+def away_after_a_lease(service: Service) -> Callable[[str, Answer], bool]:
+    """Let the table answer no more once a task has been leased."""
+    leased = False
+
+    def block(name: str, arguments: Answer) -> bool:
+        nonlocal leased
+        before = leased
+        leased |= name in {"batch_execute_statement", "transact_write_items"} or (
+            name == "update_item" and arguments["TableName"] == service.tables.tasks
+        )
+        return before
 
     return block
 

@@ -37,6 +37,7 @@ from headrace.http.routing import (
     task_id,
 )
 from headrace.ops import permitted
+from headrace.runtime.deadline import time_to_wait
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -87,7 +88,7 @@ def dequeue(
     found = use.deliveries.dequeue(
         queue_name(queue),
         batch_size=asked.batch_size,
-        wait_seconds=asked.wait_seconds,
+        wait_seconds=min(asked.wait_seconds, time_to_wait(context)),
         worker=asked.worker or "",
         keepalive=asked.keepalive_timeout_in_seconds,
         lease_id=asked.lease_id,

@@ -13,7 +13,8 @@ from typing import Any, Final
 from botocore.config import Config
 from botocore.session import Session
 
-from headrace.store.dynamo.lean import LeanClient
+from headrace.store.dynamo.lean import CONNECTIONS, LeanClient
+from headrace.store.timing import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
 
 # Where DynamoDB is at an address that follows from the region's name.
 _PLAIN_REGION: Final = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]")
@@ -45,17 +46,23 @@ def connected(url: str | None) -> LeanClient:
 
 def late_client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
     """Return botocore's client, not yet made where its address is known without it."""
-    config = Config(
-        connect_timeout=2,
-        read_timeout=10,
-        max_pool_connections=50,
-        parameter_validation=False,  # our requests are built in one place, and tested there
-        retries={"mode": "standard", "total_max_attempts": 4},
-    )
-    make = partial(session.create_client, "dynamodb", endpoint_url=url, config=config)
+    make = partial(_client, session, url)
     region = session.get_config_variable("region")
     address = url or _address(session, region)
     return _WhenAsked(make, address, region) if region and address else make()
+
+
+def _client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        max_pool_connections=CONNECTIONS,
+        parameter_validation=False,  # our requests are built in one place, and tested there
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+    )
+    client = session.create_client("dynamodb", endpoint_url=url, config=config)
+    mind_time(client)
+    return client
 
 
 def _address(session: Session, region: str | None) -> str | None:

@@ -17,11 +17,11 @@ from botocore.credentials import Credentials
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
+from headrace.store.timing import CONNECT_SECONDS, READ_SECONDS, check_time
+
 _TARGET: Final = "DynamoDB_20120810."
 _OK: Final = 200
-_CONNECT_SECONDS: Final = 2.0
-_READ_SECONDS: Final = 10.0
-_CONNECTIONS: Final = 50
+CONNECTIONS: Final = 50
 
 # Who is asked when the short way did not work.
 _METHODS: Final = {
@@ -49,9 +49,9 @@ class LeanClient:
         self._credentials = None if get_environ_proxies(self._url) else credentials
         self._region: str = client.meta.region_name
         self._pool = urllib3.PoolManager(
-            maxsize=_CONNECTIONS,
+            maxsize=CONNECTIONS,
             retries=False,
-            timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
             cert_reqs="CERT_REQUIRED",
             ca_certs=get_cert_path(verify=True),
         )
@@ -98,9 +98,13 @@ class LeanClient:
         return getattr(self._client, _METHODS[operation])(**parameters)
 
     def _posted(self, operation: str, parameters: dict[str, Any]) -> bytes | None:
-        """Return what comes back with a plain 200; None for boto3 to ask again."""
+        """Return what comes back with a plain 200; None for boto3 to ask again.
+
+        Raises Unavailable where there is no time left to ask at all.
+        """
         if self._credentials is None:
             return None
+        check_time()
         request = AWSRequest(
             "POST",
             self._url,

@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -21,7 +21,7 @@ from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeases
 from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
-from headrace.store.dynamo.vendor import charge_all, consumed, vendor_errors
+from headrace.store.dynamo.vendor import AnswerLost, charge_all, consumed, vendor_errors
 from headrace.store.items import (
     ATTRIBUTES,
     Item,
@@ -118,9 +118,32 @@ class DynamoStore(GroupLeases, ControlTable):
         if self._sender != "single":
             together = {place: change for place, change in batch.items() if not change.also}
             alone = {place: change for place, change in batch.items() if change.also}
-            self._send_batch(together, outcomes)
+            with self._looking_back(together, outcomes):
+                self._send_batch(together, outcomes)
         for place, change in alone.items():
-            outcomes[place] = self._transact(change) if change.also else self._send_one(change)
+            with self._looking_back({place: change}, outcomes):
+                outcomes[place] = self._transact(change) if change.also else self._send_one(change)
+
+    @contextmanager
+    def _looking_back(
+        self, changes: Mapping[int, Change], outcomes: dict[int, Outcome]
+    ) -> Iterator[None]:
+        """Look, when the answer to *changes* is lost for good, which of them took effect.
+
+        A lease that nobody hears of would cost its task an attempt.  Those that did not may still
+        do, so they stay unknown.
+        """
+        try:
+            yield
+        except AnswerLost:
+            unknown = {place: one for place, one in changes.items() if place not in outcomes}
+            found = self.read(change.task_id for change in unknown.values())
+            for place, change in unknown.items():
+                task = found.get(change.task_id)
+                if task is not None and change.already_done(task):
+                    outcomes[place] = Done(task)
+            if not outcomes.keys() >= changes.keys():
+                raise
 
     def _send_batch(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
         """Send up to 25 changes in one request, and what met a passing fault again.

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
 
 from headrace.domain.errors import Unavailable
 from headrace.store.base import charge
@@ -14,22 +19,35 @@ _BROKEN: Final = frozenset(
 )
 
 
+_IN_DOUBT: Final = frozenset({"InternalServerError"})
+_NEVER_ARRIVED: Final = (ConnectTimeoutError, EndpointConnectionError)
+
+
+class AnswerLost(Unavailable):
+    """The table was asked and did not answer: what was asked of it may be done all the same."""
+
+
 @contextmanager
 def vendor_errors() -> Iterator[None]:
     """Turn what boto3 raises when the table is throttled or away into Unavailable.
 
-    What only a wrong deployment or a defect of ours can cause passes through and is a 500.
+    AnswerLost where it may have done what it was asked.  What only a wrong deployment or a defect
+    of ours can cause passes through and is a 500.
     """
     try:
         yield
     except ClientError as error:
         if error.response["Error"]["Code"] in _BROKEN:
             raise
-        message = f"the table does not answer: {error.response['Error']['Code']}"
-        raise Unavailable(message) from error
-    except BotoCoreError as error:
+        code = error.response["Error"]["Code"]
+        message = f"the table does not answer: {code}"
+        raise (AnswerLost if code in _IN_DOUBT else Unavailable)(message) from error
+    except _NEVER_ARRIVED as error:
         message = f"the table cannot be reached: {type(error).__name__}"
         raise Unavailable(message) from error
+    except BotoCoreError as error:
+        message = f"the table does not answer: {type(error).__name__}"
+        raise AnswerLost(message) from error
 
 
 def consumed(answer: dict[str, Any]) -> float:

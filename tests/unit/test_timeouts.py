@@ -1,0 +1,221 @@
+"""Timeouts nest: a request to the table, a call, its function, API Gateway; and no try is in vain.
+
+Time is in the test's hand: each try of the table here takes as much of it as one that nobody
+answers.  What a real one takes, that says nothing, is measured once, and slowly.
+"""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+import api
+from headrace.domain.errors import Unavailable
+from headrace.domain.limits import WAIT_SECONDS
+from headrace.http.events import proxy_event
+from headrace.runtime.deadline import ANSWER_SECONDS, in_time, time_to_wait
+from headrace.runtime.wiring import Settings, build, dynamo_store, using, utc_now
+from headrace.store.base import CALL_SECONDS, ends_within, seconds_left
+from headrace.store.dynamo.connect import connected
+from headrace.store.s3lake import connected as lake_in_s3
+from headrace.store.timing import ATTEMPTS
+from infra.local.tables import Template
+
+API_GATEWAY_SECONDS = 29
+KEY = "a-key-for-the-tests"
+THROTTLED = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "x"}'
+
+
+@dataclass
+class Table:
+    """DynamoDB's end of the wire, and the time.  With status 0 it hangs up without a word."""
+
+    status: int = 0
+    url: str = ""
+    now: float = 1000.0
+    asked: list[float] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+
+
+@pytest.fixture
+def table() -> Iterator[Table]:
+    table = Table()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            table.asked.append(table.now)
+            table.now += CALL_SECONDS
+            if not table.status:
+                self.close_connection = True
+                return
+            self.send_response(table.status)
+            self.send_header("Content-Length", str(len(THROTTLED)))
+            self.end_headers()
+            self.wfile.write(THROTTLED)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    table.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield table
+    server.shutdown()
+    server.server_close()
+
+
+def remaining(seconds: float) -> LambdaContext:
+    """Return Lambda's context of a call that has so much time."""
+    millis = int(seconds * 1000)
+    return cast("LambdaContext", SimpleNamespace(get_remaining_time_in_millis=lambda: millis))
+
+
+@pytest.mark.parametrize("function", ["ApiFunction", "ConsoleFunction"])
+def test_timeouts_nest(template: Template, function: str) -> None:
+    whole = template["Resources"][function]["Properties"]["Timeout"]
+    call = whole - ANSWER_SECONDS
+
+    assert 0 < CALL_SECONDS < call < whole < API_GATEWAY_SECONDS
+    assert time_to_wait(remaining(whole)) >= WAIT_SECONDS  # and one look more, at its end
+
+
+def test_the_authorizer_may_ask_twice_and_still_answer(template: Template) -> None:
+    whole = template["Resources"]["AuthorizerFunction"]["Properties"]["Timeout"]
+
+    assert 2 * CALL_SECONDS + ANSWER_SECONDS < whole < API_GATEWAY_SECONDS
+
+
+def test_whatever_is_asked_has_the_same_time_for_a_request(table: Table) -> None:
+    client = connected(table.url)
+    lean = client._pool.connection_pool_kw["timeout"]  # noqa: SLF001  it shows it nowhere else
+    botocores = client.put_item.__self__.meta.config
+    lakes = lake_in_s3("lake", "").client.meta.config
+
+    assert lean.connect_timeout + lean.read_timeout == CALL_SECONDS
+    for config in (botocores, lakes):
+        assert (config.connect_timeout, config.read_timeout) == (
+            lean.connect_timeout,
+            lean.read_timeout,
+        )
+
+
+KEYED: dict[str, Any] = {"TableName": "t", "Key": {"pk": {"S": "a"}}}
+ASK: dict[str, tuple[int, Any]] = {  # how often it asks at most
+    "lean": (1 + ATTEMPTS, lambda url: connected(url).get_item(**KEYED)),
+    "botocore": (ATTEMPTS, lambda url: connected(url).delete_item(**KEYED)),
+}
+
+
+@pytest.mark.parametrize("way", ASK)
+@pytest.mark.parametrize("seconds", [4.9, 12.0, 17.0, 300.0])
+def test_no_try_begins_that_could_end_too_late(table: Table, way: str, seconds: float) -> None:
+    most, ask = ASK[way]
+    end = table.now + seconds
+
+    with ends_within(seconds, table.clock), pytest.raises((Unavailable, ConnectionClosedError)):
+        ask(table.url)
+
+    assert len(table.asked) <= min(most, seconds // CALL_SECONDS)
+    assert bool(table.asked) is (seconds >= CALL_SECONDS)
+    assert all(at + CALL_SECONDS <= end for at in table.asked)
+    assert len(table.asked) == most or seconds < 300
+
+
+def test_outside_of_a_call_there_is_no_end(table: Table) -> None:
+    with pytest.raises(ConnectionClosedError):
+        connected(table.url).get_item(**KEYED)
+
+    assert len(table.asked) == 1 + ATTEMPTS
+    assert seconds_left() == float("inf")
+
+
+def test_nobody_sleeps_before_a_try_that_could_not_begin(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=slept.append))
+    table.status = 400
+    client = connected(table.url)
+
+    with ends_within(16.0, table.clock), pytest.raises(ClientError, match="Throttling"):
+        client.delete_item(**KEYED)
+
+    assert (len(table.asked), slept) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/queues/mail/dequeue", b'{"wait_seconds": 20}', 0),
+        ("POST", "/v1/queues/mail/tasks", b'{"tasks": [{}]}', 500),
+        ("GET", "/v1/queues", b"", 400),
+    ],
+)
+def test_a_table_that_does_not_answer_is_a_503_that_says_when_to_try_again(
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: bytes,
+    status: int,
+) -> None:
+    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None))
+    table.status = status
+    settings = Settings(admin_key=KEY, dynamodb_url=table.url)
+    use = build(settings, dynamo_store(settings), now=utc_now)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    event = proxy_event(method, path, request_id="r", headers=headers, body=body)
+
+    with using(use):
+        answer = api.handler(event, remaining(28))
+
+    assert answer["statusCode"] == 503
+    assert answer["multiValueHeaders"]["Retry-After"] == ["1"]
+    problem = json.loads(answer["body"])
+    assert (problem["code"], problem["request_id"]) == ("unavailable", "r")
+
+
+def test_who_stands_in_for_lambda_may_say_that_no_time_is_left() -> None:
+    with in_time(remaining(0)):
+        assert seconds_left() == float("inf")
+    with in_time(remaining(28)):
+        assert 25 < seconds_left() <= 26
+    assert time_to_wait(remaining(0)) == 0
+
+
+@pytest.mark.slow
+def test_a_table_that_says_nothing_is_given_up_before_the_call_is_over() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
+    settings = Settings(admin_key=KEY, dynamodb_url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+    use = build(settings, dynamo_store(settings), now=utc_now)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    event = proxy_event("POST", "/v1/queues/mail/dequeue", request_id="r", headers=headers)
+    begin = time.monotonic()
+
+    with listener, using(use):
+        answer = api.handler(event, remaining(2 * CALL_SECONDS + ANSWER_SECONDS + 1))
+
+    assert answer["statusCode"] == 503
+    assert time.monotonic() - begin < 2 * CALL_SECONDS + ANSWER_SECONDS + 1

@@ -37,13 +37,19 @@ def test_the_sdk_brings_nothing_of_the_server_along() -> None:
     assert not loaded & set(NOT_NEEDED)
 
 
-def test_importing_the_sdk_takes_less_than_150_ms() -> None:
-    program = (
-        "import time; start = time.process_time(); from headrace import App, Client; "
-        "print(time.process_time() - start)"
-    )
-    # CPU time, the best of up to thirty: what else the machine does is not meant.
-    assert any(float(_run(program)) < 0.150 for _ in range(30))
+def test_importing_the_sdk_takes_little_more_than_importing_its_libraries() -> None:
+    """Their CPU times in turns, the best of each: what else the machine does is not meant."""
+    programs = ("from headrace import App, Client", "import httpx2, msgspec")
+    taken = [[_cpu(program) for program in programs] for _ in range(7)]
+    ours, theirs = (min(times) for times in zip(*taken, strict=True))
+
+    assert ours < 2.5 * theirs  # 1.55 when this was written
+
+
+def _cpu(program: str) -> float:
+    """Seconds of CPU that *program* takes once Python has started."""
+    timed = f"import time; began = time.process_time(); {program}; "
+    return float(_run(timed + "print(time.process_time() - began)"))
 
 
 def test_what_the_package_says_it_has_is_there() -> None:

@@ -324,6 +324,8 @@ def test_counting(call: Service) -> None:
         "count": 3,
         "by_state": {"ENQUEUED": 2, "INFLIGHT": 1, "SUCCEEDED": 0, "DEAD": 0},
         "exact": True,
+        "partial": False,
+        "cursor": None,
         "as_of": "2026-11-21T08:00:00.001000Z",
     }
     assert call("GET", f"{path}/count", query={"state": "pending,DEAD"}).json["count"] == 3

@@ -47,6 +47,11 @@ test-slow: $(VENV)/.ready node_modules/.ready ## Run the tests that kill, cut of
 
 pytest = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
+.PHONY: test-dynamodb
+test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races, the property machine and the API on AWS's own engine (Java 17+)
+	@$(pytest) --engine dynamodb tests/dynamodb tests/contract tests/property/test_any_order.py \
+	  $(wildcard tests/functional/test_api_*.py) $(ARGS)
+
 .PHONY: check
 check: $(VENV)/.ready ## Lint, formatting, types, import rules, and how fast functions start
 	@$(PY) -m ruff check

@@ -1,6 +1,7 @@
 """The API as a client sees it: events of API Gateway into the Lambda handler, answers back.
 
-The store is in memory and the clock in the test's hand; everything between is the real thing.
+The store is in memory, or with ``--engine dynamodb`` on AWS's own engine, and the clock in the
+test's hand; everything between is the real thing.
 """
 
 import json
@@ -14,9 +15,11 @@ import pytest
 import api
 from headrace.http.events import proxy_event as api_gateway_event
 from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.store.base import Store
+from headrace.store.dynamo import DynamoStore
 from headrace.store.memory import MemoryStore
 from infra.local.lambdas import LambdaContext
-from infra.local.tables import Function
+from infra.local.tables import Function, TableNames
 from tests.e2e.deployed import Deployed, Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 
@@ -156,9 +159,15 @@ def proxy_event(
 
 
 @pytest.fixture
-def call() -> Service:
+def call(request: pytest.FixtureRequest) -> Service:
     """Give a service of one's own: ``call(method, path, body, headers, query)``."""
-    return new_service() if THERE is None else service_at(THERE)
+    if THERE is not None:
+        return service_at(THERE)
+    if request.config.getoption("--engine") == "embedded":
+        return new_service()
+    tables: TableNames = request.getfixturevalue("tables")
+    client = request.getfixturevalue("dynamodb")
+    return new_service(DynamoStore(client, tasks_table=tables.tasks, control_table=tables.control))
 
 
 @pytest.fixture
@@ -175,11 +184,11 @@ def stocked(call: Service) -> Service:
     return call
 
 
-def new_service() -> Service:
-    """Return a service with nothing in it."""
+def new_service(store: Store | None = None) -> Service:
+    """Return a service over *store*, else over one in memory, with nothing in it."""
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
-    return Service(clock, build(settings, MemoryStore(), now=clock))
+    return Service(clock, build(settings, store or MemoryStore(), now=clock))
 
 
 def service_at(there: Deployed) -> Service:

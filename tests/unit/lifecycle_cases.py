@@ -12,6 +12,7 @@ from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.reports import Report, ReportStatus
+from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
@@ -39,9 +40,11 @@ class Case:
         self.world.use.reports.report("mail", [Report(self.task_id, self.lease, status, **fields)])
 
 
-def case_in(state: State | None, *, keyed: bool, kept: bool = True) -> Case:
+def case_in(
+    state: State | None, *, keyed: bool, kept: bool = True, store: Store | None = None
+) -> Case:
     """Bring a task into *state* in the ways that leave no report of its own to repeat."""
-    world = new_world(MemoryStore(), ManualClock())
+    world = new_world(store or MemoryStore(), ManualClock())
     settings = QueueSettings(
         keepalive_timeout_in_seconds=LEASE.total_seconds(),
         expires_in_seconds=int(EXPIRY.total_seconds()),

@@ -12,6 +12,8 @@ from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, Clock, Rule, rul
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Place, State, Task
 from headrace.ops.reports import ReportStatus
+from headrace.store.base import Store
+from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World
 from tests.unit.lifecycle_cases import (
     ANYWHERE,
@@ -72,13 +74,13 @@ ACTS: list[tuple[Action, Actor, State | None, Callable[[Case], None]]] = [
 ]
 
 
-def _name(value: object) -> str:
+def named(value: object) -> str:
     return getattr(value, "__name__", str(value))
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize("source", ANYWHERE, ids=str)
-@pytest.mark.parametrize(("action", "actor", "target", "act"), ACTS, ids=_name)
+@pytest.mark.parametrize(("action", "actor", "target", "act"), ACTS, ids=named)
 def test_what_the_table_allows_happens_and_nothing_else(
     source: State | None,
     action: Action,
@@ -88,7 +90,21 @@ def test_what_the_table_allows_happens_and_nothing_else(
     *,
     keyed: bool,
 ) -> None:
-    case = case_in(source, keyed=keyed or action is Action.OVERWRITE)
+    happens(MemoryStore(), source, action, actor, target, act, keyed=keyed)
+
+
+def happens(
+    store: Store,
+    source: State | None,
+    action: Action,
+    actor: Actor,
+    target: State | None,
+    act: Callable[[Case], None],
+    *,
+    keyed: bool,
+) -> None:
+    """Let somebody act on a task in *source* over *store*, and check what came of it."""
+    case = case_in(source, keyed=keyed or action is Action.OVERWRITE, store=store)
     before = case.stored
 
     act(case)
@@ -151,11 +167,16 @@ ENDS = [
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
-@pytest.mark.parametrize(("source", "act"), ENDS, ids=_name)
+@pytest.mark.parametrize(("source", "act"), ENDS, ids=named)
 def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
     source: State | None, act: Callable[[Case], None], *, keyed: bool
 ) -> None:
-    case = case_in(source, keyed=keyed, kept=False)
+    ends(MemoryStore(), source, act, keyed=keyed)
+
+
+def ends(store: Store, source: State | None, act: Callable[[Case], None], *, keyed: bool) -> None:
+    """Let somebody end a life over *store* where nothing is kept, and check that it is gone."""
+    case = case_in(source, keyed=keyed, kept=False, store=store)
 
     act(case)
 

@@ -22,10 +22,10 @@ _T0 = ManualClock()()
 _GROUP = Group.opened(None, keepalive=60, now=_T0)
 
 
-def _planned() -> list[Change]:
+def planned() -> list[Change]:
     """Return a change of every kind that a planner makes, each from the state it is made for."""
     queue = Queue("mail", QueueSettings(), _T0, _T0)
-    waiting, held = _task(ENQUEUED), _task(INFLIGHT)
+    waiting, held = task_in(ENQUEUED), task_in(INFLIGHT)
     entry = Entry(waiting.id, waiting.place, waiting.scheduled_at)
     error = TaskError(1, _T0, "ada", ErrorKind.FAILED)
     changes = [
@@ -37,7 +37,7 @@ def _planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
         settle.hand_back(held, queue, now=_T0),
-        *(plan.purge(_task(state), before=_T0) for state in State),
+        *(plan.purge(task_in(state), before=_T0) for state in State),
         *(_operated(action, state) for action, states in STATES.items() for state in states),
     ]
     blind = replace(Held.of(held), task=None)
@@ -60,7 +60,7 @@ def _planned() -> list[Change]:
 
 def _operated(action: BulkAction, state: State) -> Change:
     queue = Queue("mail", QueueSettings(), _T0, _T0)
-    task = _task(state)
+    task = task_in(state)
     if action is BulkAction.RUN:
         task = replace(task, due_at=_T0 + DELAY)
     change = operate(action, task, queue, target=queue, now=_T0)
@@ -68,7 +68,7 @@ def _operated(action: BulkAction, state: State) -> Change:
     return change
 
 
-def _task(state: State) -> Task:
+def task_in(state: State) -> Task:
     lease: dict[str, Any] = {}
     if state is INFLIGHT:
         lease = {
@@ -87,12 +87,12 @@ def _planned_id(change: Change) -> str:
     return f"{change.rule.action}-{change.rule.source}-{change.rule.target}"
 
 
-@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+@pytest.mark.parametrize("change", planned(), ids=_planned_id)
 def test_a_planned_change_follows_a_row_and_is_refused_in_every_other_state(
     change: Change,
 ) -> None:
     assert change.rule in LIFECYCLE
-    source = _task(change.rule.source or ENQUEUED)
+    source = task_in(change.rule.source or ENQUEUED)
     if change.rule.action is Action.EXPIRE:
         source = replace(source, expires_at=_T0)
 
@@ -103,17 +103,17 @@ def test_a_planned_change_follows_a_row_and_is_refused_in_every_other_state(
     assert not change.allowed(None)
 
 
-@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+@pytest.mark.parametrize("change", planned(), ids=_planned_id)
 def test_a_planned_change_is_refused_in_another_queue(change: Change) -> None:
-    source = _task(change.rule.source or ENQUEUED)
+    source = task_in(change.rule.source or ENQUEUED)
 
     assert not change.allowed(_gone_to(source, queue="mai"))
 
 
-@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+@pytest.mark.parametrize("change", planned(), ids=_planned_id)
 def test_a_planned_change_is_refused_by_a_new_task_of_the_same_id(change: Change) -> None:
     """Deleted and enqueued again, it counts its versions anew and may have come as far."""
-    source = _task(change.rule.source or ENQUEUED)
+    source = task_in(change.rule.source or ENQUEUED)
 
     for state in State:
         if state is not source.state:
@@ -123,12 +123,12 @@ def test_a_planned_change_is_refused_by_a_new_task_of_the_same_id(change: Change
 
 @pytest.mark.parametrize(
     "change",
-    [change for change in _planned() if change.rule.actor is Actor.OPERATOR],
+    [change for change in planned() if change.rule.actor is Actor.OPERATOR],
     ids=_planned_id,
 )
 def test_what_an_operator_does_to_a_task_is_not_done_to_its_successor(change: Change) -> None:
     """In the same queue and state, as often changed, but made later."""
-    source = _task(change.rule.source or ENQUEUED)
+    source = task_in(change.rule.source or ENQUEUED)
     if change.rule.action is Action.PURGE:
         successor = replace(source, enqueued_at=_T0 + DELAY)
     else:
@@ -143,9 +143,9 @@ def _gone_to(task: Task, **where: Any) -> Task:
     return replace(task, place=replace(task.place, **where), version=task.version + 1)
 
 
-@pytest.mark.parametrize("change", _planned(), ids=_planned_id)
+@pytest.mark.parametrize("change", planned(), ids=_planned_id)
 def test_a_planned_change_leads_where_its_row_says_and_counts_one_version(change: Change) -> None:
-    before = _task(change.rule.source or ENQUEUED)
+    before = task_in(change.rule.source or ENQUEUED)
 
     after = change.apply(before)
 

@@ -265,7 +265,7 @@ def test_a_single_write_brings_its_cost_and_the_item_that_refuses(form: str) -> 
     assert arguments["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
 
 
-def _planned() -> list[Change]:
+def planned() -> list[Change]:
     """Return a change of each kind that is planned, blind and by sight."""
     task = _inflight()
     waiting = Entry("t-1", Place("mail", State.ENQUEUED, 0), NOW)
@@ -309,7 +309,7 @@ def _inflight() -> Task:
     )
 
 
-@pytest.mark.parametrize("change", _planned(), ids=lambda change: str(change.rule.action))
+@pytest.mark.parametrize("change", planned(), ids=lambda change: str(change.rule.action))
 def test_every_planned_change_names_and_fills_all_its_slots(change: Change) -> None:
     sent, arguments = statement(change, "tasks"), single_write(change, "tasks").arguments
 
@@ -324,7 +324,7 @@ def test_every_planned_change_names_and_fills_all_its_slots(change: Change) -> N
     assert set(names.values()) <= stored
 
 
-@pytest.mark.parametrize("change", _planned(), ids=lambda change: str(change.rule.action))
+@pytest.mark.parametrize("change", planned(), ids=lambda change: str(change.rule.action))
 def test_partiql_sets_no_attribute_twice_and_removes_none_it_sets(change: Change) -> None:
     if change.insert is not None or change.gone:
         return

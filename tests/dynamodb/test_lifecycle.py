@@ -1,0 +1,35 @@
+"""Every act in every state on AWS's own engine: what the table allows happens, and nothing else."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.domain.lifecycle import Action, Actor
+from headrace.domain.task import State
+from headrace.store.dynamo import DynamoStore
+from tests.unit import test_lifecycle_acts as acts
+from tests.unit.lifecycle_cases import ANYWHERE, Case
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize("source", ANYWHERE, ids=str)
+@pytest.mark.parametrize(("action", "actor", "target", "act"), acts.ACTS, ids=acts.named)
+def test_what_the_table_allows_happens_and_nothing_else(
+    batch: DynamoStore,
+    source: State | None,
+    action: Action,
+    actor: Actor,
+    target: State | None,
+    act: Callable[[Case], None],
+    *,
+    keyed: bool,
+) -> None:
+    acts.happens(batch, source, action, actor, target, act, keyed=keyed)
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize(("source", "act"), acts.ENDS, ids=acts.named)
+def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
+    batch: DynamoStore, source: State | None, act: Callable[[Case], None], *, keyed: bool
+) -> None:
+    acts.ends(batch, source, act, keyed=keyed)

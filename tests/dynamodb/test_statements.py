@@ -1,0 +1,144 @@
+"""Every statement that a change can become, sent to AWS's own engine.
+
+It must be well formed there, hold when the domain says that it may, and leave what the domain says
+that it leaves.  The same goes for the single write of each change; as their items are the same, so
+are their units, which this engine tells of single writes alone.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+import pytest
+
+from headrace.domain import settle
+from headrace.domain.change import Change, Condition, In, Mark
+from headrace.domain.lifecycle import LIFECYCLE
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.settle import Held
+from headrace.domain.task import State, Task
+from headrace.store.base import Done
+from headrace.store.dynamo import DynamoStore
+from infra.local.tables import DynamoDBClient, TableNames
+from tests.unit.test_lifecycle_plans import planned as planned_by_row
+from tests.unit.test_lifecycle_plans import task_in
+from tests.unit.test_statements import CONDITIONS, EFFECTS, HEARTBEAT, MAIL, planned
+
+_NUMBERS: Final = count()
+
+_HELD: Final = In("mail", State.INFLIGHT)
+
+
+def given_up() -> list[Change]:
+    """Return the changes by which a task in flight is not tried again."""
+    task, now = task_in(State.INFLIGHT), task_in(State.INFLIGHT).created_at
+    over = replace(task, expires_at=now)
+    once = replace(task, retry=RetryStrategy(Backoff.FIXED, max_retries=0, base_seconds=0))
+    return [
+        settle.reclaim(once, MAIL, now=now, spread=0.5),
+        settle.release(Held.of(over), MAIL, now=now, delay=0),
+        settle.hand_back(over, MAIL, now=now),
+    ]
+
+
+CHANGES: Final[list[Change]] = [
+    *planned_by_row(),
+    *planned(),
+    *given_up(),
+    *(Change(HEARTBEAT, "t-1", when=(_HELD, told.condition)) for told in CONDITIONS),
+    *(replace(effect[0], when=(_HELD,)) for effect in EFFECTS),
+]
+
+
+def named(change: Change) -> str:
+    return f"{change.rule.action}-{'-'.join((*change.put, *change.clear))[:40]}"
+
+
+@pytest.fixture(scope="module", params=["batch", "single"])
+def store(
+    request: pytest.FixtureRequest, dynamodb: DynamoDBClient, module_tables: TableNames
+) -> DynamoStore:
+    """Give a store on tables that all changes share, each with a task of its own."""
+    return DynamoStore(
+        dynamodb,
+        tasks_table=module_tables.tasks,
+        control_table=module_tables.control,
+        sender=request.param,
+    )
+
+
+def before() -> Iterator[Task | None]:
+    """Yield what a change may meet: nothing, and a task in each state."""
+    yield None
+    for state in State:
+        yield task_in(state)
+    expired = task_in(State.ENQUEUED)
+    yield replace(expired, expires_at=expired.created_at)
+
+
+def put(store: DynamoStore, task: Task) -> None:
+    birth = Change(HEARTBEAT, task.id, insert=task)
+    (outcome,) = store.commit([birth])
+    assert isinstance(outcome, Done)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=named)
+def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
+    store: DynamoStore, change: Change
+) -> None:
+    for there in before():
+        task_id = f"t-{next(_NUMBERS)}"
+        asked = replace(change, task_id=task_id)
+        if change.insert is not None:
+            asked = replace(asked, insert=replace(change.insert, id=task_id))
+        task = replace(there, id=task_id) if there is not None else None
+        if task is not None:
+            put(store, task)
+        for mark in change.also:
+            assert isinstance(mark, Mark)
+            if mark.expects is not None:
+                store.set_mark(Mark(mark.kind, mark.name, None, store.mark(mark.kind, mark.name)))
+                store.set_mark(Mark(mark.kind, mark.name, mark.expects, None))
+            else:
+                store.set_mark(Mark(mark.kind, mark.name, None, store.mark(mark.kind, mark.name)))
+
+        (outcome,) = store.commit([asked])
+
+        stored = store.read([task_id]).get(task_id)
+        if asked.allowed(task):
+            assert isinstance(outcome, Done)
+            assert stored == asked.apply(task)
+        else:
+            assert isinstance(outcome, Done) == asked.already_done(task)
+            assert stored == task
+
+
+def test_every_row_and_every_kind_of_condition_is_among_them() -> None:
+    rows = {change.rule for change in CHANGES}
+    kinds = {type(condition) for change in CHANGES for condition in change.when}
+
+    assert rows == set(LIFECYCLE)
+    assert kinds == set(Condition.__args__)
+
+
+def test_a_statement_that_is_not_well_formed_raises_with_its_text_in_the_log(
+    dynamodb: DynamoDBClient, tables: TableNames, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As all reports did on AWS once: here by the embedded engine's dialect."""
+    broken = DynamoStore(
+        dynamodb, tasks_table=tables.tasks, control_table=tables.control, dialect="embedded"
+    )
+    task = task_in(State.INFLIGHT)
+    put(broken, task)
+    change = Change(HEARTBEAT, task.id, clear=("progress", "worker"))
+
+    with (
+        caplog.at_level(logging.ERROR),
+        pytest.raises(RuntimeError, match=r"ValidationError: .*well formed"),
+    ):
+        broken.commit([change])
+
+    assert 'REMOVE "progress", "worker" WHERE' in caplog.text
+    assert broken.read([task.id]) == {task.id: task}

@@ -75,6 +75,7 @@ _ONE_SENDER = frozenset(
         "queues",
         "recorder",
         "recording",
+        "records",
         "schedule_changes",
         "schedulers",
         "schedules",

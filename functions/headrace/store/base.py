@@ -158,14 +158,20 @@ class Store(Protocol):
         *replaces* None: there is none yet.
         """
 
+    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
+        """Write records, each as put_record() does, all of them or none; tell whether they were.
+
+        That costs twice the units.
+        """
+
     def renew_record(self, record: Record) -> Record:
         """Write *record*, whatever was there; a note on it stays.  Return it with that note."""
 
     def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
         """Leave *note* on a record that is there, instead of *expects*; tell whether it was."""
 
-    def drop_record(self, kind: str, name: str) -> bool:
-        """Remove a record; tell whether it was there."""
+    def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
+        """Remove a record, if it has *version* where that is given; tell whether it was there."""
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
         """Keep a new group, if none that is still kept at *now* has its key; tell whether so."""

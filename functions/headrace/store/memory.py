@@ -170,12 +170,16 @@ class MemoryStore:
         return tuple(record for _, record in found[:limit]), len(found) > limit
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
-        key = (record.kind, record.name)
+        return self.put_records([(record, replaces)])
+
+    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
         with self._lock:
-            stored = self._records.get(key)
-            if (stored.version if stored else None) != replaces:
-                return False
-            self._records[key] = record
+            for record, replaces in writes:
+                stored = self._records.get((record.kind, record.name))
+                if (stored.version if stored else None) != replaces:
+                    return False
+            for record, _ in writes:
+                self._records[record.kind, record.name] = record
             return True
 
     def renew_record(self, record: Record) -> Record:
@@ -193,9 +197,13 @@ class MemoryStore:
             self._records[kind, name] = replace(stored, note=note)
             return True
 
-    def drop_record(self, kind: str, name: str) -> bool:
+    def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         with self._lock:
-            return self._records.pop((kind, name), None) is not None
+            stored = self._records.get((kind, name))
+            if stored is None or version not in (None, stored.version):
+                return False
+            del self._records[kind, name]
+            return True
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
         with self._lock:

@@ -1,7 +1,7 @@
 """The control table: queues and other records, one partition a kind, changed by version."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.domain.change import Mark
@@ -108,6 +108,37 @@ class ControlTable:
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
         token = new_request_token()  # by which a repeat after a lost answer knows its own write
+        with vendor_errors():
+            try:
+                answer = self._client.put_item(
+                    **self._put(record, replaces, token), ReturnConsumedCapacity="TOTAL"
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                return _written_by(error.response, token)
+        charge_all(answer, write=True)
+        return True
+
+    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
+        token = new_request_token()
+        items = [{"Put": self._put(record, replaces, token)} for record, replaces in writes]
+        with vendor_errors():
+            try:
+                answer = self._client.transact_write_items(
+                    TransactItems=items, ReturnConsumedCapacity="TOTAL"
+                )
+            except self._client.exceptions.TransactionCanceledException as error:
+                charge(write=2.0 * len(items))
+                reasons = error.response["CancellationReasons"]
+                if all(_written_by(reason, token) for reason in reasons):
+                    return True
+                if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
+                    return False
+                raise  # others are writing it, or the table is throttled
+        charge_all(answer, write=True)
+        return True
+
+    def _put(self, record: Record, replaces: int | None, token: str) -> dict[str, Any]:
         item = control_key(record.kind, record.name) | {
             keys.WRITTEN_BY: {"S": token},
             keys.BODY: {"S": json.dumps(record.body, ensure_ascii=False)},
@@ -115,31 +146,12 @@ class ControlTable:
         }
         if record.expires_at is not None:
             item[keys.TTL] = SECONDS.encode(record.expires_at)
-        condition: dict[str, Any] = {
-            "ConditionExpression": "attribute_not_exists(#name)",
-            "ExpressionAttributeNames": {"#name": keys.PK},
+        return {
+            "TableName": self._control,
+            "Item": item,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            **_has_version(replaces),
         }
-        if replaces is not None:
-            condition = {
-                "ConditionExpression": "#name = :version",
-                "ExpressionAttributeNames": {"#name": keys.VERSION},
-                "ExpressionAttributeValues": {":version": {"N": str(replaces)}},
-            }
-        with vendor_errors():
-            try:
-                answer = self._client.put_item(
-                    TableName=self._control,
-                    Item=item,
-                    ReturnConsumedCapacity="TOTAL",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    **condition,
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                stored: Item = error.response.get("Item") or {}
-                return stored.get(keys.WRITTEN_BY) == {"S": token}
-        charge_all(answer, write=True)
-        return True
 
     def renew_record(self, record: Record) -> Record:
         names = {"#body": keys.BODY, "#version": keys.VERSION}
@@ -189,16 +201,42 @@ class ControlTable:
         charge_all(answer, write=True)
         return True
 
-    def drop_record(self, kind: str, name: str) -> bool:
+    def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
+        condition = {} if version is None else _has_version(version)
         with vendor_errors():
-            answer = self._client.delete_item(
-                TableName=self._control,
-                Key=control_key(kind, name),
-                ReturnValues="ALL_OLD",
-                ReturnConsumedCapacity="TOTAL",
-            )
+            try:
+                answer = self._client.delete_item(
+                    TableName=self._control,
+                    Key=control_key(kind, name),
+                    ReturnValues="ALL_OLD",
+                    ReturnConsumedCapacity="TOTAL",
+                    **condition,
+                )
+            except self._client.exceptions.ConditionalCheckFailedException:
+                charge(write=1.0)
+                return False
         charge_all(answer, write=True)
         return "Attributes" in answer
+
+
+def _has_version(version: int | None) -> dict[str, Any]:
+    """Return the condition that a record has *version*; None: that there is none."""
+    if version is None:
+        return {
+            "ConditionExpression": "attribute_not_exists(#name)",
+            "ExpressionAttributeNames": {"#name": keys.PK},
+        }
+    return {
+        "ConditionExpression": "#name = :version",
+        "ExpressionAttributeNames": {"#name": keys.VERSION},
+        "ExpressionAttributeValues": {":version": {"N": str(version)}},
+    }
+
+
+def _written_by(refused: Mapping[str, Any], token: str) -> bool:
+    """Tell whether what refused a write was written by it before, and the answer lost."""
+    stored: Item = refused.get("Item") or {}
+    return stored.get(keys.WRITTEN_BY) == {"S": token}
 
 
 def mark_write(mark: Mark, table: str) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -10,6 +13,7 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import (
     Forbidden,
     InvalidRequest,
+    KeyExists,
     NotFound,
     Unauthenticated,
     Unavailable,
@@ -30,8 +34,12 @@ def elsewhere(world: World) -> Keys:
 
 
 def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
-    """Make a key and return who presents it."""
-    return world.use.keys.create(BOOTSTRAP, "somebody", role, queues).key.principal
+    """Make a key and return who presents it: the first is "somebody"."""
+    for number in count(1):
+        name = "somebody" if number == 1 else f"somebody {number}"
+        with suppress(KeyExists):
+            return world.use.keys.create(BOOTSTRAP, name, role, queues).key.principal
+    raise AssertionError
 
 
 def listed(keys: Keys, by: Principal, limit: int = 2) -> Iterator[Key]:
@@ -247,7 +255,7 @@ def test_an_admin_makes_keys_of_any_role_that_are_not_wider_than_its_own(world: 
     boss = principal(world, "ngsi.*", "mail")
 
     for role in Role:
-        world.use.keys.create(boss, "ok", role, ("ngsi.a*", "mail", "ngsi.*"))
+        world.use.keys.create(boss, f"ok {role}", role, ("ngsi.a*", "mail", "ngsi.*"))
     for pattern in ("*", "ngsi*", "*.notify", "mail*", "mai*", "other"):
         with pytest.raises(Forbidden, match="this key is not for") as refused:
             world.use.keys.create(boss, "wide", Role.VIEWER, ("mail", pattern))
@@ -298,11 +306,275 @@ def test_no_cursor_tells_of_keys_that_are_not_shown(world: World) -> None:
     assert keys.list(boss, limit=1).cursor is None
 
 
-def test_the_name_of_the_deployments_own_key_is_taken(world: World) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bootstrap",
+        "service",
+        " Service",
+        "",
+        "  ",
+        "a\nb",
+        "a\x00",
+        "a\x7f",
+        "\u202enimda",
+        "a\u2028",
+    ],
+)
+def test_a_name_that_stands_for_others_or_cannot_be_read_is_refused(
+    world: World, name: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        world.use.keys.create(BOOTSTRAP, "bootstrap", Role.VIEWER, ("*",))
+        world.use.keys.create(BOOTSTRAP, name, Role.VIEWER, ("*",))
 
     assert refused.value.errors[0].field == "name"
+    assert list(listed(world.use.keys, BOOTSTRAP)) == []
+
+
+def test_no_two_living_keys_have_one_name(world: World) -> None:
+    keys = world.use.keys
+    first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("mail",))
+    part = principal(world, "ngsi.*")
+
+    with pytest.raises(KeyExists, match=first.key.id) as refused:
+        keys.create(BOOTSTRAP, "sensors", Role.VIEWER, ("*",))
+    assert refused.value.errors[0].field == "name"
+    with pytest.raises(KeyExists) as told:  # of a key that is none of its business
+        keys.create(part, "sensors", Role.VIEWER, ("ngsi.a",))
+    assert first.key.id not in told.value.detail
+
+    keys.revoke(BOOTSTRAP, first.key.id)
+    second = keys.create(BOOTSTRAP, "sensors", Role.VIEWER, ("*",))
+    assert second.key.id != first.key.id
+    assert keys.verify(second.secret).role is Role.VIEWER
+
+
+def test_a_name_is_free_though_its_key_was_revoked_by_a_process_that_ended(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    world.store.drop_record("key", made.key.id)  # and what says whose the name is, is left
+
+    again = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+    assert world.use.keys.verify(again.secret).name == "sensors"
+    with pytest.raises(KeyExists):
+        world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+
+def test_the_revocation_of_a_key_leaves_its_name_to_whoever_has_it_by_then(world: World) -> None:
+    keys = world.use.keys
+    first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",), expires_at=later(world, 60))
+    world.clock.forward(60)
+    second = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+    keys.revoke(BOOTSTRAP, first.key.id)
+
+    assert keys.verify(second.secret).key_id == second.key.id
+    with pytest.raises(KeyExists):
+        keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+
+
+# ---------------------------------------------------------------------------------------- expiry
+
+
+def later(world: World, seconds: float) -> datetime:
+    return world.clock() + timedelta(seconds=seconds)
+
+
+def test_a_key_stops_the_moment_it_expires_wherever_it_is_known(world: World) -> None:
+    made = world.use.keys.create(
+        BOOTSTRAP, "contractor", Role.WORKER, ("*",), expires_at=later(world, 60)
+    )
+    there = elsewhere(world)
+    world.clock.forward(59.9)
+    for keys in (world.use.keys, there):
+        assert keys.verify(made.secret).name == "contractor"
+        assert keys.known(made.key.id).name == "contractor"
+
+    world.clock.forward(0.1)
+
+    for keys in (world.use.keys, there, elsewhere(world)):
+        with pytest.raises(Unauthenticated, match="expired at 2026-11-21T08:01:00Z"):
+            keys.verify(made.secret)
+        with pytest.raises(Unauthenticated, match="expired"):
+            keys.known(made.key.id)
+        with pytest.raises(Unauthenticated, match="not known"):  # strangers are told nothing
+            keys.verify(made.key.prefix + "_" + "0" * 40)
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_an_expiry_that_is_not_in_the_future_is_refused(world: World, seconds: int) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        world.use.keys.create(
+            BOOTSTRAP, "late", Role.WORKER, ("*",), expires_at=later(world, seconds)
+        )
+
+    assert refused.value.errors[0].field == "expires_at"
+
+
+def test_an_expired_key_is_listed_for_a_while_and_its_name_is_free(world: World) -> None:
+    keys = world.use.keys
+    made = keys.create(BOOTSTRAP, "ci", Role.WORKER, ("*",), expires_at=later(world, 60))
+    world.clock.forward(60)
+
+    assert list(listed(keys, BOOTSTRAP)) == [made.key]
+    other = keys.create(BOOTSTRAP, "ci", Role.WORKER, ("*",))
+    assert [key.id for key in listed(keys, BOOTSTRAP)] == [made.key.id, other.key.id]
+    world.clock.forward(90 * 24 * HOUR)
+    assert [key.id for key in listed(keys, BOOTSTRAP)] == [other.key.id]
+    with pytest.raises(NotFound):
+        keys.revoke(BOOTSTRAP, made.key.id)
+    record = world.store.record("key", made.key.id)
+    assert record is None or record.expires_at == later(world, 0)  # the table may sweep it
+
+
+def test_a_key_kept_by_an_older_version_works_for_ever(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "old", Role.WORKER, ("*",))
+    record = world.store.record("key", made.key.id)
+    assert record is not None
+    body = {name: record.body[name] for name in record.body.keys() - {"expires_at", "former"}}
+    world.store.put_record(replace(record, body=body, version=2), replaces=1)
+
+    assert elsewhere(world).verify(made.secret).name == "old"
+    assert world.use.keys.rotate(BOOTSTRAP, made.key.id).key.expires_at is None
+
+
+# -------------------------------------------------------------------------------------- rotation
+
+
+def test_a_rotated_key_has_another_secret_and_is_the_same_key(world: World) -> None:
+    made = world.use.keys.create(
+        BOOTSTRAP, "sensors", Role.PRODUCER, ("mail",), expires_at=later(world, HOUR)
+    )
+    there, warm = elsewhere(world), elsewhere(world)
+    warm.verify(made.secret)
+
+    rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id)
+
+    assert replace(rotated.key, last_used_at=None) == made.key
+    assert rotated.secret != made.secret
+    for keys in (world.use.keys, there, warm):  # one that knows the old one looks again
+        assert keys.verify(rotated.secret).key_id == made.key.id
+    with pytest.raises(Unauthenticated):
+        world.use.keys.verify(made.secret)
+    world.clock.forward(10)
+    for keys in (there, warm):
+        with pytest.raises(Unauthenticated):
+            keys.verify(made.secret)
+
+
+def test_the_secret_before_works_through_the_overlap_and_no_older_one(world: World) -> None:
+    keys = world.use.keys
+    first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    key_id, hour = first.key.id, timedelta(hours=1)
+
+    def living(*secrets: str) -> list[bool]:
+        return [_works(elsewhere(world), secret) for secret in secrets]
+
+    second = keys.rotate(BOOTSTRAP, key_id, overlap=hour)
+    assert living(first.secret, second.secret) == [True, True]
+    world.clock.forward(HOUR / 2)
+    third = keys.rotate(BOOTSTRAP, key_id, overlap=hour)
+    assert living(first.secret, second.secret, third.secret) == [False, True, True]
+    world.clock.forward(HOUR - 0.1)
+    assert living(second.secret, third.secret) == [True, True]
+    world.clock.forward(0.1)
+    assert living(second.secret, third.secret) == [False, True]
+
+    keys.rotate(BOOTSTRAP, key_id, overlap=hour)
+    fifth = keys.rotate(BOOTSTRAP, key_id)
+    assert living(third.secret, fifth.secret) == [False, True]
+
+
+def _works(keys: Keys, secret: str) -> bool:
+    try:
+        keys.verify(secret)
+    except Unauthenticated:
+        return False
+    return True
+
+
+def test_revoking_ends_both_secrets(world: World) -> None:
+    keys = world.use.keys
+    first = keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    second = keys.rotate(BOOTSTRAP, first.key.id, overlap=timedelta(hours=1))
+
+    keys.revoke(BOOTSTRAP, first.key.id)
+
+    assert not _works(keys, first.secret)
+    assert not _works(keys, second.secret)
+
+
+def test_an_overlap_ends_no_later_than_the_key(world: World) -> None:
+    keys = world.use.keys
+    first = keys.create(BOOTSTRAP, "ci", Role.PRODUCER, ("*",), expires_at=later(world, 60))
+    second = keys.rotate(BOOTSTRAP, first.key.id, overlap=timedelta(hours=1))
+    world.clock.forward(60)
+
+    assert not _works(keys, first.secret)
+    assert not _works(keys, second.secret)
+    with pytest.raises(NotFound, match="expired"):
+        keys.rotate(BOOTSTRAP, first.key.id)
+
+
+def test_the_use_of_a_key_noted_by_one_who_knows_its_old_secret_undoes_no_rotation(
+    world: World,
+) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    there = elsewhere(world)
+    there.verify(made.secret, note_use=False)
+    rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id)
+
+    there.verify(made.secret)  # which would note the use
+
+    assert _works(elsewhere(world), rotated.secret)
+    assert not _works(elsewhere(world), made.secret)
+
+
+def test_a_wrong_secret_of_a_key_costs_one_read_in_ten_seconds(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    wrong = f"{made.key.prefix}_{'0' * 40}"
+    assert not _works(world.use.keys, wrong)
+
+    with metered() as meter:
+        assert not _works(world.use.keys, wrong)
+        assert _works(world.use.keys, made.secret)
+
+    assert meter.read == 0
+
+
+def test_a_restricted_admin_rotates_keys_not_wider_than_its_own(world: World) -> None:
+    keys = world.use.keys
+    boss = principal(world, "ngsi.*")
+    inside = keys.create(BOOTSTRAP, "inside", Role.VIEWER, ("ngsi.a",))
+    wide = keys.create(BOOTSTRAP, "wide", Role.VIEWER, ("ngsi.a", "mail"))
+
+    assert keys.verify(keys.rotate(boss, inside.key.id).secret).key_id == inside.key.id
+    with pytest.raises(Forbidden) as wider:
+        keys.rotate(boss, wide.key.id)
+    with pytest.raises(Forbidden) as missing:
+        keys.rotate(boss, "key_00000000000000000000")
+    assert wider.value.detail.replace(wide.key.id, "") == missing.value.detail.replace(
+        "key_00000000000000000000", ""
+    )
+    with pytest.raises(NotFound):
+        keys.rotate(BOOTSTRAP, "bootstrap")
+    with pytest.raises(Forbidden, match="takes the role admin"):
+        keys.rotate(principal(world, "*", role=Role.OPERATOR), inside.key.id)
+    assert _works(keys, wide.secret)
+
+
+def test_a_rotation_is_audited_without_its_secret(world: World) -> None:
+    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
+    world.clock.forward(1)
+    rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id, overlap=timedelta(minutes=1))
+
+    last = world.use.audit.list(AuditFilter()).entries[0]
+
+    assert (last.action, last.ids, last.changed) == ("rotate_key", [made.key.id], 1)
+    assert last.filter == {"name": "sensors", "overlap_seconds": 60}
+    kept = [*world.store.records("key", limit=5)[0], *world.store.records("audit", limit=5)[0]]
+    for record in kept:
+        assert rotated.secret.rpartition("_")[2] not in json.dumps(record.body)
 
 
 def test_making_and_revoking_is_audited_with_who_did_it(world: World) -> None:
@@ -317,4 +589,5 @@ def test_making_and_revoking_is_audited_with_who_did_it(world: World) -> None:
     last, first = world.use.audit.list(AuditFilter()).entries
     assert (first.actor, first.action, first.request_id) == ("bootstrap", "create_key", "r-1")
     assert (last.actor, last.action, last.ids) == ("somebody", "revoke_key", [boss.key_id])
+    assert (first.actor_id, last.actor_id) == ("bootstrap", boss.key_id)
     assert first.filter == {"name": "somebody", "role": "admin", "queues": ["ngsi.*"]}

@@ -1,6 +1,7 @@
 """The table of roles and routes, a key of any role, and requests to every route."""
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from headrace.domain.access import Role
@@ -75,6 +76,7 @@ TABLE: list[tuple[set[Role], list[str]]] = [
             "PUT /v1/queues/{queue}",
             "DELETE /v1/queues/{queue}",
             "POST /v1/keys",
+            "POST /v1/keys/{id}/rotate",
             "GET /v1/keys",
             "DELETE /v1/keys/{id}",
         ],
@@ -95,11 +97,15 @@ ALWAYS_NOTIFY = [route for route in KEYED if "/v2/" in route or "/management/" i
 
 
 def keyed(service: Service, role: Role, *queues: str) -> Service:
-    """Return *service* as a new key of *role* calls it."""
-    body = {"name": f"the {role}", "role": role, "queues": queues or ["*"]}
-    made = replace(service, key=KEY)("POST", "/v1/keys", body)
-    assert made.status == 201, made.body
-    return replace(service, key=made.json["secret"])
+    """Return *service* as a new key of *role* calls it: the first is "the admin", as may be."""
+    for number in count(1):
+        name = f"the {role}" if number == 1 else f"the {role} {number}"
+        body = {"name": name, "role": role, "queues": queues or ["*"]}
+        made = replace(service, key=KEY)("POST", "/v1/keys", body)
+        if made.status != 409:
+            assert made.status == 201, made.body
+            return replace(service, key=made.json["secret"])
+    raise AssertionError
 
 
 def example(route: str) -> Any:

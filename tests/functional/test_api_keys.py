@@ -22,7 +22,7 @@ def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
 
     assert made.status == 201
     assert key.items() >= body.items()
-    assert {*key} == {"id", "name", "role", "queues", "prefix", "created_at"}
+    assert {*key} == {"id", "name", "role", "queues", "prefix", "created_at", "expires_at"}
     assert secret.startswith(key["prefix"])
     assert call("GET", "/v1/keys").json == {"keys": [{**key, "last_used_at": None}], "cursor": None}
 
@@ -39,6 +39,118 @@ def test_a_key_is_made_shown_and_revoked(call: Service) -> None:
     assert call("DELETE", f"/v1/keys/{key['id']}").status == 404
     assert call("DELETE", "/v1/keys/bootstrap").status == 404
     assert call("GET", "/v1/keys").json["keys"] == []
+
+
+def test_of_a_name_one_key_lives(call: Service) -> None:
+    body = {"name": "sensors", "role": "producer", "queues": ["ngsi.*"]}
+    first = call("POST", "/v1/keys", body)
+
+    again = call("POST", "/v1/keys", {**body, "role": "viewer"})
+
+    assert (again.status, again.json["code"], again.fields) == (409, "key_exists", {"name"})
+    assert len(call("GET", "/v1/keys").json["keys"]) == 1
+    call("DELETE", f"/v1/keys/{first.json['id']}")
+    assert call("POST", "/v1/keys", body).status == 201
+
+
+def test_a_key_may_expire(call: Service) -> None:
+    queue = call.queue()
+    at = "2026-11-21T09:00:00.000000Z"
+    body = {"name": "contractor", "role": "worker", "queues": ["*"], "expires_at": at}
+    made = call("POST", "/v1/keys", body)
+    there = replace(call, key=made.json["secret"])
+
+    assert (made.status, made.json["expires_at"]) == (201, at)
+    assert call("GET", "/v1/keys").json["keys"][0]["expires_at"] == at
+    entry = call("GET", "/v1/audit").json["entries"][0]
+    assert entry["filter"]["expires_at"] == at
+    call.clock.forward(3599)
+    assert there("POST", f"{queue}/dequeue").status == 200
+    call.clock.forward(1)
+    answer = there("POST", f"{queue}/dequeue")
+    assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
+    assert "expired" in answer.json["detail"]
+    forever = {**body, "expires_at": None}
+    assert call("POST", "/v1/keys", forever).json["expires_at"] is None  # the name is free
+
+
+def test_a_key_is_rotated(call: Service) -> None:
+    queue = call.queue()
+    body = {"name": "sensors", "role": "worker", "queues": ["mail*"]}
+    first = call("POST", "/v1/keys", body).json
+    path = f"/v1/keys/{first['id']}/rotate"
+
+    def works(secret: str) -> bool:
+        status = replace(call, key=secret)("POST", f"{queue}/dequeue").status
+        assert status in (200, 401)
+        return status == 200
+
+    second = call("POST", path, {"overlap_seconds": 60})
+    assert second.status == 200
+    assert {**second.json, "secret": ""} == {**first, "secret": ""}
+    assert works(first["secret"])
+    assert works(second.json["secret"])
+    call.clock.forward(60)
+    assert not works(first["secret"])
+    third = call("POST", path)  # no body: at once
+    assert [works(made["secret"]) for made in (second.json, third.json)] == [False, True]
+    fourth, fifth = (call("POST", path, {"overlap_seconds": 86_400}).json for _ in range(2))
+    living = [third.json, fourth, fifth]
+    assert [works(made["secret"]) for made in living] == [False, True, True]
+
+    actions = call("GET", "/v1/audit", query={"action": "rotate_key"}).json["entries"]
+    assert [entry["filter"]["overlap_seconds"] for entry in actions] == [86_400, 86_400, 0, 60]
+    assert {tuple(entry["ids"]) for entry in actions} == {(first["id"],)}
+    assert call("DELETE", f"/v1/keys/{first['id']}").status == 204
+    assert not any(works(made["secret"]) for made in living)
+    assert call("POST", path).status == 404
+    assert call("POST", "/v1/keys/bootstrap/rotate").status == 404
+
+
+@pytest.mark.parametrize("overlap", [-1, 86_401, "60", None, True])
+def test_an_overlap_that_makes_no_sense_is_refused(call: Service, overlap: Any) -> None:
+    body = {"name": "sensors", "role": "worker", "queues": ["*"]}
+    made = call("POST", "/v1/keys", body).json
+
+    answer = call("POST", f"/v1/keys/{made['id']}/rotate", {"overlap_seconds": overlap})
+
+    assert (answer.status, answer.fields) == (400, {"overlap_seconds"})
+    assert replace(call, key=made["secret"])("GET", "/v1/queues").status == 200
+
+
+def test_a_key_wider_than_ones_own_is_not_rotated(call: Service) -> None:
+    boss = keyed(call, ADMIN, "ngsi.*")
+    body = {"role": "viewer", "queues": ["ngsi.a*"]}
+    wide = call("POST", "/v1/keys", {**body, "name": "wide", "queues": ["ngsi.a*", "mail"]}).json
+    narrow = call("POST", "/v1/keys", {**body, "name": "narrow"}).json
+
+    refused = [boss("POST", f"/v1/keys/{id_}/rotate") for id_ in (wide["id"], "key_none")]
+
+    assert [(each.status, each.json["code"]) for each in refused] == [(403, "forbidden")] * 2
+    assert replace(call, key=wide["secret"])("GET", "/v1/queues").status == 200
+    assert boss("POST", f"/v1/keys/{narrow['id']}/rotate").status == 200
+
+
+def test_a_dequeue_that_waits_leases_nothing_by_a_secret_that_was_rotated_away(
+    call: Service,
+) -> None:
+    queue = call.queue()
+    made = call("POST", "/v1/keys", {"name": "w", "role": "worker", "queues": ["*"]}).json
+    keys = replace(call.use.keys, cache_seconds=10.0)
+    elsewhere = replace(call, use=call.use.but(keys=keys))
+    worker = replace(elsewhere, key=made["secret"])
+    assert worker("POST", f"{queue}/dequeue", {}).status == 200
+    while_waiting(
+        elsewhere,
+        {
+            0.3: lambda: call("POST", f"/v1/keys/{made['id']}/rotate"),
+            11: lambda: call.put(queue),
+        },
+    )
+
+    answer = worker("POST", f"{queue}/dequeue", {"wait_seconds": 20})
+
+    assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
 
 
 def test_keys_are_listed_page_by_page(call: Service) -> None:
@@ -61,6 +173,9 @@ def test_keys_are_listed_page_by_page(call: Service) -> None:
         ({"name": "x" * 129}, "name"),
         ({"name": 1}, "name"),
         ({"name": "bootstrap"}, "name"),
+        ({"name": "service"}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"name": "\u202eadmin"}, "name"),
         ({"role": "root"}, "role"),
         ({"role": None}, "role"),
         ({"queues": []}, "queues"),
@@ -69,6 +184,10 @@ def test_keys_are_listed_page_by_page(call: Service) -> None:
         ({"queues": ["*"] * 101}, "queues"),
         ({"queues": ["*", "x" * 257]}, "queues[1]"),
         ({"secret": "mine"}, "secret"),
+        ({"expires_at": "2026-11-21T08:00:00Z"}, "expires_at"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "2026-11-21T09:00:00"}, "expires_at"),
+        ({"expires_at": 60}, "expires_at"),
     ],
 )
 def test_a_key_that_makes_no_sense_is_refused(call: Service, body: Any, field: str) -> None:

@@ -114,6 +114,7 @@ def test_every_action_by_hand_leaves_an_entry(call: Service) -> None:
     assert by_action["restart"] == {
         "at": "2026-11-21T08:00:06.000000Z",
         "actor": BOOTSTRAP.name,
+        "actor_id": BOOTSTRAP.key_id,
         "action": "restart",
         "queue": "mail",
         "filter": None,

@@ -65,6 +65,7 @@ def _each_method(client: Client) -> None:
         lambda: client.run_tasks("Q", filter={}),
         lambda: client.move_tasks("Q", "R", filter={}),
         lambda: client.create_key("k", "viewer", ["*"]),
+        lambda: client.rotate_key("K"),
         lambda: list(client.list_keys()),
         lambda: client.delete_key("K"),
         lambda: list(client.list_audit()),

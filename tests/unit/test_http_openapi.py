@@ -75,6 +75,7 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/workers/{name}/stop",
         "GET /v1/audit",
         "POST /v1/keys",
+        "POST /v1/keys/{id}/rotate",
         "GET /v1/keys",
         "DELETE /v1/keys/{id}",
         "DELETE /v1/tasks/{id}",

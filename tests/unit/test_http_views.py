@@ -287,7 +287,7 @@ def test_a_page_of_the_audit() -> None:
     where = {"state": "DEAD", "scheduled_after": NOW.isoformat(), "tags": {"a": "1"}}
     page = AuditPage(
         (
-            Entry(NOW, "ada", "restart", "mail", where, None, 2, 1, "r-1"),
+            Entry(NOW, "ada", "restart", "mail", where, None, 2, 1, "r-1", "key_1"),
             Entry(NOW, "ada", "delete", "mail", ids=("tsk_1",)),
         ),
         None,
@@ -311,6 +311,7 @@ def test_a_page_of_the_audit() -> None:
         "matched": 2,
         "changed": 1,
         "request_id": "r-1",
+        "actor_id": "key_1",
     }
     assert (going_on["ids"], going_on["filter"], going_on["changed"]) == (["tsk_1"], None, None)
 

@@ -24,7 +24,7 @@ def audit_command() -> None:
     "list", example="headrace audit list --queue mail --action purge --since -7d"
 )
 @click.option("--queue", metavar="QUEUE", shell_complete=queue_names, help="Of this queue.")
-@click.option("--actor", metavar="NAME", help="By the key of this name.")
+@click.option("--actor", metavar="NAME", help="By the key of this name, or id.")
 @click.option("--action", metavar="ACTION", help="Such as delete, restart, purge, pause.")
 @click.option("--since", type=params.instant, metavar="INSTANT", help="Not before: -1d.")
 @click.option("--until", type=params.instant, metavar="INSTANT", help="Not after.")

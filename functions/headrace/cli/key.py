@@ -1,23 +1,31 @@
-"""`headrace key`: who may do what."""
+"""`headrace key`: who may do what, and how long."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli import params
 from headrace.cli.commands import Group, dry_run_option, split, yes_option
 from headrace.cli.exits import Exit
-from headrace.cli.output import answer, document, rows
+from headrace.cli.output import answer, document, rows, span, when
 from headrace.cli.session import Failed, Session
 from headrace.domain.access import Role
+
+if TYPE_CHECKING:
+    from headrace.client.models import Key, NewKey
 
 
 @click.group("key", cls=Group, example="headrace key create ci --role producer --queue 'mail*'")
 def key_command() -> None:
-    """Create, list and revoke keys."""
+    """Create, list, rotate and revoke keys."""
 
 
 @key_command.command(
     "create",
     example="headrace key create ci --role producer --queue 'mail*' > ci.key\n"
-    "headrace key create ops --role operator --queue '*' --json",
+    "headrace key create ops --role operator --queue '*' --json\n"
+    "headrace key create contractor --role viewer --queue 'mail*' --expires-in 30d",
 )
 @click.argument("name")
 @click.option(
@@ -34,18 +42,62 @@ def key_command() -> None:
     metavar="PATTERN,…",
     help="The queues it is for; * is any text, and alone every queue.",
 )
+@click.option(
+    "--expires-in", type=params.seconds, metavar="TIME", help="It stops working after so long: 30d."
+)
+@click.option("--expires-at", type=params.instant, metavar="INSTANT", help="It stops working then.")
 @click.pass_obj
-def create(session: Session, name: str, role: str, queues: tuple[str, ...]) -> None:
-    """Create a key.
+def create(
+    session: Session,
+    name: str,
+    role: str,
+    queues: tuple[str, ...],
+    expires_in: float | None,
+    expires_at: datetime | None,
+) -> None:
+    """Create a key, for good or for a time.
 
     Its secret is shown this once, alone on stdout; the service keeps only a hash of it.
     """
-    made = session.client.create_key(name, role, split(queues))
+    if expires_in is not None:
+        if expires_at is not None:
+            raise click.UsageError("give one of --expires-in and --expires-at")
+        expires_at = session.client.health().now + timedelta(seconds=expires_in)
+    made = session.client.create_key(name, role, split(queues), expires_at=expires_at)
+    until = f" until {when(made.expires_at)}" if made.expires_at else ""
+    _show(session, made, f"Key {made.id} ({role}{until}) is made.")
+
+
+@key_command.command(
+    "rotate",
+    example="headrace key rotate key_01 --overlap 1h > ci.key\nheadrace key rotate key_01 --json",
+)
+@click.argument("id")
+@click.option(
+    "--overlap",
+    type=params.seconds,
+    default="0",
+    metavar="TIME",
+    help="How long the secret before works beside the new one: 1h; else it stops at once.",
+)
+@click.pass_obj
+def rotate(session: Session, id: str, overlap: float) -> None:
+    """Give a key another secret.
+
+    It is shown this once, alone on stdout.  At most two secrets of a key work at a time.
+    """
+    made = session.client.rotate_key(id, overlap_seconds=overlap)
+    ends = f"works for {span(overlap)} more" if overlap else "stops working within seconds"
+    _show(session, made, f"Key {made.id} is rotated; the secret before {ends}.")
+
+
+def _show(session: Session, made: "NewKey", note: str) -> None:
+    """Show a secret: alone on stdout, with a *note* beside it."""
     if session.json:
         document(made)
         return
     click.echo(made.secret)
-    session.note(f"Key {made.id} ({role}) is made. The line above is its secret: keep it now.")
+    session.note(f"{note} The line above is its secret: keep it now.")
 
 
 @key_command.command("list", example="headrace key list")
@@ -57,13 +109,23 @@ def list_(session: Session) -> None:
         session,
         keys,
         lambda: rows(
-            ("Key", "Name", "Role", "Queues", "Begins", "Created", "Last used"),
+            ("Key", "Name", "Role", "Queues", "Begins", "Created", "Last used", "Expires"),
             (
-                (k.id, k.name, k.role, k.queues, k.prefix, k.created_at, k.last_used_at)
+                (
+                    *(k.id, k.name, k.role, k.queues, k.prefix, k.created_at, k.last_used_at),
+                    _end_of(k, session.now()),
+                )
                 for k in keys
             ),
         ),
     )
+
+
+def _end_of(key: "Key", now: datetime) -> str | None:
+    """Return when *key* stops working, or that it has."""
+    if key.expires_at is None:
+        return None
+    return f"{when(key.expires_at)}{' (expired)' if key.expires_at <= now else ''}"
 
 
 @key_command.command("revoke", example="headrace key revoke key_01 --yes")
@@ -72,7 +134,7 @@ def list_(session: Session) -> None:
 @yes_option
 @click.pass_obj
 def revoke(session: Session, id: str, *, dry_run: bool, yes: bool) -> None:
-    """Revoke a key: it stops working within seconds."""
+    """Revoke a key: whatever secret of it is presented, it stops working within seconds."""
     if dry_run:
         found = next((key for key in session.client.list_keys() if key.id == id), None)
         if found is None:

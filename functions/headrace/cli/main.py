@@ -27,7 +27,7 @@ COMMANDS: Final = {
         "schedule": "Put, show, run and delete schedules.",
         "stats": "Show how queues are doing.",
         "worker": "See who works, and quiet or stop a worker.",
-        "key": "Create, list and revoke keys.",
+        "key": "Create, list, rotate and revoke keys.",
         "audit": "Read what was changed by hand.",
         "station": "Run stations of a pipeline on Spark.",
         "lake": "Keep, prove and replay the history of all tasks.",

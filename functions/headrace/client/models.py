@@ -315,11 +315,12 @@ class Key(Model, frozen=True, kw_only=True):
     queues: list[str]
     prefix: str
     created_at: datetime
+    expires_at: datetime | None = None
     last_used_at: datetime | None = None
 
 
 class NewKey(Key, frozen=True, kw_only=True):
-    """A key just made: its secret is shown this once, and in no ``repr``."""
+    """A key just made or rotated: its secret is shown this once, and in no ``repr``."""
 
     secret: str
 
@@ -329,10 +330,11 @@ class NewKey(Key, frozen=True, kw_only=True):
 
 
 class AuditEntry(Model, frozen=True, kw_only=True):
-    """One thing that was changed by hand."""
+    """One thing that was changed by hand; ``actor_id`` is the key's, None for the service."""
 
     at: datetime
     actor: str
+    actor_id: str | None = None
     action: str
     queue: str | None
     filter: dict[str, Any] | None

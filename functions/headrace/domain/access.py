@@ -4,16 +4,27 @@ Everything here is pure.  The API and the console ask the same functions, so tha
 neither more nor less through one than through the other.
 """
 
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from headrace.domain import limits
 from headrace.domain.errors import FieldError, Forbidden
 from headrace.domain.task import Task
 
 _ANY: Final = "*"
 _SHOWN: Final = 128  # characters of a name in a message; longer ones are nobody's
+
+
+SERVICE: Final = "service"
+"""As whom the audit knows the service itself: no key's name."""
+
+DEPLOYMENT: Final = "bootstrap"
+"""The name and id of the deployment's own admin key: no other's."""
+
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories that change what is read
 
 
 class Role(StrEnum):
@@ -90,12 +101,17 @@ def covers(pattern: str, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking: a key by its id and name, its role, and the patterns of its queues."""
+    """Who is asking: a key by its id and name, its role, and the patterns of its queues.
+
+    ``digest`` is the hash of the secret that was presented, for whoever asks again later whether
+    it still works.
+    """
 
     key_id: str
     name: str
     role: Role
     patterns: tuple[str, ...]
+    digest: str | None = field(default=None, repr=False, compare=False)
 
     @property
     def everywhere(self) -> bool:
@@ -121,6 +137,20 @@ class Principal:
         for queue in queues:
             if not self.covers(queue):
                 raise not_this_queue(queue)
+
+
+def key_name_fault(name: str) -> str | None:
+    """Return what is wrong with *name* as that of a key; None for nothing."""
+    if not name.strip():
+        return "must not be empty"
+    if limits.utf8_bytes(name) > limits.KEY_NAME_BYTES:
+        size = limits.utf8_bytes(name)
+        return f"must be at most {limits.KEY_NAME_BYTES} bytes of UTF-8; it is {size}"
+    if any(unicodedata.category(letter) in _UNSEEN for letter in name):
+        return "must hold no control characters, nor any other that is not seen"
+    taken = {DEPLOYMENT: "the deployment's own key", SERVICE: "the service itself"}
+    owner = taken.get(name.strip().casefold())
+    return f"is the name of {owner}" if owner else None
 
 
 def common_head(patterns: Sequence[str]) -> str:

@@ -4,11 +4,12 @@ HeadraceError
 ├── InvalidRequest          the caller asked for something that makes no sense (400)
 │   ├── PayloadTooLarge     a body, payload, result, progress or spawn over its limit (413)
 │   └── NotEnqueued         entries of an enqueue came to nothing; raised by clients
-├── Unauthenticated         no key, or an unknown one (401)
+├── Unauthenticated         no key, or an unknown or expired one (401)
 ├── Forbidden               the key may not do this (403)
 ├── NotFound                no such queue, task or schedule (404)
 ├── Conflict                what is stored contradicts the request (409)
 │   ├── QueueExists
+│   ├── KeyExists
 │   ├── VersionMismatch
 │   ├── Inflight
 │   └── LeaseLost
@@ -74,7 +75,7 @@ class NotEnqueued(InvalidRequest):
 
 
 class Unauthenticated(HeadraceError):
-    """No key was sent, or one that is not known."""
+    """No key was sent, or one that is not known or has expired."""
 
     code = "unauthenticated"
     status = 401
@@ -110,6 +111,13 @@ class QueueExists(Conflict):
 
     code = "queue_exists"
     title = "Queue exists"
+
+
+class KeyExists(Conflict):
+    """A living key has this name."""
+
+    code = "key_exists"
+    title = "Key exists"
 
 
 class VersionMismatch(Conflict):

@@ -43,6 +43,9 @@ CREATE_KEY: Final[Examples] = {
         {"name": "ada", "role": "operator", "queues": ["ngsi.*"]},
     ),
 }
+ROTATE_KEY: Final[Examples] = {
+    "an_hour": _example("With an hour to hand it out", {"overlap_seconds": 3600})
+}
 PAUSE: Final[Examples] = {"ten_minutes": _example("For ten minutes", {"resume_in_seconds": 600})}
 PUT_SCHEDULE: Final[Examples] = {
     "cron": _example(

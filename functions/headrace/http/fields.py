@@ -193,6 +193,7 @@ Jitter: TypeAlias = Annotated[
 PauseLength: TypeAlias = Annotated[
     float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), _PLAIN
 ]
+Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), _PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]

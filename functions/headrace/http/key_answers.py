@@ -17,10 +17,11 @@ class BareKey(Answer):
     queues: Annotated[list[str], Field(description="Patterns of the queues it is for.")]
     prefix: Annotated[str, Field(description="How the secret begins, to know it by.")]
     created_at: At
+    expires_at: Annotated[At | None, Field(description="When it stops working; null: never.")]
 
 
 class NewKey(BareKey):
-    """A key just made."""
+    """A key just made or rotated."""
 
     secret: Annotated[str, Field(description="The key itself, shown this once.")]
 

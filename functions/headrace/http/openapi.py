@@ -35,10 +35,10 @@ in DynamoDB. Errors are `application/problem+json`.
 
 _PROBLEMS: Final = {
     "400": "`invalid_request`: every bad field is named.",
-    "401": "`unauthenticated`: no key, or an unknown one.",
+    "401": "`unauthenticated`: no key, or an unknown or expired one.",
     "403": "`forbidden`: not with a key of this role, or not in this queue.",
     "404": "`not_found`.",
-    "409": "`queue_exists`, `version_mismatch`, `inflight` or `lease_lost`.",
+    "409": "`queue_exists`, `key_exists`, `version_mismatch`, `inflight` or `lease_lost`.",
     "413": "`payload_too_large`.",
     "500": "`internal_error`: the `request_id` finds the log entry.",
     "503": "`unavailable`: try again after `Retry-After` seconds.",
@@ -54,6 +54,7 @@ _ANSWERS: Final = (
 _CONFLICTS: Final = frozenset(
     {
         "create_queue",
+        "create_key",
         "replace_queue",
         "delete_task",
         "dequeue",

@@ -48,7 +48,8 @@ class AuditEntry(Answer):
     """One thing that was changed by hand."""
 
     at: At
-    actor: Annotated[str, Field(description="The name of the key.")]
+    actor: Annotated[str, Field(description="The name of the key; `service`: nobody's.")]
+    actor_id: Annotated[str | None, Field(description="Its id, which no other key ever has.")]
     action: Annotated[str, Field(examples=["delete", "restart", "purge", "pause"])]
     queue: str | None
     filter: Annotated[

@@ -86,6 +86,7 @@ NEEDS: Final[Mapping[str, Needs]] = {
     "PUT /v1/queues/{queue}": _needs(Permission.ADMINISTER),
     "DELETE /v1/queues/{queue}": _needs(Permission.ADMINISTER),
     "POST /v1/keys": _needs(Permission.ADMINISTER),
+    "POST /v1/keys/{id}/rotate": _needs(Permission.ADMINISTER),
     "GET /v1/keys": _needs(Permission.ADMINISTER),
     "DELETE /v1/keys/{id}": _needs(Permission.ADMINISTER),
     # As QuantumLeap

@@ -70,10 +70,8 @@ def purged_json(purged: Purged) -> str:
 
 
 def new_key_json(made: NewKey) -> str:
-    """Return a key just made, with its secret."""
-    fields = _key_fields(made.key)
-    created_at = fields.pop("created_at")
-    return dumps({**fields, "secret": made.secret, "created_at": created_at})
+    """Return a key just made or rotated, with its secret."""
+    return dumps({**_key_fields(made.key), "secret": made.secret})
 
 
 def keys_json(page: KeyPage) -> str:
@@ -90,6 +88,7 @@ def _key_fields(key: Key) -> dict[str, Any]:
         "queues": key.queues,
         "prefix": key.prefix,
         "created_at": instant(key.created_at),
+        "expires_at": instant(key.expires_at),
     }
 
 
@@ -214,7 +213,7 @@ def _audited(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-_FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before")
+_FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
 
 
 # ----------------------------------------------------------------------------------------- parts

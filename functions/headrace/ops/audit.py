@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from headrace.domain.access import SERVICE
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.ops.cursor import Cursors
@@ -21,10 +22,11 @@ _LOOKS_FOR: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is calling, and by which request."""
+    """Who is calling, and by which request; ``actor_id`` is of a key, None for the service."""
 
-    actor: str = "service"
+    actor: str = SERVICE
     request_id: str | None = None
+    actor_id: str | None = None
 
 
 _CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen
@@ -42,7 +44,10 @@ def calling(caller: Caller) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One action; ``matched`` and ``changed`` are None until it is over."""
+    """One action; ``matched`` and ``changed`` are None until it is over.
+
+    ``actor`` is the name of the key that did it, ``actor_id`` its id: names may be given again.
+    """
 
     at: datetime
     actor: str
@@ -53,6 +58,7 @@ class Entry:
     matched: int | None = None
     changed: int | None = None
     request_id: str | None = None
+    actor_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -76,7 +82,10 @@ class AuditPage:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """An entry is meant when all that is named here holds; ``before`` is not included."""
+    """An entry is meant when all that is named here holds; ``before`` is not included.
+
+    ``actor`` is the name of a key, or its id.
+    """
 
     queue: str | None = None
     actor: str | None = None
@@ -92,9 +101,10 @@ class AuditFilter:
 
     def means(self, entry: Entry) -> bool:
         """Tell whether *entry* is meant."""
-        named = ("queue", "actor", "action")
+        named = ("queue", "action")
         return (
             all(getattr(self, name) in (None, getattr(entry, name)) for name in named)
+            and self.actor in (None, entry.actor, entry.actor_id)
             and (self.since is None or entry.at >= self.since)
             and (self.before is None or entry.at < self.before)
         )
@@ -125,7 +135,14 @@ class Audit:
         """
         caller = _CALLER.get()
         entry = Entry(
-            self.now(), caller.actor, action, queue, where, ids, request_id=caller.request_id
+            self.now(),
+            caller.actor,
+            action,
+            queue,
+            where,
+            ids,
+            request_id=caller.request_id,
+            actor_id=caller.actor_id,
         )
         # Newest first: the name counts down with time.
         name = f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
@@ -192,6 +209,7 @@ def _record(name: str, entry: Entry) -> Record:
         "matched": entry.matched,
         "changed": entry.changed,
         "request_id": entry.request_id,
+        "actor_id": entry.actor_id,
     }
     return Record(KIND, name, body, expires_at=entry.at + KEPT)
 

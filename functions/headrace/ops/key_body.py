@@ -1,28 +1,36 @@
-"""A key: what it reads like, what is kept of it, and its control record.
+"""A key: what it reads like, what is kept of it, and its control records.
 
 A key reads ``hr_<id>_<secret>``.  Its id leads to its record in one read; of the whole only a hash
 is kept.  A plain SHA-256 is the right hash here: the secret is 160 random bits, so there is no
 dictionary to try and nothing for a slow hash or a salt to protect, and every request pays for it.
+
+Beside it stands a record under its name, which says whose the name is: both are written together,
+so that of two keys of one name only one is made.
 """
 
+import hmac
 import re
 import secrets
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from headrace.domain.access import Principal, Role
 from headrace.store.base import Record
 
 KIND: Final = "key"
+NAMES: Final = "key_name"
 ID: Final = re.compile(r"key_[0-9a-f]{20}", re.ASCII)
+LISTED_FOR: Final = timedelta(days=90)
+"""How long a key that has expired stays in the list: as long as the audit knows of it."""
+
 _KEY: Final = re.compile(r"hr_([0-9a-f]{20})_[0-9a-f]{40}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it may be shown; ``last_used_at`` is right to the hour."""
+    """A key as it may be shown; ``last_used_at`` is right to the hour, no expiry is None."""
 
     id: str
     name: str
@@ -30,6 +38,7 @@ class Key:
     queues: tuple[str, ...]
     created_at: datetime
     last_used_at: datetime | None = None
+    expires_at: datetime | None = None
 
     @property
     def prefix(self) -> str:
@@ -40,6 +49,53 @@ class Key:
     def principal(self) -> Principal:
         """Who presents this key."""
         return Principal(self.id, self.name, self.role, self.queues)
+
+    @property
+    def listed_until(self) -> datetime | None:
+        """When it is forgotten, None for never."""
+        return None if self.expires_at is None else self.expires_at + LISTED_FOR
+
+    def expired(self, now: datetime) -> bool:
+        """Tell whether it works no more."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def forgotten(self, now: datetime) -> bool:
+        """Tell whether it is as good as gone, whenever the table's broom comes."""
+        return self.listed_until is not None and self.listed_until <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """The hash of the secret before the last rotation, and until when it works beside the new."""
+
+    hash: str = field(repr=False)
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A key as kept: at most two secrets of it live at a time."""
+
+    key: Key
+    hash: str = field(repr=False)
+    former: Former | None = None
+    version: int = 1
+
+    def takes(self, digest: str, now: datetime) -> bool:
+        """Tell whether *digest* is the hash of a secret that lives; expiry is another matter."""
+        takes = hmac.compare_digest(digest, self.hash)
+        if self.former is not None and now < self.former.until:
+            takes |= hmac.compare_digest(digest, self.former.hash)
+        return takes
+
+    def rotated(self, hash_: str, *, now: datetime, overlap: timedelta) -> "Stored":
+        """Return it with another secret; the one before lives on for *overlap*, none older."""
+        former = Former(self.hash, now + overlap) if overlap else None
+        return replace(self, hash=hash_, former=former, version=self.version + 1)
+
+    def used(self, now: datetime) -> "Stored":
+        """Return it with its use noted."""
+        return replace(self, key=replace(self.key, last_used_at=now), version=self.version + 1)
 
 
 def new_id(now: datetime) -> str:
@@ -63,28 +119,52 @@ def hashed(presented: str) -> str:
     return sha256(presented.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def to_record(key: Key, hash_: str, version: int) -> Record:
-    """Return *key* as a record."""
+def to_record(stored: Stored) -> Record:
+    """Return a key as its record."""
+    key, former = stored.key, stored.former
     body = {
         "name": key.name,
         "role": key.role.value,
         "queues": list(key.queues),
-        "hash": hash_,
+        "hash": stored.hash,
+        "former": former and {"hash": former.hash, "until": former.until.isoformat()},
         "created_at": key.created_at.isoformat(),
         "last_used_at": key.last_used_at and key.last_used_at.isoformat(),
+        "expires_at": key.expires_at and key.expires_at.isoformat(),
     }
-    return Record(KIND, key.id, body, version)
+    return Record(KIND, key.id, body, stored.version, key.listed_until)
 
 
-def from_record(record: Record) -> Key:
-    """Return the key of *record*."""
+def from_record(record: Record) -> Stored:
+    """Return the key of *record*; one of an older version has no expiry."""
     body = record.body
-    used = body["last_used_at"]
-    return Key(
+    former = body.get("former")
+    key = Key(
         record.name,
         body["name"],
         Role(body["role"]),
         tuple(body["queues"]),
         datetime.fromisoformat(body["created_at"]),
-        datetime.fromisoformat(used) if used else None,
+        _instant(body["last_used_at"]),
+        _instant(body.get("expires_at")),
     )
+    return Stored(
+        key,
+        body["hash"],
+        Former(former["hash"], datetime.fromisoformat(former["until"])) if former else None,
+        record.version,
+    )
+
+
+def name_record(key: Key) -> Record:
+    """Return the record that says that *key* has its name.
+
+    Its version is the id as a number.  No id comes again, so none of these versions does: counted
+    up from one, a name that is given up and taken anew would look as if nothing had happened.
+    """
+    version = int(key.id.removeprefix("key_"), 16)
+    return Record(NAMES, key.name, {"id": key.id}, version, key.listed_until)
+
+
+def _instant(text: Any) -> datetime | None:  # noqa: ANN401  as it came out of a record
+    return datetime.fromisoformat(text) if text else None

@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked, and recognised when one is presented.
+"""API keys: made, listed, rotated, revoked, and recognised when one is presented.
 
 What a key reads like and what is kept of it, see ``key_body``.
 """
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal, Role
@@ -18,6 +18,7 @@ from headrace.domain.errors import (
     FieldError,
     Forbidden,
     InvalidRequest,
+    KeyExists,
     NotFound,
     Unauthenticated,
     Unavailable,
@@ -25,10 +26,10 @@ from headrace.domain.errors import (
 from headrace.ops import key_body
 from headrace.ops.audit import Audit, Caller, calling
 from headrace.ops.cursor import Cursors
-from headrace.ops.key_body import Key
+from headrace.ops.key_body import Key, Stored
 from headrace.store.base import Store
 
-BOOTSTRAP: Final = Principal("bootstrap", "bootstrap", Role.ADMIN, ("*",))
+BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
 """The key a deployment is given in its environment: the first admin key, which makes the others."""
 
 REVOKED_WITHIN: Final = timedelta(seconds=10)
@@ -37,6 +38,7 @@ REVOKED_WITHIN: Final = timedelta(seconds=10)
 _USE_NOTED_EVERY: Final = timedelta(hours=1)
 _KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
 _PAGE: Final = 250
+_TRIES: Final = 10  # at a key, or a name, that others change too
 
 _T = TypeVar("_T")
 
@@ -53,7 +55,7 @@ def acting(principal: Principal, *, request_id: str | None = None) -> Iterator[N
     """Do a block on behalf of *principal*, as whom the audit will know it."""
     token = _ACTOR.set(principal)
     try:
-        with calling(Caller(principal.name, request_id)):
+        with calling(Caller(principal.name, request_id, principal.key_id)):
             yield
     finally:
         _ACTOR.reset(token)
@@ -61,7 +63,7 @@ def acting(principal: Principal, *, request_id: str | None = None) -> Iterator[N
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key just made, with the ``secret`` to present: the only time anybody sees it."""
+    """A key just made or rotated, and the ``secret`` to present: nobody sees it again."""
 
     key: Key
     secret: str = field(repr=False)
@@ -76,12 +78,10 @@ class KeyPage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """A key's record as read, and when that was."""
+class _Known:
+    """A key as read, and when that was."""
 
-    key: Key
-    hash: str
-    version: int
+    stored: Stored
     read_at: datetime
 
 
@@ -100,8 +100,9 @@ class Keys:
     cache_seconds: float = 10.0
     new_id: Callable[[datetime], str] = key_body.new_id
     new_secret: Callable[[], str] = key_body.new_secret
-    # Apart, so that made-up ids cannot drive the real ones out.
-    _known: dict[str, _Stored] = field(default_factory=dict)
+    # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
+    # not there, or the hash of a whole key that was refused when its record had just been read.
+    _known: dict[str, _Known] = field(default_factory=dict)
     _unknown: dict[str, datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -115,51 +116,94 @@ class Keys:
         if hmac.compare_digest(digest, own):
             return BOOTSTRAP
         key_id = key_body.id_in(presented)
-        stored = self._cached(key_id) if key_id else None
-        if stored is None or not hmac.compare_digest(digest, stored.hash):
+        found = self._holder(key_id, digest) if key_id else None
+        if found is None:
             if self.admin_key is None:
                 raise Unauthenticated("this service has no admin key yet, and this key is unknown")
             raise Unauthenticated("the key is not known")
+        if found.stored.key.expired(self.now()):
+            raise _expired(found.stored.key)
         if note_use:
-            self._note_use(stored)
-        return stored.key.principal
+            self._note_use(found)
+        return replace(found.stored.key.principal, digest=digest)
 
-    def known(self, key_id: str) -> Principal:
-        """Return whose key *key_id* is, for a session that was opened with it.
+    def known(self, key_id: str, digest: str | None = None) -> Principal:
+        """Return whose key *key_id* is, for whoever presented it a while ago.
 
-        Raises Unauthenticated once it is revoked: at once here, elsewhere within 10 seconds.
+        Raises Unauthenticated once it has expired or is revoked, or rotated if the *digest* of the
+        secret of then is given: at once here, elsewhere within 10 seconds.
         """
         if key_id == BOOTSTRAP.key_id and self.admin_key is not None:
             return BOOTSTRAP
-        stored = self._cached(key_id) if key_body.ID.fullmatch(key_id) else None
-        if stored is None:
+        found = None
+        if key_body.ID.fullmatch(key_id):
+            found = self._cached(key_id) if digest is None else self._holder(key_id, digest)
+        if found is None:
             raise Unauthenticated("the key is not known any more")
-        return stored.key.principal
+        if found.stored.key.expired(self.now()):
+            raise _expired(found.stored.key)
+        return replace(found.stored.key.principal, digest=digest)
 
     def create(
-        self, by: Principal, name: str, role: Role, queues: tuple[str, ...] = ("*",)
+        self,
+        by: Principal,
+        name: str,
+        role: Role,
+        queues: tuple[str, ...] = ("*",),
+        *,
+        expires_at: datetime | None = None,
     ) -> NewKey:
-        """Make a key.  Raises Forbidden when it would be wider than *by*'s own."""
+        """Make a key.
+
+        Raises Forbidden when it would be wider than *by*'s own, InvalidRequest for a name that
+        none can have and an expiry in the past, and KeyExists when a living key has the name.
+        """
         by.require(Permission.ADMINISTER)
         for place, pattern in enumerate(queues):
             if not by.covers(pattern):
                 raise access.not_this_queue(pattern, field=f"queues[{place}]")
-        if name == BOOTSTRAP.name:
-            message = "is the name of the deployment's own key"
-            raise InvalidRequest(f"name {name} {message}", errors=[FieldError("name", message)])
-        while True:
-            now = self.now()
-            key = Key(self.new_id(now), name, role, queues, now)
-            secret = f"{key.prefix}_{self.new_secret()}"
-            granted = {"name": name, "role": role.value, "queues": list(queues)}
-            with self.audit.action("create_key", where=granted, ids=[key.id]) as outcome:
-                made = self.store.put_record(
-                    key_body.to_record(key, key_body.hashed(secret), 1), replaces=None
-                )
-                outcome.changed = int(made)
-            if made:
-                self._forget(key.id)
-                return NewKey(key, secret)
+        fault = access.key_name_fault(name)
+        if fault:
+            raise InvalidRequest(f"name {fault}", errors=[FieldError("name", fault)])
+        now = self.now()
+        key = Key(self.new_id(now), name, role, queues, now, expires_at=expires_at)
+        if key.expired(now):
+            fault = "must be in the future"
+            raise InvalidRequest(f"expires_at {fault}", errors=[FieldError("expires_at", fault)])
+        secret = f"{key.prefix}_{self.new_secret()}"
+        granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
+        if expires_at is not None:
+            granted["expires_at"] = expires_at.isoformat()
+        record = key_body.to_record(Stored(key, key_body.hashed(secret)))
+        with self.audit.action("create_key", where=granted, ids=[key.id]):
+            for _ in range(_TRIES):
+                before = self._name_before(by, name)
+                if self.store.put_records([(record, None), (key_body.name_record(key), before)]):
+                    self._forget(key.id)
+                    return NewKey(key, secret)
+            raise Unavailable("others are making keys of this name too; try again")
+
+    def rotate(self, by: Principal, key_id: str, *, overlap: timedelta = timedelta()) -> NewKey:
+        """Give a key another secret; the one before works on for *overlap*, no older one does.
+
+        Here the change is known at once, elsewhere within 10 seconds; the new secret works
+        everywhere from the start.
+        Raises as revoke(), and NotFound for a key that has expired.
+        """
+        stored = self._own(by, key_id)
+        secret = f"{stored.key.prefix}_{self.new_secret()}"
+        noted = {"name": stored.key.name, "overlap_seconds": overlap.total_seconds()}
+        with self.audit.action("rotate_key", where=noted, ids=[key_id]):
+            for _ in range(_TRIES):
+                now = self.now()
+                if stored.key.expired(now):
+                    raise NotFound(f"key {key_id} has expired: make another")
+                rotated = stored.rotated(key_body.hashed(secret), now=now, overlap=overlap)
+                if self.store.put_record(key_body.to_record(rotated), replaces=stored.version):
+                    self._forget(key_id)
+                    return NewKey(rotated.key, secret)
+                stored = self._own(by, key_id)
+            raise Unavailable("others are changing this key too; try again")
 
     def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> KeyPage:
         """Return a page of the keys not wider than *by*'s own.
@@ -177,8 +221,10 @@ class Keys:
             records, more = self.store.records(
                 key_body.KIND, after=after, limit=min(_PAGE, limit + 1)
             )
-            keys = [key_body.from_record(record) for record in records]
-            found += [key for key in keys if by.covers_all(key.queues)]
+            keys = [key_body.from_record(record).key for record in records]
+            found += [
+                key for key in keys if by.covers_all(key.queues) and not key.forgotten(self.now())
+            ]
             after = records[-1].name if records else after
         page = tuple(found[:limit])
         rest = len(found) > limit
@@ -186,11 +232,7 @@ class Keys:
 
     def get(self, by: Principal, key_id: str) -> Key:
         """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
-        by.require(Permission.ADMINISTER)
-        stored = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
-        if stored is None or not by.covers_all(stored.key.queues):
-            raise _missing(by, key_id)
-        return stored.key
+        return self._own(by, key_id).key
 
     def revoke(self, by: Principal, key_id: str) -> None:
         """Remove a key; here it stops working at once, elsewhere within 10 seconds.
@@ -204,44 +246,91 @@ class Keys:
         self._forget(key_id)
         if not done.changed:
             raise _missing(by, key_id)
+        # Should this be cut off, the name is free all the same: see _name_before().
+        named = key_body.name_record(key)
+        self.store.drop_record(named.kind, named.name, version=named.version)
 
-    def _cached(self, key_id: str) -> _Stored | None:
-        oldest = self.now() - min(timedelta(seconds=self.cache_seconds), REVOKED_WITHIN)
-        with self._lock:
-            stored = self._known.get(key_id)
-            missed_at = self._unknown.get(key_id)
-        if stored is not None and stored.read_at > oldest:
-            return stored
-        if missed_at is not None and missed_at > oldest:
+    def _own(self, by: Principal, key_id: str) -> Stored:
+        by.require(Permission.ADMINISTER)
+        found = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
+        if found is None or not by.covers_all(found.stored.key.queues):
+            raise _missing(by, key_id)
+        return found.stored
+
+    def _name_before(self, by: Principal, name: str) -> int | None:
+        """Return the version of what says whose *name* was before, None for nobody's.
+
+        The record of a key is made together with that, and no id comes again: one that is not
+        there any more never will be.  Raises KeyExists when a living key has the name.
+        """
+        named = self.store.record(key_body.NAMES, name)
+        if named is None:
             return None
-        return self._read(key_id)
+        record = self.store.record(key_body.KIND, named.body["id"])
+        holder = None if record is None else key_body.from_record(record).key
+        if holder is None or holder.expired(self.now()):
+            return named.version
+        which = f", {holder.id}" if by.covers_all(holder.queues) else ""
+        message = f"a living key has this name{which}"
+        raise KeyExists(message, errors=[FieldError("name", message)])
 
-    def _read(self, key_id: str) -> _Stored | None:
+    def _holder(self, key_id: str, digest: str) -> _Known | None:
+        """Return the key that has the secret, looked at anew before that is denied."""
+        found = self._cached(key_id)
+        if found is None or found.stored.takes(digest, self.now()):
+            return found
+        if self._missed(digest):
+            return None
+        found = self._read(key_id)  # it may have been rotated since it was read
+        if found is None or found.stored.takes(digest, self.now()):
+            return found
+        with self._lock:
+            _remember(self._unknown, digest, found.read_at)
+        return None
+
+    def _cached(self, key_id: str) -> _Known | None:
+        with self._lock:
+            found = self._known.get(key_id)
+        if found is not None and found.read_at > self._oldest():
+            return found
+        return None if self._missed(key_id) else self._read(key_id)
+
+    def _missed(self, what: str) -> bool:
+        """Tell whether *what* was looked for in vain a moment ago."""
+        with self._lock:
+            missed_at = self._unknown.get(what)
+        return missed_at is not None and missed_at > self._oldest()
+
+    def _oldest(self) -> datetime:
+        return self.now() - min(timedelta(seconds=self.cache_seconds), REVOKED_WITHIN)
+
+    def _read(self, key_id: str) -> _Known | None:
         read_at = self.now()  # before the read: what is known is at least as new
         record = self.store.record(key_body.KIND, key_id)
-        if record is None:
+        stored = None if record is None else key_body.from_record(record)
+        if stored is None or stored.key.forgotten(read_at):
             with self._lock:
                 self._known.pop(key_id, None)
                 _remember(self._unknown, key_id, read_at)
             return None
-        stored = _Stored(key_body.from_record(record), record.body["hash"], record.version, read_at)
+        found = _Known(stored, read_at)
         with self._lock:
-            _remember(self._known, key_id, stored)
-        return stored
+            _remember(self._known, key_id, found)
+        return found
 
-    def _note_use(self, stored: _Stored) -> None:
-        now, last = self.now(), stored.key.last_used_at
+    def _note_use(self, found: _Known) -> None:
+        now, last = self.now(), found.stored.key.last_used_at
         if last is not None and now - last < _USE_NOTED_EVERY:
             return
-        used = replace(stored, key=replace(stored.key, last_used_at=now))
+        used = found.stored.used(now)
         with self._lock:
             # Whatever becomes of the write, it is not tried again before the key is read anew.
-            if self._known.get(used.key.id) is stored:
-                self._known[used.key.id] = used
-        record = key_body.to_record(used.key, used.hash, used.version + 1)
-        # Of several who note it one wins, and a key revoked meanwhile does not come back.
+            if self._known.get(used.key.id) is found:
+                self._known[used.key.id] = replace(found, stored=used)
+        # Of several who note it one wins; a key revoked meanwhile does not come back, and one that
+        # was rotated keeps its new secret.
         with suppress(Unavailable):
-            self.store.put_record(record, replaces=stored.version)
+            self.store.put_record(key_body.to_record(used), replaces=found.stored.version)
 
     def _forget(self, key_id: str) -> None:
         with self._lock:
@@ -254,6 +343,10 @@ def _remember(known: dict[str, _T], key_id: str, value: _T) -> None:
     while len(known) >= _KNOWN:
         del known[next(iter(known))]
     known[key_id] = value
+
+
+def _expired(key: Key) -> Unauthenticated:
+    return Unauthenticated(f"the key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def _missing(by: Principal, key_id: str) -> NotFound | Forbidden:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.errors import NotFound
+from headrace.domain.access import Role
+from headrace.domain.errors import NotFound, Unauthenticated
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
+from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import EnqueueOutcome
@@ -315,6 +317,20 @@ def test_a_queue_whose_creation_was_not_heard_of_is_created(service: Service, wo
         created = world.use.queues.create("mail", QueueSettings(description="ours"))
 
     assert world.use.queues.get("mail") == created
+
+
+def test_a_key_whose_making_and_rotation_were_not_heard_of_is_made_and_rotated_once(
+    service: Service, world: World
+) -> None:
+    with service.suffering(lost=1):
+        made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER)
+        rotated = world.use.keys.rotate(BOOTSTRAP, made.key.id)
+
+    assert world.use.keys.verify(rotated.secret).name == "sensors"
+    with pytest.raises(Unauthenticated):
+        world.use.keys.verify(made.secret)
+    actions = [entry.action for entry in world.use.audit.list(AuditFilter()).entries]
+    assert sorted(actions) == ["create_key", "rotate_key"]
 
 
 def test_settings_whose_change_was_not_heard_of_are_changed_once(

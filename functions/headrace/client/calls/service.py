@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from headrace.client.call import Answer, Call, Page, Pages, nothing, params_of, path_of, reads
+from headrace.client.call import (
+    Answer,
+    Call,
+    Page,
+    Pages,
+    instant,
+    nothing,
+    params_of,
+    path_of,
+    reads,
+)
 from headrace.client.models import AuditEntry, Health, Key, Model, NewKey
 from headrace.client.sending import json_body
 from headrace.domain import limits
@@ -23,11 +33,34 @@ class _Entries(Model, frozen=True, kw_only=True):
     cursor: str | None
 
 
-def create_key(name: str, role: str, queues: Sequence[str]) -> Call[NewKey]:
-    """Make a key for the queues that the patterns name; its secret is shown this once."""
+def create_key(
+    name: str, role: str, queues: Sequence[str], *, expires_at: datetime | None = None
+) -> Call[NewKey]:
+    """Make a key for the queues that the patterns name; its secret is shown this once.
+
+    It stops working at *expires_at*; None is never.  Raises KeyExists when a living key has the
+    name.
+    """
     body = {"name": name, "role": role, "queues": list(queues)}
+    if expires_at is not None:
+        body["expires_at"] = instant(expires_at, field="expires_at")
     return Call(
         "POST", path_of("keys"), reads(NewKey), body=lambda _: json_body(body), repeatable=False
+    )
+
+
+def rotate_key(id: str, *, overlap_seconds: float = 0) -> Call[NewKey]:
+    """Give a key another secret, shown this once; the one before works so long beside it.
+
+    At most two work at a time.  Raises NotFound.
+    """
+    body = {"overlap_seconds": overlap_seconds}
+    return Call(
+        "POST",
+        path_of("keys", id, "rotate"),
+        reads(NewKey),
+        body=lambda _: json_body(body),
+        repeatable=False,
     )
 
 
@@ -58,7 +91,7 @@ def list_audit(
     from_: datetime | None = None,
     to: datetime | None = None,
 ) -> Pages[AuditEntry]:
-    """Go through what was changed by hand, newest first."""
+    """Go through what was changed by hand, newest first; *actor* is a key's name or id."""
     params = params_of(queue=queue, actor=actor, action=action, from_=from_, to=to)
 
     def read(answer: Answer) -> Page[AuditEntry]:

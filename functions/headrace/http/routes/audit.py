@@ -28,7 +28,9 @@ router: Final = new_router()
 )
 def list_audit(
     queue: Annotated[str | None, Query(max_length=128, description="Exactly this one.")] = None,
-    actor: Annotated[str | None, Query(max_length=256, description="The name of a key.")] = None,
+    actor: Annotated[
+        str | None, Query(max_length=256, description="The name of a key, or its id.")
+    ] = None,
     action: Annotated[str | None, Query(max_length=64, description="As in `restart`.")] = None,
     since: Annotated[Instant | None, Query(alias="from", description="Not earlier.")] = None,
     before: Annotated[Instant | None, Query(alias="to", description="Earlier than this.")] = None,

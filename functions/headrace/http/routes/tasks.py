@@ -93,7 +93,7 @@ def dequeue(
         keepalive=asked.keepalive_timeout_in_seconds,
         lease_id=asked.lease_id,
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
-        still_may=lambda: use.keys.known(by.key_id),
+        still_may=lambda: use.keys.known(by.key_id, by.digest),
     )
     return json_answer(views.dequeued_json(found, max_retries=max_retries()))
 

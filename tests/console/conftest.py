@@ -5,9 +5,11 @@ The store is in memory and the clock in the test's hand; everything between is t
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from http.cookies import Morsel, SimpleCookie
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -15,6 +17,7 @@ import pytest
 
 from console.app import app, handler
 from headrace.domain.access import Role
+from headrace.domain.errors import KeyExists
 from headrace.domain.lease import LeaseName
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
@@ -218,7 +221,12 @@ class Browser:
     # What most tests begin with.
 
     def key(self, role: Role, *queues: str) -> str:
-        return self.use.keys.create(BOOTSTRAP, f"the {role}", role, queues or ("*",)).secret
+        """Make a key and return its secret: the first is "the admin", as may be."""
+        for number in count(1):
+            name = f"the {role}" if number == 1 else f"the {role} {number}"
+            with suppress(KeyExists):
+                return self.use.keys.create(BOOTSTRAP, name, role, queues or ("*",)).secret
+        raise AssertionError
 
     def as_role(self, role: Role, *queues: str) -> "Browser":
         return self.another().sign_in(self.key(role, *queues))

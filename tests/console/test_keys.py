@@ -5,6 +5,7 @@ import re
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.errors import Unauthenticated
 from headrace.ops.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown
 
@@ -44,6 +45,10 @@ def test_a_secret_is_shown_once_on_a_page_that_is_not_kept(admin: Browser) -> No
         ("name", "", "is needed"),
         ("name", "x" * 129, "must be at most 128 bytes"),
         ("name", "bootstrap", "is the name of the deployment's own key"),
+        ("name", "service", "is the name of the service itself"),
+        ("name", "a\x1bb", "must hold no control characters"),
+        ("expires_at", "2026-11-21T08:00", "must be in the future"),
+        ("expires_at", "tomorrow", "must be a date and time"),
         ("role", "king", "must be one of viewer, operator"),
         ("queues", "", "must be 1 to 100"),
         ("queues", "x" * 257, "must be of at most 256 bytes"),
@@ -80,6 +85,64 @@ def test_only_keys_not_wider_than_ones_own_are_listed_and_revoked(admin: Browser
     token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
     assert part.post(f"/console/keys/{wide.id}/revoke", {"token": token}).status == 403
     assert wide in admin.use.keys.list(BOOTSTRAP).keys
+
+
+def test_a_name_that_a_living_key_has_is_refused_beside_its_field(admin: Browser) -> None:
+    made(admin)
+    refused = made(admin)
+
+    assert refused.status == 409
+    assert "a living key has this name" in refused.page.one("p", class_="wrong").text
+    assert len(admin.use.keys.list(BOOTSTRAP).keys) == 1
+
+
+def test_a_key_may_be_made_for_a_time(admin: Browser) -> None:
+    shown = made(admin, expires_at="2026-11-22T08:00")
+    assert "Expires 2026-11-22 08:00:00.000 UTC" in shown.text
+    assert "in 1 d" in admin.get("/console/keys").text
+
+    admin.clock.forward(86_400)
+    later = admin.another().sign_in().get("/console/keys")
+    assert "expired now" in later.text
+    assert "Rotate…" not in later.text
+    assert "Expires never" in made(admin.another().sign_in(), name="for good").text
+
+
+def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
+    [before] = set(SECRET.findall(made(admin, queues="mail").body))
+    page = admin.get("/console/keys").page
+    [link] = [a.attributes["href"] for a in page.all("a") if a.text == "Rotate…"]
+    asked = admin.get(link)
+    assert "Rotate key station?" in asked.text
+
+    shown = admin.submit(asked.page, "/rotate")
+
+    [secret] = set(SECRET.findall(shown.body))
+    assert shown.headers["cache-control"] == "no-store"
+    assert "The secret before stops working in an hour" in shown.text
+    assert secret != before
+    assert {admin.use.keys.verify(one).name for one in (before, secret)} == {"station"}
+    assert not SECRET.search(admin.get("/console/keys").body)
+
+    admin.submit(admin.get(link).page, "/rotate", overlap="0")
+    for one in (before, secret):
+        with pytest.raises(Unauthenticated):
+            admin.use.keys.verify(one)
+    refused = admin.submit(admin.get(link).page, "/rotate", overlap="7")
+    assert refused.status == 400
+    assert "must be one of at once" in refused.text
+
+
+def test_a_key_wider_than_ones_own_is_not_rotated(admin: Browser) -> None:
+    made(admin, name="wide")
+    [wide] = admin.use.keys.list(BOOTSTRAP).keys
+    part = admin.as_role(Role.ADMIN, "ngsi.*")
+    token = part.get("/console/keys").page.all("input", name="token")[0].attributes["value"]
+
+    assert part.get(f"/console/keys/{wide.id}/rotate").status == 403
+    fields = {"token": token, "overlap": "0"}
+    assert part.post(f"/console/keys/{wide.id}/rotate", fields).status == 403
+    assert admin.post(f"/console/keys/{wide.id}/rotate", {"overlap": "0"}).status == 403
 
 
 def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:

@@ -13,11 +13,14 @@ from console.chalicelib.pages.queue import FilterForm
 class AuditRow:
     """One action; ``filters`` say to what, ``ids`` to which, as far as they fit.
 
+    ``actor_url`` leads to all that the same key did, which its id tells from others of its name.
     ``changed`` and ``matched`` are None while it goes on, or when it was cut off.
     """
 
     at: datetime
     actor: str
+    actor_id: str | None
+    actor_url: str | None
     action: str
     queue: str
     queue_url: str | None

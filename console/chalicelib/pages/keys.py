@@ -10,7 +10,7 @@ from console.chalicelib.pages.parts import Empty, Fact, Pager
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key; ``own`` when it is the one that opened this session."""
+    """One key; ``own`` when it opened this session, ``over`` when it has expired."""
 
     name: str
     prefix: str
@@ -18,7 +18,10 @@ class KeyRow:
     queues: tuple[str, ...]
     created_at: datetime
     last_used_at: datetime | None
+    expires_at: datetime | None
+    over: bool
     own: bool
+    rotate: str
     revoke: str
 
 

@@ -31,8 +31,8 @@ _ASKED: Final = {
 }
 ACTIONS: Final = (
     "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "restart", "run",
-    "move", "delete", "put_schedule", "run_schedule", "delete_schedule", "create_key", "revoke_key",
-    "quiet", "stop",
+    "move", "delete", "put_schedule", "run_schedule", "delete_schedule", "create_key", "rotate_key",
+    "revoke_key", "quiet", "stop",
 )  # fmt: skip
 _BESIDES: Final = ("to_queue", "seen_at", "set")  # noted with a filter, but no part of it
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
@@ -79,7 +79,7 @@ def _form(
     here, of = visit.url(urls.AUDIT), errors.of
     fields = (
         Field("queue", "Queue", given["queue"], error=of("queue"), hint="exactly"),
-        Field("actor", "By", given["actor"], error=of("actor"), hint="name of a key"),
+        Field("actor", "By", given["actor"], error=of("actor"), hint="name or id of a key"),
         Field("action", "Action", given["action"], error=of("action"),
               options=tuple(Option(action, action) for action in ACTIONS)),
         Field("from", "From, UTC", given["from"], "datetime-local", error=of("from")),
@@ -113,6 +113,8 @@ def _row(visit: Visit, entry: Entry) -> AuditRow:
     return AuditRow(
         at=entry.at,
         actor=entry.actor,
+        actor_id=entry.actor_id,
+        actor_url=visit.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
         action=entry.action,
         queue=queue,
         queue_url=visit.url(urls.QUEUE, queue=queue) if linked else None,

@@ -1,6 +1,7 @@
-"""Keys: made, listed and revoked."""
+"""Keys: made, listed, rotated and revoked."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from console.chalicelib import urls, words
@@ -13,14 +14,19 @@ from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
-from headrace.domain.errors import Forbidden, InvalidRequest
+from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
 from headrace.ops.key_body import Key
+from headrace.ops.keys import NewKey
 
 routes: Final = Routes()
 _PAGE: Final = 50
-_NAME_BYTES: Final = 128
-_PATTERNS: Final = 100
-_PATTERN_BYTES: Final = 256
+_OVERLAPS: Final = {
+    "0": "at once",
+    "600": "in 10 minutes",
+    "3600": "in an hour",
+    "28800": "in 8 hours",
+    "86400": "in a day",
+}
 _MEANS: Final = {
     Role.VIEWER: "looks at everything but payloads",
     Role.OPERATOR: "looks, restarts, moves, deletes, pauses; schedules and audit",
@@ -64,34 +70,46 @@ def create(visit: Visit) -> Reply:
     name = visit.request.given("name").strip()
     if not name:
         errors.add("name", "is needed")
-    errors.text("name", name, _NAME_BYTES)
+    errors.text("name", name, limits.KEY_NAME_BYTES)
     role = _role(visit, errors)
     queues = tuple(visit.request.given("queues").replace(",", " ").split())
-    if not 1 <= len(queues) <= _PATTERNS:
-        errors.add("queues", f"must be 1 to {_PATTERNS} names or patterns")
-    elif any(limits.utf8_bytes(pattern) > _PATTERN_BYTES for pattern in queues):
-        errors.add("queues", f"must be of at most {_PATTERN_BYTES} bytes each")
+    least, most = limits.PATTERNS
+    if not least <= len(queues) <= most:
+        errors.add("queues", f"must be {least} to {most} names or patterns")
+    elif any(limits.utf8_bytes(pattern) > limits.PATTERN_BYTES for pattern in queues):
+        errors.add("queues", f"must be of at most {limits.PATTERN_BYTES} bytes each")
+    expires_at = errors.instant("expires_at", visit.request.given("expires_at"))
     if not errors:
         try:
-            made = visit.use.keys.create(visit.by, name, role, queues)
-        except (InvalidRequest, Forbidden) as error:
+            made = visit.use.keys.create(visit.by, name, role, queues, expires_at=expires_at)
+        except (InvalidRequest, Forbidden, KeyExists) as error:
             for wrong in error.errors:
                 errors.add(wrong.field.partition("[")[0], wrong.message)
             if not errors:
                 raise
             return replace(_form(visit, errors), http_status=error.status)
-        return NewKeyPage(
-            title="The new key",
-            crumbs=(_crumb(visit),),
-            secret=made.secret,
-            facts=(
-                Fact("Name", name),
-                Fact("Role", f"{role.value}: {_MEANS[role]}"),
-                Fact("Queues", ", ".join(queues)),
-            ),
-            back=visit.url(urls.KEYS),
-        )
+        return _shown(visit, "The new key", made)
     return replace(_form(visit, errors), http_status=400)
+
+
+@routes.get(urls.ROTATE_KEY, Permission.ADMINISTER)
+def ask_rotate(visit: Visit) -> Reply:
+    """Ask how long the secret before is to work."""
+    return _rotation(visit, Errors())
+
+
+@routes.post(urls.ROTATE_KEY, Permission.ADMINISTER)
+def rotate(visit: Visit) -> Reply:
+    """Give the key another secret and show it, this once."""
+    errors = Errors()
+    overlap = visit.request.given("overlap")
+    if overlap not in _OVERLAPS:
+        errors.add("overlap", f"must be one of {', '.join(_OVERLAPS.values())}")
+        return replace(_rotation(visit, errors), http_status=400)
+    key_id = visit.request.names["id"]
+    made = visit.use.keys.rotate(visit.by, key_id, overlap=timedelta(seconds=int(overlap)))
+    ends = Fact("The secret before", f"stops working {_OVERLAPS[overlap]}")
+    return _shown(visit, "The new secret", made, ends)
 
 
 @routes.get(urls.REVOKE_KEY, Permission.ADMINISTER)
@@ -136,13 +154,59 @@ def _row(visit: Visit, key: Key) -> KeyRow:
         queues=key.queues,
         created_at=key.created_at,
         last_used_at=key.last_used_at,
+        expires_at=key.expires_at,
+        over=key.expired(visit.now),
         own=_own(visit, key),
+        rotate=visit.url(urls.ROTATE_KEY, id=key.id),
         revoke=visit.url(urls.REVOKE_KEY, id=key.id),
     )
 
 
 def _own(visit: Visit, key: Key) -> bool:
     return key.id == visit.by.key_id
+
+
+def _shown(visit: Visit, title: str, made: NewKey, *more: Fact) -> NewKeyPage:
+    key = made.key
+    return NewKeyPage(
+        title=title,
+        crumbs=(_crumb(visit),),
+        secret=made.secret,
+        facts=(
+            Fact("Name", key.name),
+            Fact("Role", f"{key.role.value}: {_MEANS[key.role]}"),
+            Fact("Queues", ", ".join(key.queues)),
+            Fact("Expires", words.clock(key.expires_at) if key.expires_at else "never"),
+            *more,
+        ),
+        back=visit.url(urls.KEYS),
+    )
+
+
+def _rotation(visit: Visit, errors: Errors) -> ConfirmPage:
+    key = visit.use.keys.get(visit.by, visit.request.names["id"])
+    given = visit.request.given("overlap", "3600")
+    ends = Field(
+        "overlap", "The secret before stops working", given, "select", width="l",
+        error=errors.of("overlap"),
+        options=tuple(Option(value, text, value == given) for value, text in _OVERLAPS.items()),
+    )  # fmt: skip
+    return ConfirmPage(
+        title=f"Rotate {key.name}",
+        crumbs=(_crumb(visit),),
+        question=f"Rotate key {key.name}?",
+        tells="It gets another secret, shown once, on the next page; its name, role, queues and "
+        "expiry stay. Two of its secrets work at most: one from before the last rotation ends now.",
+        samples=(),
+        more="",
+        form=Confirm(
+            action=visit.url(urls.ROTATE_KEY, id=key.id),
+            button="Rotate this key",
+            back=visit.url(urls.KEYS),
+            fields=(ends,),
+        ),
+        back=Link("Back to the keys", visit.url(urls.KEYS)),
+    )
 
 
 def _crumb(visit: Visit) -> Link:
@@ -170,6 +234,8 @@ def _form(visit: Visit, errors: Errors) -> FormPage:
         Field("queues", "Queues", given("queues", ", ".join(visit.by.patterns)), width="l",
               required=True, error=errors.of("queues"),
               hint="Names or patterns, with commas between; * is any text."),
+        Field("expires_at", "Expires, UTC", given("expires_at"), "datetime-local",
+              error=errors.of("expires_at"), hint="Empty: never."),
     )  # fmt: skip
     return FormPage(
         title="Create a key",

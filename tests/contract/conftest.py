@@ -137,5 +137,5 @@ def world(store: Store, clock: ManualClock) -> World:
 def new_world(store: Store, clock: ManualClock) -> World:
     """Build the use cases so that sleeping moves the clock."""
     use = build(Settings(admin_key="test", poll_after_seconds=0.02), store, now=clock)
-    use.deliveries.sleep = use.deliveries.limiting.sleep = clock.forward
+    use.deliveries.sleep = clock.forward
     return World(store, clock, use)

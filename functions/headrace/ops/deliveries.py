@@ -19,10 +19,10 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.claims import Claims
 from headrace.ops.dequeue import Call, Dequeue, Dequeued
 from headrace.ops.leases import Leases
-from headrace.ops.limiting import Limiting, Slot, limited
+from headrace.ops.limiting import Limiting, Slot
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
-from headrace.store.base import Done, Page, Position, Store
+from headrace.store.base import Done, Outcome, Page, Position, Refused, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _NO_SLOT_SECONDS: Final = 1.0
@@ -160,26 +160,24 @@ class Deliveries:
     def _lease(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
         wanted = min(count, len(ready))
-        if wanted == 0 or not limited(queue):
-            return self._race(queue, ready, wanted, call, None)
+        limits = queue.settings.dequeuing_settings
         slots = None
-        if queue.settings.dequeuing_settings.max_inflight_tasks:
+        if wanted and limits.max_inflight_tasks:
             slots = self.limiting.slots(queue, wanted)
             wanted = len(slots)
-        if wanted == 0:
-            call.limited_for = _NO_SLOT_SECONDS
+            if wanted == 0:
+                call.limited_for = _NO_SLOT_SECONDS
+        if wanted == 0 or limits.rate_limiting is None:
+            return self._race(queue, ready, wanted, call, slots).won
+        granted = self.limiting.tokens.take(queue, wanted)
+        if granted.count == 0:
+            call.limited_for = granted.wait
             return []
-        granted, wait = self.limiting.tokens(queue, wanted)
-        if granted == 0:
-            call.limited_for = wait
-            return []
-        taken: list[Task] = []
-        try:
-            taken = self._race(queue, ready, granted, call, slots)
-        finally:
-            with suppress(Unavailable):  # the bucket fills again by itself, a lease would be lost
-                self.limiting.give_back(queue, granted - len(taken))
-        return taken
+        race = self._race(queue, ready, granted.count, call, slots)
+        unused = granted.count - len(race.won) - race.unclear
+        with suppress(Unavailable):  # tokens come by themselves, and leases would be lost
+            self.limiting.tokens.give_back(queue, granted, unused)
+        return race.won
 
     def _race(
         self,
@@ -188,13 +186,13 @@ class Deliveries:
         count: int,
         call: Call,
         slots: list[Slot] | None,
-    ) -> list[Task]:
+    ) -> "_Race":
         """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
-        taken: list[Task] = []
+        race = _Race()
         window = list(ready)
         for _ in range(_ROUNDS):
             now = self.now()
-            wanted = count - len(taken)
+            wanted = count - len(race.won) - race.unclear
             if slots is not None:
                 wanted = min(wanted, len(slots))
             part = self.claims.part(queue.name, now)
@@ -202,18 +200,18 @@ class Deliveries:
             if not picked:
                 break
             try:
-                won = self._commit(queue, picked, call, now, slots)
+                outcomes = self._commit(queue, picked, call, now, slots)
             except Unavailable:
-                if not taken:
+                if not race.won:
                     raise
                 break
-            taken += won
-            self.claims.raced(queue.name, len(picked), len(won), now)
+            won = race.note(outcomes)
+            self.claims.raced(queue.name, len(picked), won, now)
             if self._parts(queue) > 1:  # the rest is others' part, or was taken from under us
                 break
             names = {entry.task_id for entry in picked}
             window = [entry for entry in window if entry.task_id not in names]
-        return taken
+        return race
 
     def _commit(
         self,
@@ -222,7 +220,7 @@ class Deliveries:
         call: Call,
         now: datetime,
         slots: list[Slot] | None,
-    ) -> list[Task]:
+    ) -> list[Outcome]:
         try:
             if slots is not None:
                 return self._commit_slotted(queue, picked, call, now, slots)
@@ -231,16 +229,18 @@ class Deliveries:
         except HeadraceError:
             self.claims.drop(picked)
             raise
-        won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
-        again = [
-            self._delivery(entry, queue, call, now, task=outcome.task)
-            for entry, outcome in zip(picked, outcomes, strict=True)
+        again = {
+            place: self._delivery(entry, queue, call, now, task=outcome.task)
+            for place, (entry, outcome) in enumerate(zip(picked, outcomes, strict=True))
             if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
-        ]
-        with suppress(Unavailable):
-            outcomes = self.store.commit(again, partly=True)
-            won += [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
-        return won
+        }
+        try:
+            once_more = self.store.commit(list(again.values()), partly=True)
+        except Unavailable:
+            once_more = [Refused(None)] * len(again)
+        for place, outcome in zip(again, once_more, strict=True):
+            outcomes[place] = outcome
+        return outcomes
 
     def _commit_slotted(
         self,
@@ -249,7 +249,7 @@ class Deliveries:
         call: Call,
         now: datetime,
         slots: list[Slot],
-    ) -> list[Task]:
+    ) -> list[Outcome]:
         """Lease each task together with a slot; a slot that is lost is not tried again."""
         tasks = self.store.read(entry.task_id for entry in picked)
         changes = []
@@ -265,7 +265,7 @@ class Deliveries:
         if lost:  # the task may still be free, and only the slot have gone
             names = {changes[place].task_id for place in lost}
             self.claims.drop([entry for entry in picked if entry.task_id in names])
-        return [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
+        return outcomes
 
     def _delivery(
         self,
@@ -296,6 +296,26 @@ class Deliveries:
             for task in self.reaping.lapsed(queue, shard)
             if task.state is State.ENQUEUED and task.due_at <= self.now()
         ]
+
+
+@dataclass(slots=True)
+class _Race:
+    """What was won, and how many writes it is not known of whether they took effect."""
+
+    won: list[Task] = field(default_factory=list)
+    unclear: int = 0
+
+    def note(self, outcomes: Sequence[Outcome]) -> int:
+        """Add the outcomes of some writes; return how many of them won.
+
+        A refusal shows the task, unless it is gone, or the table stopped answering before.
+        """
+        won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
+        self.won += won
+        self.unclear += sum(
+            not isinstance(outcome, Done) and outcome.task is None for outcome in outcomes
+        )
+        return len(won)
 
 
 def _waiting(task: Task) -> Entry:

@@ -76,7 +76,7 @@ class Explain:
         if dequeuing.max_inflight_tasks and not self.limiting.slots(queue, 1):
             detail = f"{dequeuing.max_inflight_tasks} tasks are in flight, as many as allowed"
             reasons.append(Reason(ReasonCode.CONCURRENCY_LIMITED, detail))
-        wait = self.limiting.wait_seconds(queue)
+        wait = self.limiting.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0
         if wait > 0:
             until = now + timedelta(seconds=wait)
             reasons.append(Reason(ReasonCode.RATE_LIMITED, "the token bucket is empty", until))

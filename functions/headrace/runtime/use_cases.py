@@ -235,8 +235,9 @@ class UseCases:
     @_once
     def _limiting(self) -> "Limiting":
         from headrace.ops.limiting import Limiting
+        from headrace.ops.tokens import Tokens
 
-        return Limiting(self._store, self.now)
+        return Limiting(self._store, self.now, Tokens(self._store, self.now))
 
     @_once
     def _chores(self) -> "Chores":

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from headrace.domain.change import Change, Entry, Mark
 from headrace.domain.group import Group, GroupChange
+from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
 
 
@@ -172,6 +173,22 @@ class Store(Protocol):
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         """Remove a record, if it has *version* where that is given; tell whether it was there."""
+
+    def bucket(self, queue: str) -> Bucket | None:
+        """Return the rate limit of a queue; what was written a moment ago may be missing."""
+
+    def draw(self, queue: str, draw: Draw, *, seen: Bucket | None) -> tuple[Bucket | None, bool]:
+        """Make *draw*, if it is allowed; return the bucket then, and whether it was made.
+
+        *seen* is the bucket as last known, by which to guess.  Made again after a lost answer, it
+        is made twice: what the first one gave away nobody has.
+        """
+
+    def replace_bucket(self, queue: str, bucket: Bucket, *, expects: Bucket | None) -> bool:
+        """Write *bucket* instead of *expects*; tell whether it was."""
+
+    def drop_bucket(self, queue: str) -> None:
+        """Remove the bucket of a queue, if there is one."""
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
         """Keep a new group, if none that is still kept at *now* has its key; tell whether so."""

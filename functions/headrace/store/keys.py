@@ -17,5 +17,10 @@ MARK: Final = "mark"
 NOTE: Final = "note"
 WRITTEN_BY: Final = "written_by"
 
+BUCKETS: Final = "bucket"  # the kind under which rate limits are kept
+GIVEN: Final = "given"
+RATE: Final = "rate"
+SINCE: Final = "since"
+
 GROUPS: Final = "lease"  # the kind under which group leases are kept
 QUEUES: Final = "queues"

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.domain.change import Change, Entry, Mark
 from headrace.domain.group import Group, GroupChange, group_key
+from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
 from headrace.store.base import CountPage, Done, Outcome, Page, Position, Record, Refused
 
@@ -32,6 +33,7 @@ class MemoryStore:
         self._records: dict[tuple[str, str], Record] = {}
         self._marks: dict[tuple[str, str], str] = {}
         self._groups: dict[str, Group] = {}
+        self._buckets: dict[str, Bucket] = {}
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
         return [self._commit(change) for change in changes]
@@ -204,6 +206,35 @@ class MemoryStore:
                 return False
             del self._records[kind, name]
             return True
+
+    def bucket(self, queue: str) -> Bucket | None:
+        with self._lock:
+            return self._buckets.get(queue)
+
+    def draw(
+        self,
+        queue: str,
+        draw: Draw,
+        *,
+        seen: Bucket | None,  # noqa: ARG002  what is there is at hand
+    ) -> tuple[Bucket | None, bool]:
+        with self._lock:
+            there = self._buckets.get(queue)
+            if not draw.allowed(there):
+                return there, False
+            self._buckets[queue] = draw.apply(there)
+            return self._buckets[queue], True
+
+    def replace_bucket(self, queue: str, bucket: Bucket, *, expects: Bucket | None) -> bool:
+        with self._lock:
+            if self._buckets.get(queue) != expects:
+                return False
+            self._buckets[queue] = bucket
+            return True
+
+    def drop_bucket(self, queue: str) -> None:
+        with self._lock:
+            self._buckets.pop(queue, None)
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
         with self._lock:

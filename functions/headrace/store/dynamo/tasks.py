@@ -19,6 +19,7 @@ from headrace.store import keys
 from headrace.store.base import CountPage, Done, Outcome, Page, Position, Refused, charge, metered
 from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeases
+from headrace.store.dynamo.limits import Limits
 from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
 from headrace.store.dynamo.vendor import AnswerLost, charge_all, consumed, vendor_errors
@@ -52,7 +53,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single", "together"]
 
 
-class DynamoStore(GroupLeases, ControlTable):
+class DynamoStore(GroupLeases, Limits, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request),

@@ -1,0 +1,153 @@
+"""Tokens are pieces of a line: whoever draws, keeps and uses them, the rate is never exceeded."""
+
+from datetime import timedelta
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.rate import Bucket, Draw, Piece, Rate, Share
+from tests.manual_clock import ManualClock
+
+START = ManualClock()()
+SECOND = timedelta(seconds=1)
+TEN_A_SECOND = Rate(10, SECOND)
+
+
+def drawn(rate: Rate, bucket: Bucket | None, tokens: int, at: timedelta) -> Bucket | None:
+    """Return the bucket when *tokens* are drawn from it; None if it has not so many."""
+    now = rate.at(START + at)
+    draw = Draw(rate, START, rate.length(tokens), now, now + rate.span)
+    return draw.apply(bucket) if draw.allowed(bucket) else None
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"),
+    [(IntervalUnit.SECONDS, 3), (IntervalUnit.MINUTES, 180), (IntervalUnit.HOURS, 10_800)],
+)
+def test_an_interval_counts_its_unit(unit: IntervalUnit, seconds: int) -> None:
+    assert Rate.of(RateLimiting(7, 3, unit)) == Rate(7, timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 7, 1_000_000_000])
+def test_a_new_bucket_holds_its_tokens_and_not_one_more(tokens: int) -> None:
+    rate = Rate(tokens, SECOND)
+
+    assert drawn(rate, None, tokens, timedelta()) is not None
+    assert drawn(rate, None, tokens + 1, timedelta()) is None
+    full = drawn(rate, None, tokens, timedelta())
+    assert full is not None
+    assert full.room(START) == 0
+
+
+def test_three_single_tokens_are_as_much_as_three_at_once() -> None:
+    rate, bucket = Rate(3, SECOND), None
+    for _ in range(3):
+        bucket = drawn(rate, bucket, 1, timedelta())
+
+    assert bucket == drawn(rate, None, 3, timedelta())
+
+
+def test_an_empty_bucket_tells_when_there_is_a_token_and_keeps_its_word() -> None:
+    bucket = drawn(TEN_A_SECOND, None, 10, timedelta())
+    assert bucket is not None
+
+    wait = bucket.wait(START)
+
+    assert wait == 0.1 * SECOND
+    assert drawn(TEN_A_SECOND, bucket, 1, wait - timedelta(microseconds=1)) is None
+    assert drawn(TEN_A_SECOND, bucket, 1, wait) is not None
+    assert bucket.wait(START + wait) == timedelta()
+
+
+def test_other_settings_leave_as_many_tokens_as_there_are_and_fill_up_at_their_own_rate() -> None:
+    bucket = drawn(Rate(10, timedelta(hours=1)), None, 7, timedelta())
+    assert bucket is not None
+
+    more, fewer = (bucket.under(Rate(tokens, SECOND), START + SECOND, START) for tokens in (100, 2))
+
+    assert (more.room(START), fewer.room(START)) == (3, 2)
+    assert (more.room(START + SECOND), fewer.room(START + SECOND)) == (100, 2)
+
+
+def test_a_token_kept_is_usable_until_its_piece_begins_and_never_after() -> None:
+    at = TEN_A_SECOND.at(START)
+    share = Share(TEN_A_SECOND)
+    share.keep(Piece(at, at + TEN_A_SECOND.length(10), TEN_A_SECOND))
+
+    (first,) = share.use(2, START)
+    assert first.tokens == 2
+    (late,) = share.use(25, START + 0.55 * SECOND)
+    assert late.tokens == 4  # those that begin at 0.6, 0.7, 0.8 and 0.9 s
+    assert share.pieces == []
+
+
+def test_a_token_ahead_of_its_time_is_kept_for_later() -> None:
+    at = TEN_A_SECOND.at(START)
+    share = Share(TEN_A_SECOND)
+    share.keep(Piece(at, at + TEN_A_SECOND.length(20), TEN_A_SECOND))
+
+    taken = [sum(piece.tokens for piece in share.use(99, START + n * SECOND)) for n in (0, 0.5)]
+
+    assert taken == [10, 5]
+
+
+def test_pieces_of_another_rate_are_not_kept() -> None:
+    share = Share(TEN_A_SECOND)
+    share.keep(Piece(0, 100, Rate(5, SECOND)))
+
+    assert share.pieces == []
+
+
+few = st.sampled_from([0, 0, 1, 2, 99])
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 0.1, 0.3, 0.5, 1.0]),  # intervals since the step before
+        st.integers(0, 1),  # who
+        few,  # tokens drawn
+        few,  # tokens used, of those held
+        st.sampled_from([0, 0, 0.1, 0.3]),  # intervals ahead that they are drawn for
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=300)
+@given(steps, st.sampled_from([Rate(1, SECOND), Rate(3, SECOND), Rate(4, 3 * SECOND)]))
+def test_no_order_of_drawing_keeping_and_using_exceeds_the_rate(
+    done: list[tuple[float, int, int, int, float]], rate: Rate
+) -> None:
+    """Over every window: at most a bucket, and what flows in meanwhile."""
+    now, bucket = START, None
+    shares = [Share(rate) for _ in range(2)]
+    used: list[tuple[timedelta, int]] = []
+    for wait, who, tokens, wanted, later in done:
+        now += wait * rate.interval
+        until = rate.at(now) + rate.span
+        ahead = later * rate.interval
+        room = bucket.room(now, after=ahead) if bucket else rate.max_tokens
+        length = rate.length(min(tokens, room))
+        draw = Draw(rate, START, length, rate.at(now + ahead), until)
+        if length and draw.allowed(bucket):
+            bucket = draw.apply(bucket)
+            shares[who].keep(Piece(bucket.given - draw.length, bucket.given, rate))
+        got = sum(piece.tokens for piece in shares[who].use(wanted, now))
+        used.append((now - START, got))
+
+    for first, (begin, _) in enumerate(used):
+        for last, (end, _) in enumerate(used[first:], first):
+            in_window = sum(count for _, count in used[first : last + 1])
+            assert in_window <= rate.max_tokens * (1 + (end - begin) / rate.interval) + 1e-9
+
+
+def test_the_bound_is_met_not_missed() -> None:
+    """A bucket that is drawn from whenever it can be gives all that its rate allows."""
+    rate, bucket, count = Rate(7, SECOND), None, 0
+    for millis in range(10_001):
+        at = timedelta(milliseconds=millis)
+        while (after := drawn(rate, bucket, 1, at)) is not None:
+            bucket, count = after, count + 1
+
+    assert count == 7 + ceil(7 * 9.999)

@@ -1,48 +1,78 @@
-"""WSGI requests as the events that API Gateway sends."""
+"""Requests as they come from a connection, and as the events that API Gateway sends for them."""
 
+import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Final
 
 from headrace.http.events import proxy_event
 from infra.local.lambdas import Event
 
-Environ: TypeAlias = dict[str, Any]
+# A client may name us in full, as to a proxy: only what is behind the host tells where to.
+_OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
 
 
-def environ_event(
-    environ: Environ,
-    *,
-    method: str,
-    path: str,
-    resource: str,
-    parameters: Mapping[str, str],
-    body: bytes,
-    request_id: str,
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A whole request.
+
+    Attributes:
+        target: path and query as the client sent them, still percent-encoded.
+        headers: in the order they came, names in lower case.
+        source: the client's address.
+        port: ours.
+
+    """
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    protocol: str = "HTTP/1.1"
+    source: str = ""
+    port: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path, still encoded, which is what a REST API passes on."""
+        path = _OUR_NAME.sub("", self.target, count=1).partition("?")[0]
+        return path or "/"
+
+    @property
+    def query(self) -> str:
+        """What is behind the question mark."""
+        return self.target.partition("?")[2]
+
+
+def request_event(
+    request: Request, *, method: str, resource: str, parameters: Mapping[str, str], request_id: str
 ) -> Event:
     """Make the event (payload format 1.0).
 
-    `path` is as the client sent it, still percent-encoded; `resource` is the template's path.
+    `method` is what the route takes the request's for; `resource` is the template's path.
     """
     return proxy_event(
         method,
-        path,
+        request.path,
         request_id=request_id,
-        headers=_headers(environ),
-        query=environ.get("QUERY_STRING", ""),
-        body=body,
+        headers=_headers(request),
+        query=request.query,
+        body=request.body,
         resource=resource,
         parameters=parameters,
-        protocol=environ.get("SERVER_PROTOCOL", "HTTP/1.1"),
-        source_ip=environ.get("REMOTE_ADDR", ""),
+        protocol=request.protocol,
+        source_ip=request.source,
     )
 
 
-def _headers(environ: Environ) -> dict[str, str]:
-    names = {key: key[5:] for key in environ if key.startswith("HTTP_")}
-    names |= {key: key for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(key)}
-    headers = {name.replace("_", "-").title(): environ[key] for key, name in names.items()}
-    forwarded = [headers.get("X-Forwarded-For"), environ.get("REMOTE_ADDR")]
+def _headers(request: Request) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in request.headers:
+        title = name.title()
+        between = "; " if name == "cookie" else ", "
+        headers[title] = f"{headers[title]}{between}{value}" if title in headers else value
+    forwarded = [headers.get("X-Forwarded-For"), request.source]
     headers["X-Forwarded-For"] = ", ".join(address for address in forwarded if address)
-    headers["X-Forwarded-Proto"] = environ.get("wsgi.url_scheme", "http")
-    headers["X-Forwarded-Port"] = environ.get("SERVER_PORT", "")
+    headers["X-Forwarded-Proto"] = "http"
+    headers["X-Forwarded-Port"] = str(request.port)
     return headers

@@ -1,22 +1,27 @@
-"""Errors that the gateway answers itself, in the one shape of the API (RFC 9457)."""
+"""Errors that the local service answers itself, in the one shape of the API (RFC 9457)."""
 
 import json
 from http import HTTPStatus
 from typing import Final
+from uuid import uuid4
+
+from headrace.http.events import Answer
 
 CONTENT_TYPE: Final = "application/problem+json"
 
 _CODES: Final = {
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "payload_too_large",
-    HTTPStatus.REQUEST_URI_TOO_LONG: "payload_too_large",
     HTTPStatus.INTERNAL_SERVER_ERROR: "internal_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "unavailable",
 }
 
 
-def problem(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> bytes:
-    """Make the body of an error answer; `request_id` is what the log knows the failure by."""
+def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> Answer:
+    """Make the answer to a request that no handler has seen, or that one has failed to answer.
+
+    `request_id` is what the log knows a failure by; without it the body names none.
+    """
     code = _CODES.get(status, "invalid_request")
     body: dict[str, object] = {
         "type": "about:blank",
@@ -28,4 +33,11 @@ def problem(status: HTTPStatus, detail: str, *, request_id: str | None = None) -
     }
     if request_id is not None:
         body["request_id"] = request_id
-    return json.dumps(body).encode()
+    headers = [
+        ("Content-Type", CONTENT_TYPE),
+        ("X-Request-Id", request_id or str(uuid4())),
+        ("X-Consumed-Units", "w=0, r=0"),
+    ]
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.append(("Retry-After", "1"))
+    return Answer(status, headers, json.dumps(body).encode())

@@ -1,146 +1,227 @@
-"""The HTTP server (cheroot) as the gateway needs it: bounded, quick, its refusals in our shape."""
+"""The HTTP server: connections on a loop, requests in threads, everything bounded."""
 
+import asyncio
 import contextlib
-import logging
+import resource
 import socket
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
-
-from cheroot import server, wsgi
+from queue import SimpleQueue
+from typing import Final, Protocol, TypeAlias
 
 from headrace.domain.limits import KIB, LAMBDA_BYTES
+from headrace.http.events import Answer
+from infra.local.connection import Connection, Done
 from infra.local.errors import PortUnusable
-from infra.local.problems import CONTENT_TYPE, problem
+from infra.local.events import Request
+from infra.local.problems import refusal
 
 # What API Gateway and Lambda take together, in base64 in an event with room for the headers; the
 # API's own limit is lower and names the field.
 MAX_BODY_BYTES: Final = (LAMBDA_BYTES - 128 * KIB) * 3 // 4
 MAX_HEADER_BYTES: Final = 32 * 1024
 
-WsgiApp: TypeAlias = Callable[[dict[str, Any], Any], Iterable[bytes]]
-
-# A long poll holds its thread.
 _THREADS: Final = 32
-_BACKLOG: Final = 128
-_IDLE_SECONDS: Final = 60
-# How long a stop waits for requests under way, and how soon it is noticed.
-_GRACE_SECONDS: Final = 4
-_WAKE_SECONDS: Final = 0.1
-# A refused body is thrown away for so long, because closing on it would take the answer along.
-_LINGER_SECONDS: Final = 2.0
-_LINGER_BYTES: Final = 64 * 1024 * 1024
+_BACKLOG: Final = 1024
+# How long a stop waits for requests under way, and how often deadlines are looked at.
+_GRACE_SECONDS: Final = 4.0
+_LOOK_SECONDS: Final = 0.1
 
-_log = logging.getLogger(__name__)
+_Job: TypeAlias = tuple[Request, Done]
 
 
-def listen(app: WsgiApp, host: str, port: int) -> "ApiServer":
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What all connections together may take.
+
+    Attributes:
+        connections: open ones; at most half of the files that this process may open.
+        waiting: requests that wait, each in a thread.
+        bodies: bytes of requests that are not answered yet.
+
+    """
+
+    connections: int = 1024
+    waiting: int = 512
+    bodies: int = 256 * 1024 * 1024
+
+
+class App(Protocol):
+    """What answers requests."""
+
+    def __call__(self, request: Request) -> Answer:
+        """Answer one request, whatever it is."""
+
+    def may_wait(self, request: Request) -> bool:
+        """Tell whether the answer may be long in coming because the request asks for that."""
+
+
+def listen(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    bounds: Bounds | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> "ApiServer":
     """Listen on `port` (0: any free one); nothing is answered before `serve()` is called.
+
+    `clock` tells seconds, by which what is too slow is ended.
 
     Raises:
         PortUnusable: the port is taken, or may not be used.
 
     """
-    api_server = ApiServer(
-        (host, port),
-        app,
-        numthreads=_THREADS,
-        request_queue_size=_BACKLOG,
-        timeout=_IDLE_SECONDS,
-        shutdown_timeout=_GRACE_SECONDS,
-        server_name="Headrace",
-    )
     try:
-        api_server.prepare()
+        listening = socket.create_server((host, port), backlog=_BACKLOG)
     except OSError as error:
-        reason = api_server.refused.strerror if api_server.refused else str(error)
         raise PortUnusable(
-            f"Port {port} cannot be used ({reason}): set HEADRACE_PORT to another one."
+            f"Port {port} cannot be used ({error.strerror}): set HEADRACE_PORT to another one."
         ) from error
-    return api_server
+    return ApiServer(app, listening, bounds or Bounds(), clock)
 
 
-class _Request(server.HTTPRequest):
-    """A request whose refusals by the server itself are problems too."""
+class ApiServer:
+    """A server on one socket.
 
-    def read_request_headers(self) -> bool:
-        if not super().read_request_headers():  # type: ignore[no-untyped-call]  # partly typed
-            return False
-        length = self.inheaders.get(b"Content-Length", b"0")
-        # int() takes "-1", and reading -1 bytes means reading for ever.
-        if length.isdigit():
-            return True
-        self.simple_response("400 Bad Request", "Malformed Content-Length header.")
-        return False
+    A request that may wait has a thread of its own, so that however many wait, all others find the
+    pool's as they were.
+    """
 
-    def simple_response(self, status: str, msg: str = "") -> None:
-        known = HTTPStatus(int(status[:3]))
-        body = problem(known, msg or known.description or known.phrase)
-        head = (
-            f"HTTP/1.1 {known.value} {known.phrase}\r\n"
-            f"Content-Type: {CONTENT_TYPE}\r\n"
-            f"Content-Length: {len(body)}\r\n"
-            "Connection: close\r\n\r\n"
+    def __init__(
+        self, app: App, listening: socket.socket, bounds: Bounds, clock: Callable[[], float]
+    ) -> None:
+        """Take what answers, and where to listen."""
+        self.bind_addr: tuple[str, int] = listening.getsockname()[:2]
+        self.stopping = False
+        self._app = app
+        self._socket = listening
+        self._loop = asyncio.new_event_loop()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends a thread
+        self._open: set[Connection] = set()
+        self._bounds = bounds
+        self._most = min(bounds.connections, _files() // 2)
+        self._clock = clock
+        self._held = self._waiting = 0
+        self._serving = threading.Lock()
+
+    def serve(self) -> None:
+        """Serve until `stop()`."""
+        with self._serving:
+            if self.stopping:
+                return
+            for number in range(_THREADS):
+                _start(f"request-{number}", self._work)
+            try:
+                self._loop.run_until_complete(self._serve())
+            finally:
+                self._end()
+
+    def stop(self) -> None:
+        """Take no more requests, finish those under way for a few seconds, then hang up."""
+        self.stopping = True
+        with self._serving:
+            self._end()
+
+    def _end(self) -> None:
+        for _ in range(_THREADS):
+            self._jobs.put(None)
+        self._loop.close()
+        self._socket.close()
+
+    # -- what connections call ---------------------------------------------------------------------
+
+    def joined(self, connection: Connection) -> None:
+        """Note a connection; of too many one goes that has nothing to say, or is slow to say it."""
+        if len(self._open) >= self._most:
+            others = [each for each in self._open if not each.busy]
+            min(others, key=lambda each: each.deadline, default=connection).abort()
+        self._open.add(connection)
+
+    def left(self, connection: Connection) -> None:
+        """Forget one."""
+        self._open.discard(connection)
+
+    def holds(self, size: int) -> bool:
+        """Count bytes of bodies that are held; False: too many."""
+        self._held += size
+        return self._held <= self._bounds.bodies
+
+    def work(self, request: Request, done: Done) -> None:
+        """Have a request answered in a thread."""
+        if not self._app.may_wait(request):
+            self._jobs.put((request, done))
+        elif self._waiting >= self._bounds.waiting:
+            detail = f"{self._bounds.waiting} requests wait already: try again in a second."
+            # Not at once: behind it there may be another that is refused, and another.
+            self._loop.call_soon(done, refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail))
+        else:
+            self._waiting += 1
+            _start("waiting", self._answer, request, self._waited(done))
+
+    def _waited(self, done: Done) -> Done:
+        def end(answer: Answer) -> None:
+            self._waiting -= 1
+            done(answer)
+
+        return end
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            self._answer(*job)
+
+    def _answer(self, request: Request, done: Done) -> None:
+        answer = self._app(request)
+        with contextlib.suppress(RuntimeError):  # the loop is over, and so is the connection
+            self._loop.call_soon_threadsafe(done, answer)
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        listening = await self._loop.create_server(
+            self._connection, sock=self._socket, backlog=_BACKLOG
         )
-        self.close_connection = self.conn.refused = True
-        with contextlib.suppress(OSError):
-            self.conn.wfile.write(head.encode() + body)
+        while not self.stopping:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._look()
+        listening.close()
+        until = self._loop.time() + _GRACE_SECONDS
+        while busy := self._abort_idle():
+            if self._loop.time() > until:
+                break
+            await asyncio.sleep(_LOOK_SECONDS / 10)
+        for connection in busy:
+            connection.abort()
+        await asyncio.sleep(0)  # the transports' own last words
 
-    def send_headers(self) -> None:
-        if int(self.status[:3]) == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
-            self.chunked_read and not self.rfile.closed
-        ):
-            # The rest of the body is still on its way and must not be read as a request.
-            self.close_connection = self.conn.refused = True
-        super().send_headers()
+    def _abort_idle(self) -> list[Connection]:
+        """End the connections on which nothing is answered; return the others."""
+        for connection in [each for each in self._open if not each.busy]:
+            connection.abort()
+        return [each for each in self._open if each.busy]
 
+    def _connection(self) -> Connection:
+        return Connection(
+            self, max_body=MAX_BODY_BYTES, max_head=MAX_HEADER_BYTES, clock=self._clock
+        )
 
-class _Connection(server.HTTPConnection):
-    """A connection that lets a refusal arrive before it closes."""
-
-    RequestHandlerClass = _Request
-    refused = False
-
-    def close(self) -> None:
-        if self.refused:
-            self._discard()
-        super().close()
-
-    def _discard(self) -> None:
-        """Throw away what the client still sends, until it has read the refusal and hangs up."""
-        deadline = time.monotonic() + _LINGER_SECONDS
-        left = _LINGER_BYTES
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_WR)
-            while left > 0 and (seconds := deadline - time.monotonic()) > 0:
-                self.socket.settimeout(seconds)
-                chunk = self.socket.recv(65536)
-                if not chunk:
-                    return
-                left -= len(chunk)
+    def _look(self) -> None:
+        """End what has taken too long."""
+        now = self._clock()
+        for connection in [each for each in self._open if each.deadline <= now]:
+            connection.overdue()
 
 
-class ApiServer(wsgi.Server):
-    """A cheroot server with this service's bounds. Sockets get TCP_NODELAY from cheroot."""
+def _start(name: str, work: Callable[..., None], *arguments: object) -> None:
+    # A daemon, so that a handler that never ends keeps nobody from leaving.
+    threading.Thread(target=work, args=arguments, name=name, daemon=True).start()
 
-    ConnectionClass = _Connection
-    max_request_body_size = MAX_BODY_BYTES
-    max_request_header_size = MAX_HEADER_BYTES
-    # Ten by default; an idle worker of ours keeps its connection, and there may be many.
-    keep_alive_conn_limit = 512
-    expiration_interval = _WAKE_SECONDS
-    refused: OSError | None = None
 
-    def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:  # noqa: A002 (cheroot's name)
-        """Keep the reason of a refusal, which cheroot buries in a text of its own."""
-        try:
-            bound: socket.socket = super().bind(family, type, proto)
-        except OSError as error:
-            self.refused = error
-            raise
-        return bound
-
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:  # noqa: FBT001, FBT002 (cheroot's signature)
-        """Log what cheroot has to say; clients that hang up are its INFO."""
-        _log.log(level, "%s", msg, exc_info=traceback)
+def _files() -> int:
+    """Return how many files this process may have open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if files == resource.RLIM_INFINITY else files

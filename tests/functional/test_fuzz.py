@@ -7,6 +7,7 @@ service of its own with a few queues and tasks, and most requests name one of th
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from schemathesis.specs.openapi import checks as documented
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
 from headrace.runtime.wiring import using
+from infra.local.events import Request
 from infra.local.gateway import Gateway
 from infra.local.lambdas import load_handler
 from infra.local.tables import Template, routes
@@ -62,8 +64,31 @@ def schema(template: Template) -> BaseSchema:
     instants = (soon | ever).map(lambda at: f"{at.isoformat()}Z")
     schemathesis.openapi.format("date-time", instants)
     read = schemathesis.openapi.from_dict(document(RESOLVER))
-    read.app = Gateway(routes(template), {"api.handler": load_handler("api.handler")})
+    read.app = as_wsgi(Gateway(routes(template), {"api.handler": load_handler("api.handler")}))
     return read
+
+
+def as_wsgi(gateway: Gateway) -> Callable[[dict[str, Any], Any], list[bytes]]:
+    """Return the gateway as Schemathesis can call it in this process."""
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        names = {key: key[5:] for key in environ if key.startswith("HTTP_")}
+        names |= {key: key for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(key)}
+        answer = gateway(
+            Request(
+                environ["REQUEST_METHOD"],
+                f"{environ['REQUEST_URI'].partition('?')[0]}?{environ['QUERY_STRING']}",
+                tuple(
+                    (name.replace("_", "-").lower(), environ[key]) for key, name in names.items()
+                ),
+                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)),
+                source="127.0.0.1",
+            )
+        )
+        start_response(f"{answer.status} {HTTPStatus(answer.status).phrase}", answer.headers)
+        return [answer.body]
+
+    return app
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -91,6 +92,42 @@ class TestRunning:
 
         assert status == 200
         assert answer["poll_after_seconds"] == pytest.approx(0.02)
+
+
+def test_however_many_wait_for_tasks_others_are_answered_and_each_gets_its_own(
+    service: Launched, client: Client
+) -> None:
+    client.call("POST", "/v1/queues", {"name": "awaited"})
+    silent = [socket.create_connection(address(service)) for _ in range(300)]
+    waiting = [Client(service) for _ in range(64)]
+    before = threads(service)
+    with ThreadPoolExecutor(len(waiting)) as pool:
+        dequeue = ("POST", "/v1/queues/awaited/dequeue", {"wait_seconds": 20})
+        polls = [pool.submit(each.call, *dequeue) for each in waiting]
+        while threads(service) < before + len(waiting):
+            pass
+
+        assert health(service) == 200
+        for count in (25, 25, 14):
+            body = {"tasks": [{"payload": number} for number in range(count)]}
+            assert client.call("POST", "/v1/queues/awaited/tasks", body)[0] == 200
+        answers = [poll.result() for poll in polls]
+    for each in waiting:
+        each.close()
+    for connection in silent:
+        connection.close()
+
+    ids = [task["id"] for _, answer in answers for task in answer["tasks"]]
+    assert len(ids) == len(set(ids)) == 64
+
+
+def address(service: Launched) -> tuple[str, int]:
+    parts = urlsplit(service.url)
+    return str(parts.hostname), int(parts.port or 0)
+
+
+def threads(service: Launched) -> int:
+    return len(list(Path(f"/proc/{service.pid}/task").iterdir()))
 
 
 class TestStopping:

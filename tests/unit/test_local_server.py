@@ -1,49 +1,26 @@
 """The gateway behind its HTTP server: connections are kept, and everything has a bound."""
 
 import base64
-import http.client
+import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
-from infra.local.gateway import Gateway
 from infra.local.lambdas import Event, LambdaContext
-from infra.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, listen
-from tests.fake_handler import ROUTES, FakeHandler
-
-
-@dataclass
-class Served:
-    """A gateway behind its real server."""
-
-    port: int
-    handler: FakeHandler
-
-    def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-
-    def raw(self, request: bytes) -> bytes:
-        """Send bytes and return everything that comes until the server hangs up."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
-            connection.sendall(request)
-            return b"".join(iter(lambda: connection.recv(65536), b""))
+from infra.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, Bounds
+from tests.serving import Served, assert_refused, serving, until_end
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    handler = FakeHandler()
-    server = listen(Gateway(ROUTES, {"api.handler": handler}), "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    yield Served(server.bind_addr[1], handler)
-    server.stop()
-    thread.join()
+    with serving() as running:
+        yield running
 
 
 class TestServer:
@@ -119,19 +96,6 @@ class TestServer:
         assert LAMBDA_BYTES - 200_000 < len(json.dumps(event)) < LAMBDA_BYTES
         connection.close()
 
-    @pytest.mark.parametrize(
-        "request_",
-        [
-            b"NONSENSE\r\n\r\n",
-            b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-            b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
-            b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        ],
-    )
-    def test_broken_http_is_a_400_in_our_shape(self, served: Served, request_: bytes) -> None:
-        assert_refused(served.raw(request_), 400, "invalid_request")
-        assert served.handler.events == []
-
     def test_headers_have_a_limit(self, served: Served) -> None:
         headers = b"X-Long: " + b"x" * MAX_HEADER_BYTES
         answer = served.raw(b"GET /v1/x HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n")
@@ -139,32 +103,178 @@ class TestServer:
         assert_refused(answer, 413, "payload_too_large")
 
     def test_a_request_under_way_is_finished_when_the_server_stops(self) -> None:
-        entered, leave = threading.Event(), threading.Event()
+        handler = Held()
+        with serving(handler) as served:
+            connection, idle = served.connect(), served.open()
+            connection.request("GET", "/v1/x")
+            handler.entered.acquire(timeout=10)
 
-        def slow(_event: Event, _context: LambdaContext) -> dict[str, Any]:
-            entered.set()
-            leave.wait(10)
-            return {"statusCode": 200, "body": "finished"}
+            stopping = threading.Thread(target=served.server.stop)
+            stopping.start()
+            assert until_end(idle) == b""
+            idle.close()
+            handler.leave.set()
 
-        server = listen(Gateway(ROUTES, {"api.handler": slow}), "127.0.0.1", 0)
-        threads = [threading.Thread(target=server.serve), threading.Thread(target=server.stop)]
-        threads[0].start()
-        connection = http.client.HTTPConnection("127.0.0.1", server.bind_addr[1], timeout=10)
-        connection.request("GET", "/v1/x")
-        entered.wait(10)
-
-        threads[1].start()
-        leave.set()
-
-        assert connection.getresponse().read() == b"finished"
-        connection.close()
-        for thread in threads:
-            thread.join(10)
+            response = connection.getresponse()
+            assert response.read() == b"finished"
+            assert response.headers["Connection"] == "close"
+            stopping.join()
+            connection.close()
 
 
-def assert_refused(answer: bytes, status: int, code: str) -> None:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 %d " % status)
-    assert b"Content-Type: application/problem+json" in head
-    assert json.loads(body)["code"] == code
-    assert json.loads(body)["status"] == status
+class Held:
+    """A handler that answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.leave = threading.Event()
+
+    def __call__(self, event: Event, _context: LambdaContext) -> dict[str, Any]:
+        if event["path"] != "/v1/quick":
+            self.entered.release()
+            self.leave.wait(10)
+        return {"statusCode": 200, "body": "finished"}
+
+
+class TestManyConnections:
+    def test_those_that_say_nothing_have_no_thread(self, served: Served) -> None:
+        assert get(served) == 200
+        threads = threading.active_count()
+        silent = [served.open() for _ in range(300)]
+        for connection in silent[:100]:
+            connection.sendall(b"GET /v1/x HTTP/1.1\r\nHost:")  # and no more
+
+        assert get(served) == 200
+        assert threading.active_count() == threads
+        for connection in silent:
+            connection.close()
+
+    def test_those_that_wait_have_threads_of_their_own(self) -> None:
+        handler = Held()
+        with serving(handler, bounds=Bounds(waiting=100)) as served:
+            waiting = [served.connect() for _ in range(101)]
+            for number, connection in enumerate(waiting):
+                connection.request("POST", "/v1/queues/a/dequeue", b'{"wait_seconds": 20}')
+                if number < 100:
+                    handler.entered.acquire(timeout=10)
+
+            assert get(served, "/v1/quick") == 200
+            refused = waiting[100].getresponse()
+            assert refused.status == 503
+            assert refused.headers["Retry-After"] == "1"
+            assert json.loads(refused.read())["code"] == "unavailable"
+            handler.leave.set()
+            assert {each.getresponse().read() for each in waiting[:100]} == {b"finished"}
+            for connection in waiting:
+                connection.close()
+
+    def test_however_many_are_refused_one_behind_the_other(self) -> None:
+        head = b"POST /v1/queues/a/dequeue HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n"
+        body = b'\r\n{"wait_seconds": 20}'
+        with serving(bounds=Bounds(waiting=0)) as served:
+            answer = served.raw((head + body) * 2000 + head + b"Connection: close\r\n" + body)
+
+        assert answer.count(b"HTTP/1.1 503 ") == 2001
+
+    def test_the_longest_idle_makes_room_for_a_new_one(self) -> None:
+        handler = Held()
+        with serving(handler, bounds=Bounds(connections=3)) as served:
+            busy, first, second = served.connect(), served.open(), served.open()
+            busy.request("GET", "/v1/x")
+            handler.entered.acquire(timeout=10)
+
+            assert get(served, "/v1/quick") == 200
+            assert until_end(first) == b""
+            first.close()
+            handler.leave.set()
+            assert busy.getresponse().read() == b"finished"
+            busy.close()
+            second.close()
+
+    def test_there_is_no_room_when_all_are_busy(self) -> None:
+        handler = Held()
+        with serving(handler, bounds=Bounds(connections=1)) as served:
+            busy = served.connect()
+            busy.request("GET", "/v1/x")
+            handler.entered.acquire(timeout=10)
+
+            with served.open() as late:
+                assert until_end(late) == b""
+            handler.leave.set()
+            assert busy.getresponse().read() == b"finished"
+            busy.close()
+
+    def test_large_bodies_are_bounded_together(self) -> None:
+        handler = Held()
+        with serving(handler, bounds=Bounds(bodies=1_000_000)) as served:
+            first, second = served.connect(), served.connect()
+            first.request("POST", "/v1/x", body=b"x" * 900_000)
+            handler.entered.acquire(timeout=10)
+
+            second.request("POST", "/v1/x", body=b"x" * 900_000)
+            refused = second.getresponse()
+            assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+            handler.leave.set()
+            assert first.getresponse().status == 200
+            third = served.connect()
+            third.request("POST", "/v1/x", body=b"x" * 900_000)
+            assert third.getresponse().status == 200, "what was answered is not counted any more"
+            for connection in (first, second, third):
+                connection.close()
+
+
+class TestSlowClients:
+    """Their seconds are a hundredth of ours."""
+
+    @pytest.fixture
+    def served(self) -> Iterator[Served]:
+        with serving(clock=lambda: time.monotonic() * 100) as running:
+            yield running
+
+    @pytest.mark.parametrize("begun", [b"G", b"GET /v1/x HTTP/1.1\r\nHost: x\r\n"])
+    def test_a_head_has_five_seconds(self, served: Served, begun: bytes) -> None:
+        assert_refused(served.raw(begun), 408, "invalid_request")
+
+    def test_sending_a_little_now_and_then_gains_no_time(self, served: Served) -> None:
+        started = time.monotonic()
+        with served.open() as connection:
+            connection.sendall(b"GET /v1/x HTTP/1.1\r\n")
+            drip(connection, b"X-A: a\r\n")
+            assert_refused(until_end(connection), 408, "invalid_request")
+        assert (time.monotonic() - started) * 100 < 60, "not as long as a body may take"
+
+    def test_a_body_has_a_minute(self, served: Served) -> None:
+        with served.open() as connection:
+            connection.sendall(b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n")
+            drip(connection, b"x")
+            assert_refused(until_end(connection), 408, "invalid_request")
+        assert served.handler.events == []
+
+    def test_an_idle_connection_ends_in_silence(self, served: Served) -> None:
+        kept = served.connect()
+        kept.request("GET", "/v1/x")
+        kept.getresponse().read()
+
+        assert until_end(kept.sock) == b""
+        kept.close()
+        assert served.raw(b"") == b""
+
+
+def drip(connection: socket.socket, drop: bytes) -> None:
+    """Send *drop* again and again until something comes back."""
+    connection.settimeout(0.02)
+    while True:
+        with contextlib.suppress(TimeoutError):
+            connection.recv(1, socket.MSG_PEEK)
+            break
+        connection.sendall(drop)
+    connection.settimeout(10)
+
+
+def get(served: Served, path: str = "/v1/x") -> int:
+    connection = served.connect()
+    connection.request("GET", path)
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response.status

@@ -23,7 +23,7 @@ DEFAULT_DATA_DIR: Final = ".headrace"
 SAY_OPTIONS: Final = "--say-options"
 """Tells the service to name this command's options, not variables, in what it refuses."""
 
-_NEEDED: Final = ("aws_lambda_powertools", "boto3", "cheroot", "cronsim", "pydantic", "yaml")
+_NEEDED: Final = ("aws_lambda_powertools", "boto3", "cronsim", "pydantic", "yaml")
 _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.runtime.headers import ALWAYS
 from infra.local.gateway import Gateway
 from infra.local.server import ApiServer, Bounds, listen
 from tests.fake_handler import ROUTES, FakeHandler
@@ -68,6 +69,8 @@ def assert_refused(answer: bytes, status: int, code: str) -> None:
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nContent-Type: application/problem+json" in head
+    for name, value in ALWAYS.items():
+        assert f"\r\n{name}: {value}".encode() in head
     assert b"\r\nConnection: close" in head
     assert json.loads(body)["code"] == code
     assert json.loads(body)["status"] == status

@@ -5,21 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from console.chalicelib.request import Request
+from headrace.runtime.headers import ALWAYS
 
 HTML: Final = "text/html; charset=utf-8"
 
 SECURITY: Final[Mapping[str, str]] = {
+    **ALWAYS,
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
         "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-NOT_KEPT: Final = "no-store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,6 @@ class Answer:
         """Return every header, security's included; nothing is kept unless it says so."""
         return {
             "Content-Type": self.content_type,
-            "Cache-Control": NOT_KEPT,
             **SECURITY,
             **self.headers,
             **({"Set-Cookie": list(self.cookies)} if self.cookies else {}),

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from headrace.http.events import Answer, read_answer
+from headrace.runtime.headers import ALWAYS
 from infra.local.events import Request, request_event
 from infra.local.lambdas import Handler, LambdaContext, Stopping
 from infra.local.problems import refusal
@@ -64,6 +65,8 @@ class Gateway:
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return refusal(status, detail, request_id=request_id)
         headers = [pair for pair in answer.headers if pair[0].lower() not in _OWN_HEADERS]
+        given = {name.lower() for name, _ in headers}
+        headers += [pair for pair in ALWAYS.items() if pair[0].lower() not in given]
         return replace(answer, headers=headers)
 
     def may_wait(self, request: Request) -> bool:

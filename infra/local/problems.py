@@ -6,6 +6,7 @@ from typing import Final
 from uuid import uuid4
 
 from headrace.http.events import Answer
+from headrace.runtime.headers import ALWAYS
 
 CONTENT_TYPE: Final = "application/problem+json"
 
@@ -37,6 +38,7 @@ def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -
         ("Content-Type", CONTENT_TYPE),
         ("X-Request-Id", request_id or str(uuid4())),
         ("X-Consumed-Units", "w=0, r=0"),
+        *ALWAYS.items(),
     ]
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append(("Retry-After", "1"))

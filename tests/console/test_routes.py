@@ -20,22 +20,23 @@ def template() -> Template:
 
 
 def test_the_template_has_every_route_and_no_other(template: Template) -> None:
-    declared = {
-        (route.method, route.path)
-        for route in routes(template)
-        if route.function.name == "ConsoleFunction"
+    declared: dict[str, list[str]] = {}
+    for route in routes(template):
+        if route.function.name == "ConsoleFunction":
+            declared.setdefault(route.path, []).append(route.method)
+
+    door = {"/console/sign-in": ["GET", "POST"]}  # each with a limit of its own
+    assert declared == door | {
+        path: ["ANY"] if len(methods) > 1 else list(methods)
+        for path, methods in app.routes.items()
+        if path not in door
     }
 
-    assert declared == {
-        (method, path) for path, methods in app.routes.items() for method in methods
-    }
 
-
-def test_each_event_has_one_route_and_no_authorizer(template: Template) -> None:
+def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:
     events = template["Resources"]["ConsoleFunction"]["Properties"]["Events"].values()
 
     assert {event["Properties"]["Auth"]["Authorizer"] for event in events} == {"NONE"}
-    assert len(events) == sum(len(methods) for methods in app.routes.values())
 
 
 def test_forms_are_taken_only_as_forms() -> None:

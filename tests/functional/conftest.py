@@ -14,6 +14,7 @@ import pytest
 
 import api
 from headrace.http.events import proxy_event as api_gateway_event
+from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
@@ -76,6 +77,8 @@ class Service:
     def _answer(self, event: dict[str, Any]) -> Answer:
         with using(self.use):
             answer = self.handler(event, self.context)
+        for name, value in ALWAYS.items():  # whatever it answers
+            assert answer["multiValueHeaders"][name] == [value]
         return Answer(
             answer["statusCode"],
             {name.lower(): values[0] for name, values in answer["multiValueHeaders"].items()},

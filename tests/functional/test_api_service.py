@@ -1,6 +1,9 @@
 """What holds for every request: the key, the headers, errors, health, documents, threads."""
 
+import base64
+import hashlib
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -138,6 +141,20 @@ def test_the_openapi_document_is_served(call: Service) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert answer.json["openapi"].startswith("3.1")
     assert "/v1/queues/{queue}/tasks" in answer.json["paths"]
+
+
+def test_the_docs_page_may_show_itself_and_do_nothing_else(call: Service) -> None:
+    answer = call("GET", "/v1/docs")
+
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; ")
+    )
+    (style,) = re.findall("<style>(.*?)</style>", answer.body, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.pop("style-src") == f"'sha256-{digest}'"
+    assert set(policy) == {"default-src", "base-uri", "form-action", "frame-ancestors"}
+    assert set(policy.values()) == {"'none'"}
+    assert not re.search("<script| style=| on[a-z]+=", answer.body)
 
 
 def test_the_docs_page_is_served(call: Service) -> None:

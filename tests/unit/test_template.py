@@ -14,6 +14,7 @@ import pytest
 from headrace.domain import limits, plan
 from headrace.domain.changelog import FILLED
 from headrace.domain.errors import (
+    Forbidden,
     HeadraceError,
     NotFound,
     PayloadTooLarge,
@@ -25,6 +26,7 @@ from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.ops import key_body, ledger, queue_body, schedule_body
+from headrace.runtime.headers import ALWAYS
 from infra.local.tables import Template
 
 RESOURCES: dict[str, Any] = {
@@ -255,8 +257,14 @@ def test_the_authorizer_is_asked_only_about_what_may_be_a_key(
         ("UNAUTHORIZED", "unauthenticated"),
         ("ACCESS_DENIED", "unauthenticated"),
         ("AUTHORIZER_FAILURE", "unavailable"),
+        ("DEFAULT_5XX", "unavailable"),
+        ("INTEGRATION_FAILURE", "unavailable"),
+        ("INTEGRATION_TIMEOUT", "unavailable"),
+        ("INVALID_SIGNATURE", "not_found"),
         ("MISSING_AUTHENTICATION_TOKEN", "not_found"),
         ("REQUEST_TOO_LARGE", "payload_too_large"),
+        ("RESOURCE_NOT_FOUND", "not_found"),
+        ("WAF_FILTERED", "forbidden"),
         ("THROTTLED", "rate_limited"),
     ],
 )
@@ -267,6 +275,7 @@ def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
     body = json.loads(answer["ResponseTemplates"]["application/json"])
     headers = answer["ResponseParameters"]["Headers"]
     known: list[type[HeadraceError]] = [
+        Forbidden,
         NotFound,
         PayloadTooLarge,
         RateLimited,
@@ -278,9 +287,30 @@ def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
 
     assert (body, answer["StatusCode"]) == (json.loads(ours.body), ours.status)
     fixed = {name: value[1:-1] for name, value in headers.items() if name != "X-Request-Id"}
-    assert fixed.items() >= {"Content-Type": CONTENT_TYPE, **ours.headers}.items()
+    assert fixed.items() >= {"Content-Type": CONTENT_TYPE, **ours.headers, **ALWAYS}.items()
     assert headers["X-Request-Id"] == "context.requestId"
     assert headers["X-Consumed-Units"] == "'w=0, r=0'"
+
+
+def test_what_else_api_gateway_refuses_keeps_its_status_and_has_our_shape(
+    template: Template,
+) -> None:
+    answers = properties(template, "Api")["GatewayResponses"]
+    other = answers["DEFAULT_4XX"]
+    text = other["ResponseTemplates"]["application/json"]
+    body = json.loads(text.replace("$context.error.messageString", '"any"'))
+
+    assert "StatusCode" not in other
+    assert body == {
+        "type": "about:blank",
+        "title": "Invalid request",
+        "code": "invalid_request",
+        "detail": "any",
+        "errors": [],
+    }
+    for answer in answers.values():
+        headers = answer["ResponseParameters"]["Headers"]
+        assert {name: f"'{value}'" for name, value in ALWAYS.items()}.items() <= headers.items()
 
 
 def test_the_api_has_every_v1_path_and_quantumleaps(template: Template) -> None:

@@ -33,6 +33,7 @@ from headrace.http.routes import (
 )
 from headrace.ops.keys import acting
 from headrace.runtime.deadline import in_time
+from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import use_cases
 from headrace.store.base import Meter, metered
 
@@ -86,6 +87,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     # What a refusal cost would tell the size of a task that the key may not know of.
     cost = Meter() if answer["statusCode"] == HTTPStatus.FORBIDDEN else meter
     answer["multiValueHeaders"] |= {
+        **{name: [value] for name, value in ALWAYS.items()},
         "X-Request-Id": [request_id_of(event, context)],
         "X-Consumed-Units": [f"w={cost.write:g}, r={cost.read:g}"],
     }

@@ -1,5 +1,7 @@
 """The OpenAPI document as a page to read: one HTML file, no script, nothing from elsewhere."""
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -21,6 +23,13 @@ th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.75rem 0.25rem
   border-bottom: 1px solid var(--line); }
 nav ul { list-style: none; padding: 0; columns: 20rem; }
 """
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'sha256-"
+    + base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What a browser may do with the page (Content-Security-Policy): show it, with its one style."""
 
 
 def render(document: Node) -> str:

@@ -28,6 +28,8 @@ SERVICES: Final = {
     "AWS::SecretsManager::Secret": "secretsmanager",
     "AWS::Serverless::Api": "apigateway",
     "AWS::Serverless::Function": "lambda",
+    "AWS::WAFv2::WebACL": "wafv2",
+    "AWS::WAFv2::WebACLAssociation": "wafv2",
 }
 BY_SAM: Final = {"cloudformation", "events"}
 """The stack itself, and the rules that SAM makes of a function's schedules."""

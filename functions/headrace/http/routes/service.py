@@ -62,4 +62,5 @@ def docs() -> Answered:
     from headrace.http import docs_page, openapi  # noqa: PLC0415  as above
 
     page = docs_page.render(openapi.document(router.api_resolver))
-    return Response(200, "text/html; charset=utf-8", page)
+    headers = {"Content-Security-Policy": docs_page.POLICY}
+    return Response(200, "text/html; charset=utf-8", page, headers)

@@ -1,0 +1,57 @@
+"""samconfig.toml: each environment is a whole one, with parameters that the template has."""
+
+import re
+import tomllib
+from typing import Any, Final
+
+import pytest
+
+from infra.local.engine import PROJECT_ROOT
+from infra.local.tables import Template
+
+CONFIG: Final[dict[str, Any]] = tomllib.loads((PROJECT_ROOT / "samconfig.toml").read_text())
+NAMES: Final = ("default", "dev", "staging", "prod")
+
+
+def parameters(name: str) -> dict[str, str]:
+    overrides = CONFIG[name]["deploy"]["parameters"].get("parameter_overrides", [])
+    return dict(one.split("=", 1) for one in overrides)
+
+
+def test_there_are_four() -> None:
+    assert CONFIG.keys() - {"version"} == {*NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_is_a_stack_of_its_own_that_may_be_deployed(name: str) -> None:
+    others = [CONFIG[other]["global"]["parameters"]["stack_name"] for other in NAMES]
+    deploy = CONFIG[name]["deploy"]["parameters"]
+
+    assert len(set(others)) == len(NAMES)
+    assert all(stack.startswith("headrace") for stack in others)  # docs/guide/deployer-policy.json
+    assert (deploy["capabilities"], deploy["resolve_s3"]) == ("CAPABILITY_IAM", True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_parameters_are_the_templates_and_may_be_what_they_are(
+    template: Template, name: str
+) -> None:
+    for parameter, value in parameters(name).items():
+        declared = template["Parameters"][parameter]
+        assert value in map(str, declared.get("AllowedValues", [value]))
+        assert re.fullmatch(declared.get("AllowedPattern", ".*"), value)
+        assert value != str(declared["Default"]) or parameter == "Stage"
+
+
+def test_an_environment_is_called_in_its_path_as_it_is_called_here() -> None:
+    assert {name: parameters(name).get("Stage", "dev") for name in NAMES} == {
+        "default": "dev",
+        "dev": "dev",
+        "staging": "staging",
+        "prod": "prod",
+    }
+
+
+def test_production_is_not_deleted_by_mistake() -> None:
+    assert parameters("prod")["DeletionProtection"] == "true"
+    assert CONFIG["prod"]["deploy"]["parameters"]["confirm_changeset"] is True

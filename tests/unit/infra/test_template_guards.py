@@ -1,0 +1,159 @@
+"""What stands before the functions of template.yaml, and what a small account does without."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import RateLimited
+from headrace.http.problems import problem
+from headrace.http.request import OPEN_PATHS
+from headrace.runtime.headers import ALWAYS
+from infra.local.tables import Template, routes
+
+DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}
+POLICY_BYTES = 20_480  # Lambda's limit of who may call a function
+
+
+def properties(template: Template, resource: str) -> dict[str, Any]:
+    found: dict[str, Any] = template["Resources"][resource]["Properties"]
+    return found
+
+
+def limits_of_routes(template: Template) -> dict[tuple[str, str], str]:
+    """Return which parameter limits which route."""
+    found = {}
+    for setting in properties(template, "Api")["MethodSettings"]:
+        assert setting["ThrottlingRateLimit"] == setting["ThrottlingBurstLimit"]
+        assert setting["MetricsEnabled"] is True  # a setting replaces the stage's as a whole
+        path = setting["ResourcePath"].replace("~1", "/")
+        found[setting["HttpMethod"], path] = setting["ThrottlingRateLimit"]["Ref"]
+    return found
+
+
+def test_all_routes_have_a_limit_and_those_without_a_key_one_of_their_own(
+    template: Template,
+) -> None:
+    limits = limits_of_routes(template)
+
+    assert limits.pop(("*", "/*")) == "RequestsPerSecond"
+    assert limits.pop(("POST", "/v2/notify")) == "NotificationsPerSecond"
+    assert limits.keys() == {("GET", path) for path in OPEN_PATHS} | DOOR
+    assert set(limits.values()) == {"OpenRequestsPerSecond"}
+    assert template["Parameters"]["OpenRequestsPerSecond"]["Default"] <= 50
+
+
+def test_a_limit_of_its_own_is_for_one_method_of_a_route_that_there_is(template: Template) -> None:
+    # API Gateway takes none for a route with all methods.
+    there = {(route.method, route.path) for route in routes(template)}
+
+    assert {route for route in limits_of_routes(template) if route[1] != "/*"} <= there
+
+
+@pytest.mark.parametrize(
+    ("function", "parameter", "condition"),
+    [
+        ("ApiFunction", "ApiConcurrency", "Reserved"),
+        ("ConsoleFunction", "ConsoleConcurrency", "ConsoleReserved"),
+        ("AuthorizerFunction", "AuthorizerConcurrency", "AuthorizerReserved"),
+    ],
+)
+def test_concurrency_is_reserved_where_it_is_asked_for(
+    template: Template, function: str, parameter: str, condition: str
+) -> None:
+    reserved = properties(template, function)["ReservedConcurrentExecutions"]["Fn::If"]
+
+    assert reserved == [condition, {"Ref": parameter}, {"Ref": "AWS::NoValue"}]
+    assert template["Conditions"][condition] == {
+        "Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, 0]}]
+    }
+    assert template["Parameters"][parameter]["Default"] == 0  # small accounts have ten in all
+
+
+def rules(template: Template) -> dict[str, dict[str, Any]]:
+    """Return the firewall's rules by the condition under which they are there."""
+    found = {}
+    for rule in properties(template, "Firewall")["Rules"]:
+        condition, there, otherwise = rule["Fn::If"]
+        assert otherwise == {"Ref": "AWS::NoValue"}
+        found[condition] = there
+    return found
+
+
+def test_a_firewall_is_there_only_if_it_has_something_to_do(template: Template) -> None:
+    resources = template["Resources"]
+    walls = {name for name, of in resources.items() if of["Type"].startswith("AWS::WAFv2")}
+
+    assert {resources[name]["Condition"] for name in walls} == {"WithFirewall"}
+    assert template["Conditions"]["WithFirewall"] == {
+        "Fn::Or": [{"Condition": "PerAddress"}, {"Condition": "PerKey"}]
+    }
+    assert template["Parameters"]["RequestsPerAddress"]["Default"] == 0
+    assert template["Parameters"]["RequestsPerKey"]["Default"] == 0
+    stage = properties(template, "FirewallOfApi")["ResourceArn"]["Fn::Sub"]
+    assert stage.endswith("::/restapis/${Api}/stages/${Api.Stage}")
+
+
+def test_it_counts_by_address_and_by_key(template: Template) -> None:
+    by = {name: rule["Statement"]["RateBasedStatement"] for name, rule in rules(template).items()}
+
+    assert by["PerAddress"]["AggregateKeyType"] == "IP"
+    assert by["PerAddress"]["Limit"] == {"Ref": "RequestsPerAddress"}
+    (key,) = by["PerKey"]["CustomKeys"]
+    assert key["Header"]["Name"] == "authorization"
+    assert by["PerKey"]["Limit"] == {"Ref": "RequestsPerKey"}
+
+
+def test_what_it_refuses_is_told_as_we_would(template: Template) -> None:
+    (body,) = properties(template, "Firewall")["CustomResponseBodies"].values()
+    told = json.loads(body["Content"])
+    ours = problem(RateLimited(told["detail"]), request_id="", where="")
+
+    assert told == json.loads(ours.body)
+    for rule in rules(template).values():
+        answer = rule["Action"]["Block"]["CustomResponse"]
+        headers = {one["Name"]: one["Value"] for one in answer["ResponseHeaders"]}
+        assert answer["ResponseCode"] == ours.status
+        assert int(headers.pop("Retry-After")) > 0
+        assert headers == ALWAYS
+
+
+def test_it_keeps_no_request_because_keys_stand_in_them(template: Template) -> None:
+    seen = [properties(template, "Firewall"), *rules(template).values()]
+
+    assert [each["VisibilityConfig"]["SampledRequestsEnabled"] for each in seen] == [False] * 3
+
+
+def test_logs_are_under_the_same_key_as_what_they_speak_of(template: Template) -> None:
+    groups = [of for of in template["Resources"].values() if of["Type"] == "AWS::Logs::LogGroup"]
+    key = {"Fn::If": ["OwnKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
+
+    assert len(groups) == 7
+    assert [group["Properties"]["KmsKeyId"] for group in groups] == [key] * 7
+
+
+def statement(function: str, event: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """Return what SAM lets API Gateway do for an event, in a stack and region with long names."""
+    account, stack = "ap-southeast-1:123456789012", "headrace-production"
+    route = properties.get("Method", "*") + re.sub("{.*?}", "*", properties.get("Path", "/*"))
+    source = f"arn:aws:execute-api:{account}:a1b2c3d4e5/*/{route}"
+    return {
+        "Sid": f"{stack}-{function}{event}PermissionStage-1A2B3C4D5E6F",
+        "Effect": "Allow",
+        "Principal": {"Service": "apigateway.amazonaws.com"},
+        "Action": "lambda:InvokeFunction",
+        "Resource": f"arn:aws:lambda:{account}:function:{stack}-{function}-1A2B3C4D5E6F",
+        "Condition": {"ArnLike": {"AWS:SourceArn": source}},
+    }
+
+
+@pytest.mark.parametrize("function", ["ApiFunction", "ConsoleFunction"])
+def test_a_functions_routes_fit_the_policy_that_lets_api_gateway_call_it(
+    template: Template, function: str
+) -> None:
+    events = properties(template, function)["Events"]
+    policy = [statement(function, name, event["Properties"]) for name, event in events.items()]
+
+    # Lambda takes no more, and the stack would fail.
+    assert len(json.dumps(policy, separators=(",", ":"))) < POLICY_BYTES

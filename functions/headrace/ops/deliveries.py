@@ -17,6 +17,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task
 from headrace.ops.claims import Claims
+from headrace.ops.crowd import Crowd
 from headrace.ops.dequeue import Call, Dequeue, Dequeued
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting, Slot
@@ -45,6 +46,7 @@ class Deliveries:
     chance: random.Random = field(default_factory=random.Random)
     new_lease: Callable[[], str] = new_lease_token
     claims: Claims = field(default_factory=Claims)
+    crowd: Crowd = field(default_factory=Crowd)
 
     def dequeue(
         self,

@@ -82,10 +82,11 @@ class Dequeue:
             now = deliveries.now()
             if tasks or now >= until or not self.go_on():
                 return Dequeued(tasks, self._poll_after(source, call, now), now)
-            nap = min(pause, (until - now).total_seconds())
+            nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
             if call.next_due is not None:
                 nap = min(nap, max(0.001, (call.next_due - now).total_seconds()))
-            deliveries.sleep(nap)
+            with deliveries.crowd:
+                deliveries.sleep(nap)
             self.still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
 

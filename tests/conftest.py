@@ -3,6 +3,7 @@
 ``--engine dynamodb`` puts AWS's own DynamoDB Local under the tests (`make test-dynamodb`).
 """
 
+import copy
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -84,12 +85,18 @@ def dynamodb(dynamodb_url: str) -> DynamoDBClient:
 
 @pytest.fixture(scope="session")
 def new_tables(dynamodb: DynamoDBClient, template: Template) -> Callable[[], TableNames]:
-    """Give a function that creates empty tables under names nobody else uses (about 12 ms)."""
+    """Give a function that creates empty tables under names nobody else uses (about 12 ms).
+
+    Without TTL: DynamoDB Local removes by the real clock what a test keeps by its own.
+    """
+    kept = copy.deepcopy(template)
+    for resource in ("TasksTable", "ControlTable"):
+        kept["Resources"][resource]["Properties"].pop("TimeToLiveSpecification", None)
 
     def create() -> TableNames:
         unique = uuid.uuid4().hex[:12]
         names = TableNames(tasks=f"tasks-{unique}", control=f"control-{unique}")
-        create_tables(dynamodb, template, names)
+        create_tables(dynamodb, kept, names)
         return names
 
     return create

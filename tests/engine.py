@@ -129,7 +129,7 @@ def _start(java: str, jar: Path, port: int, folder: Path) -> DynamoDBLocal:
     command = [java, f"-Xmx{_MEMORY}", f"-Djava.library.path={jar.parent / 'DynamoDBLocal_lib'}"]
     # Two cores share the work of several of these: what compiles twice pays off too late.
     command += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={folder}"]
-    command += ["-jar", str(jar), "-inMemory", "-disableTelemetry", "-port", str(port)]
+    command += ["-jar", str(jar), "-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid()), *command]
     with log.open("wb") as output:

@@ -19,6 +19,7 @@ import boto3
 
 from infra.local.engine import free_port
 from tests.e2e.stack import ROOT, Stack
+from tests.engine import dynamodb_local
 
 HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed API
 # Settings are read anew in each request, so that each test can have its own.
@@ -50,7 +51,7 @@ def main() -> int:
         os.environ.pop("AWS_PROFILE", None)
         os.environ.pop("AWS_SESSION_TOKEN", None)
         say("starting the emulator")
-        with emulator(port, Path(folder)):
+        with dynamodb_local() as engine, emulator(port, Path(folder), engine.url):
             say("deploying the stack")
             stack = Stack(Path(folder, "sam.log"))
             stack.deploy(**PARAMETERS)
@@ -65,13 +66,17 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def emulator(port: int, folder: Path) -> Iterator[None]:
-    """Run the emulator, its data and its functions' files in *folder*."""
+def emulator(port: int, folder: Path, dynamodb_url: str) -> Iterator[None]:
+    """Run the emulator, its data and its functions' files in *folder*.
+
+    Its tables are on the DynamoDB Local at *dynamodb_url*.
+    """
     environment = {
         **os.environ,
         "AUTH": "true",  # functions may do what their roles allow, and no more
         "BIND_HOST": "127.0.0.1",
         "GATEWAY_PORT": str(port),
+        "HEADRACE_E2E_DYNAMODB": dynamodb_url,
         "IOT_MTLS_ENABLED": "0",
         "PYTHONPATH": "",
         "TMPDIR": str(folder),

@@ -1,25 +1,26 @@
-"""ministack, with what it lacks of API Gateway and DynamoDB and Headrace needs.
+"""ministack, with its tables on AWS's own engine, and with what it lacks that Headrace needs.
 
 1. It takes the OpenAPI document that SAM makes of template.yaml, but neither its methods that
    stand for ANY nor the answers of the gateway's own, which its API Gateway knows otherwise.
-2. It finds no key in a PartiQL condition that has an OR beside the key, as ours do.
-3. Its PartiQL has no list_append, and what a statement writes does not reach the table's stream.
-4. Where it asks what a caller may do (AUTH=true), it asks it of a batch of statements as one thing,
+2. Where it asks what a caller may do (AUTH=true), it asks it of a batch of statements as one thing,
    not of each for what it does, and knows nothing of the keys that a condition may allow.
-5. It has no alarms on sums of metrics: they are watched by their first metric alone.
-6. Its connections are not encrypted, which the policy of the lake's bucket wants: it is told so.
-7. Behind a domain name of one's own it tells functions the path with the stage, as without one.
-8. It takes media types as CloudFormation writes them, with ~1 in place of a slash, literally.
+3. It has no alarms on sums of metrics: they are watched by their first metric alone.
+4. Its connections are not encrypted, which the policy of the lake's bucket wants: it is told so.
+5. Behind a domain name of one's own it tells functions the path with the stage, as without one.
+6. It takes media types as CloudFormation writes them, with ~1 in place of a slash, literally.
 
-Nothing else is changed, and nothing of Headrace.  Runs in .venv-e2e, alone:
-``AUTH=true GATEWAY_PORT=4566 python -P tests/e2e/emulator.py``.
+Nothing else is changed, and nothing of Headrace.  Runs in .venv-e2e, alone, beside the DynamoDB
+Local that HEADRACE_E2E_DYNAMODB names: ``AUTH=true GATEWAY_PORT=4566 python -P
+tests/e2e/emulator.py``.
 """
 
 # ruff: noqa: SLF001  it offers no other place to add these
 import json
+import os
 import re
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ministack.app import main
@@ -27,15 +28,15 @@ from ministack.core import iam_actions, iam_evaluator
 from ministack.services import apigateway_v1, dynamodb
 from ministack.services.cloudformation import provisioners
 
+# Not by PYTHONPATH: the functions that the emulator starts would see the project too.
+sys.path.append(str(Path(__file__).parents[2]))
+from tests.e2e.tables import Tables
+
 _ANY = "x-amazon-apigateway-any-method"
 _RESPONSES = "x-amazon-apigateway-gateway-responses"
 
 _import_api = apigateway_v1._import_rest_api
 _import_path = apigateway_v1._import_path_item
-_conditions = dynamodb._pq_conditions
-_call = dynamodb._pq_call
-_set_item = dynamodb._set_item
-_remove_item = dynamodb._remove_item
 
 _matches = apigateway_v1._media_type_matches
 _event = apigateway_v1._build_lambda_event_v1
@@ -47,11 +48,6 @@ _resolve = iam_evaluator._resolve_condition_key
 _TARGET = re.compile(r'(?:FROM|INTO|UPDATE)\s+"([^"]+)"(?:\."([^"]+)")?')
 _LEADING = re.compile(r"^\s*(\S+)\s*=\s*(:\w+)")
 _DOES = {"DELETE": "Delete", "INSERT": "Insert", "SELECT": "Select", "UPDATE": "Update"}
-
-_in_statement: ContextVar[bool] = ContextVar("in_statement", default=False)
-
-Expression = tuple[Any, ...]
-Table = dict[str, Any]
 
 
 def import_path(api: str, path: str, item: dict[str, Any], *rest: object) -> None:
@@ -81,51 +77,6 @@ def event(*arguments: object, **more: object) -> dict[str, Any]:
     if made["headers"].get("host") in apigateway_v1._domain_names:
         made["requestContext"]["path"] = made["path"]
     return made
-
-
-def conditions(where: Expression | None) -> list[Any]:
-    """List what holds for certain: an OR among the conditions is none of it, and hides none."""
-    if where is not None and where[0] == "and":
-        return conditions(where[1]) + conditions(where[2])
-    found: list[Any] = _conditions(where)
-    return found
-
-
-def call(name: str, values: list[Any], nodes: object) -> Any:
-    """Return what a function of PartiQL gives."""
-    if name == "list_append":
-        return {"L": [*values[0]["L"], *values[1]["L"]]}
-    return _call(name, values, nodes)
-
-
-def by_statement(write: Callable[..., Any]) -> Callable[..., Any]:
-    """Let *write*, which carries out a statement, be seen in the stream."""
-
-    def written(*arguments: object) -> Any:
-        token = _in_statement.set(True)
-        try:
-            return write(*arguments)
-        finally:
-            _in_statement.reset(token)
-
-    return written
-
-
-def set_item(table: Table, hash_key: str, range_key: str, item: dict[str, Any]) -> None:
-    """Keep an item, and tell the stream of it if a statement wrote it."""
-    before = table["items"].get(hash_key, {}).get(range_key)
-    _set_item(table, hash_key, range_key, item)
-    if _in_statement.get():
-        kind = "MODIFY" if before else "INSERT"
-        dynamodb._emit_stream_event(table["TableName"], kind, before, item)
-
-
-def remove_item(table: Table, hash_key: str, range_key: str) -> None:
-    """Drop an item, and tell the stream of it if a statement did."""
-    before = table["items"].get(hash_key, {}).get(range_key)
-    _remove_item(table, hash_key, range_key)
-    if _in_statement.get():
-        dynamodb._emit_stream_event(table["TableName"], "REMOVE", before, None)
 
 
 def checks(action: str, body: bytes, region: str, account: str) -> list[tuple[str, str]]:
@@ -202,10 +153,5 @@ if __name__ == "__main__":
     apigateway_v1._build_lambda_event_v1 = event
     apigateway_v1._import_path_item = import_path
     apigateway_v1._import_rest_api = import_api
-    dynamodb._pq_conditions = conditions
-    dynamodb._pq_call = call
-    dynamodb._set_item = set_item
-    dynamodb._remove_item = remove_item
-    for name in ("_partiql_insert", "_partiql_update", "_partiql_delete"):
-        setattr(dynamodb, name, by_statement(getattr(dynamodb, name)))
+    dynamodb.handle_request = Tables(os.environ["HEADRACE_E2E_DYNAMODB"]).handle_request
     main()

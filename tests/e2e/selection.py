@@ -27,6 +27,7 @@ BESIDE = {
     "test_a_fault_on_the_way_says_what_was_done_and_what_was_not": "makes its own store fail",
     "test_a_waiting_task_says_why_it_waits": "expects that no time passes",
     "test_a_part_of_a_page_is_that_part_of_the_page": "likewise",
+    "test_a_part_that_is_named_a_thousand_times_is_drawn_once": "likewise",
     "test_errors_say_what_happened_and_the_request_id": "brings a request id of its own",
     # The recorder is a moment behind, and counts what is wiped too; test_deployed.py waits for it.
     "test_queues_are_told_at_a_glance": "expects counts at once",

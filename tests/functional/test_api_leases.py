@@ -31,7 +31,8 @@ def test_the_life_of_a_lease(call: Service) -> None:
     assert done["lease_expires_at"] == AT_NINE
     call.clock.forward(30)
     extended = call("POST", f"/v1/leases/{lease['id']}/extend")
-    assert (extended.status, extended.headers["x-consumed-units"]) == (200, "w=0, r=0")
+    assert extended.status == 200
+    assert extended.headers["x-consumed-units"] in ("w=0, r=0", "w=1, r=0")  # in memory, on tables
     end = "2026-11-21T08:01:30.001000Z"
     assert extended.json == {"lease": {"id": lease["id"], "expires_at": end}}
     assert call.see(back["id"])["lease_expires_at"] == end

@@ -251,7 +251,7 @@ def test_an_array_over_4_mib_is_cut_and_leads_on(call: Service) -> None:
         assert len(answer.body) <= 4_194_304
         found += [tuple(shown["input"]["payload"][1:]) for shown in answer.json]
         query = next_query(answer)
-        assert bool(query) == (len(found) < 500)
+        assert query or len(found) == 500  # the last page may be an empty one
 
     assert found == [(turn, number) for turn in range(30) if turn % 3 for number in range(25)]
 

@@ -12,8 +12,7 @@ HeadraceError
 │   ├── KeyExists
 │   ├── VersionMismatch
 │   ├── Inflight
-│   ├── LeaseLost
-│   └── IdempotencyConflict
+│   └── LeaseLost
 ├── RateLimited             too many requests (429)
 └── Unavailable             the table is throttled or away; try again (503)
 
@@ -140,13 +139,6 @@ class LeaseLost(Conflict):
 
     code = "lease_lost"
     title = "Lease lost"
-
-
-class IdempotencyConflict(Conflict):
-    """The idempotency key was sent with another request before."""
-
-    code = "idempotency_conflict"
-    title = "Idempotency conflict"
 
 
 class RateLimited(HeadraceError):

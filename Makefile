@@ -109,10 +109,17 @@ sam = PYTHONPATH= PATH="$(CURDIR)/$(BUILD_VENV)/bin:$$PATH" SAM_CLI_TELEMETRY=0 
       AWS_DEFAULT_REGION="$${AWS_DEFAULT_REGION:-us-east-1}" $(BUILD_VENV)/bin/python -P -m samcli
 
 .PHONY: build
-build: $(BUILD_VENV)/.ready ## Validate template.yaml and build the Lambda package into .aws-sam/
+build: $(BUILD_VENV)/.ready ## Validate template.yaml, build the Lambda packages into .aws-sam/ and their bills of materials into build/bom/
 	@$(sam) validate --lint
 	@$(sam) build $(ARGS)
+	@mkdir -p build/bom
+	@$(call bom,functions)
+	@$(call bom,console)
 	@$(PY) -m tests.bench.packages
+
+# A bill of materials in CycloneDX's format: each library of a package, its version and its hashes.
+bom = $(BUILD_VENV)/bin/python -P -W ignore -m cyclonedx_py requirements $(1)/requirements.txt \
+      --pyproject pyproject.toml --output-reproducible --of JSON --output-file build/bom/$(1).cdx.json
 
 .PHONY: package-spark
 package-spark: $(VENV)/.ready ## Build what EMR Serverless and Glue run (ARGS='--lake s3://bucket' puts it there)

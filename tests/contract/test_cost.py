@@ -1,12 +1,15 @@
 """What each call costs on the real engine, in DynamoDB's own units: the floor of design 2."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from headrace.domain import cost
+from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import NewTask
+from headrace.domain.repeat import Request
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus
@@ -110,6 +113,32 @@ def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
     cost = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)
 
     assert cost == (2.0, 0.0)
+
+
+def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
+    queue = world.queue()
+    fill(world, queue)
+    request = Request("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
+    batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
+    world.clock.forward(0.001)
+
+    cost_of_batch = spend(
+        lambda: world.use.deliveries.dequeue(
+            queue, batch_size=BATCH, worker="host-12:34567", batch=batch
+        ),
+        1,
+    )
+
+    plain = cost.dequeue(len(SMALL)).write * BATCH
+    assert cost_of_batch == (plain + cost.noted_batch().write, 1.0)
+
+
+def test_an_empty_dequeue_under_a_new_key_costs_no_more(world: World) -> None:
+    queue = world.queue()
+    request = Request("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
+    batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
+
+    assert spend(lambda: world.use.deliveries.dequeue(queue, batch=batch), 1) == (0.0, 1.0)
 
 
 def test_a_dequeue_writes_three_units_a_task_and_reads_the_index_once(world: World) -> None:

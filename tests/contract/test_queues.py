@@ -1,6 +1,7 @@
 """What every store promises about queues, lists, counts, purges and deletions."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
+from headrace.ops.crowd import LOOKS_PER_SECOND
 from headrace.ops.inspect import TaskPage
 from headrace.ops.reports import ReportOutcome
 from tests.contract.conftest import World
@@ -156,6 +158,26 @@ def test_a_dequeue_may_wait_for_the_first_task(world: World) -> None:
     assert world.clock() - before == timedelta(seconds=4)
     assert world.use.deliveries.dequeue(queue, wait_seconds=2).tasks == ()
     assert world.clock() - before == timedelta(seconds=6)
+
+
+def test_many_who_wait_look_no_oftener_together_than_a_process_can_stand(world: World) -> None:
+    queue, deliveries = world.queue(), world.use.deliveries
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        world.clock.forward(seconds)
+
+    deliveries.sleep = nap
+    with ExitStack() as others:
+        for _ in range(LOOKS_PER_SECOND * 3 - 1):
+            others.enter_context(deliveries.crowd)
+        deliveries.dequeue(queue, wait_seconds=7)
+    assert naps[:2] == pytest.approx([3, 3])
+    naps.clear()
+    world.put(queue, delay_in_seconds=0.5)
+    assert len(deliveries.dequeue(queue, wait_seconds=7).tasks) == 1
+    assert sum(naps) == pytest.approx(0.5)
 
 
 def test_an_answer_holds_at_most_four_mebibytes_and_gives_the_rest_back(world: World) -> None:

@@ -1,21 +1,49 @@
 """The calls of workers, compared with the model."""
 
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from headrace.domain.repeat import KEPT, Request
 from headrace.domain.task import Task
+from headrace.ops.dequeue import Dequeued
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
 from tests.contract.conftest import lease_name
-from tests.property.calls import VERBS, Delivery, Say, keepalives, queue_names, says
+from tests.property.calls import (
+    VERBS,
+    Delivery,
+    Say,
+    any_of_them,
+    keepalives,
+    queue_names,
+    says,
+)
 from tests.property.ground import Ground
 from tests.property.model import Group, Known, known
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A dequeue that was sent under a key, and the leases that it gave by their tasks."""
+
+    key: str
+    queue: str
+    count: int
+    keepalive: float | None
+    group: Group | None
+    at: datetime
+    leases: dict[str, str] = field(default_factory=dict)
+
+
 class Workers(Ground):
     """Tasks are handed out, and reported on under leases true, foreign and forged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dequeues: list[Taken] = []
 
     @rule(queue=queue_names)
     def dequeue_plainly(self, queue: str) -> None:
@@ -34,15 +62,12 @@ class Workers(Ground):
         lapsed = [task for task in self.model.of(queue, "INFLIGHT") if self.model.lapsed(task, now)]
         paused = rules.holds_back(now)
 
-        answer = self.world.use.deliveries.dequeue(
-            queue,
-            batch_size=count,
-            worker="ada",
-            keepalive=keepalive,
-            lease_id=group.id if group else None,
-        )
+        call = Taken(f"call-{self.calls}", queue, count, keepalive, group, now)
+        answer = self._dequeue(call)
 
         got = {task.id: task for task in answer.tasks}
+        call.leases.update({task.id: str(task.lease_id) for task in answer.tasks})
+        self.dequeues += [call] if got else []
         assert len(got) == len(answer.tasks)
         assert [*got] == [task.id for task in sorted(got.values(), key=_turn)]
         if paused:
@@ -57,6 +82,44 @@ class Workers(Ground):
         assert {task.id for task in (*first, *again)} == set(got)
         for task in (*first, *again):
             self._delivered(task, got[task.id], now, keepalive, group)
+
+    def _dequeue(self, call: Taken) -> Dequeued:
+        """Send *call*, for the first time or again."""
+        request = Request("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
+        batch = self.world.use.batches.of(
+            request, within=timedelta(seconds=30), grouped=call.group is not None
+        )
+        return self.world.use.deliveries.dequeue(
+            call.queue,
+            batch_size=call.count,
+            worker="ada",
+            keepalive=call.keepalive,
+            lease_id=call.group.id if call.group else None,
+            batch=batch,
+        )
+
+    @precondition(lambda self: self.dequeues)
+    @rule(which=any_of_them)
+    def dequeue_again(self, which: int) -> None:
+        """A repeat gets what is still held of what the call has leased, and changes nothing."""
+        call = self.dequeues[-1 - which % len(self.dequeues)]
+        now = self.now()
+        held = [
+            task
+            for task_id, lease in call.leases.items()
+            if (task := self.model.tasks.get(task_id)) is not None
+            and task.lease == lease
+            and not self.model.lapsed(task, now)
+        ]
+        if now >= call.at + KEPT or (call.group is not None and not held):
+            return  # it is another call by now
+
+        answer = self._dequeue(call)
+
+        assert answer.replayed
+        assert [(task.id, task.lease_id) for task in answer.tasks] == [
+            (task.id, task.lease) for task in sorted(held, key=lambda task: (task.due, task.id))
+        ]
 
     def _buried_on_the_way(
         self, due: list[Known], first: list[Known], now: datetime, *, all_shards: bool

@@ -44,6 +44,8 @@ class Call(Generic[T]):
     """One request and how its answer is read.
 
     ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
+    ``key`` goes with each try, so that the service answers a repeat as the first one and does
+    nothing more.  ``attempt`` is which try the first one sent from here is, where that is said.
     """
 
     method: str
@@ -52,6 +54,8 @@ class Call(Generic[T]):
     params: Mapping[str, str] | None = None
     body: Body | None = None
     repeatable: bool = True
+    key: str | None = None
+    attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

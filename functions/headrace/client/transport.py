@@ -1,8 +1,8 @@
 """Sending calls: over one pool of connections, again after trouble, errors as our own classes.
 
 A call is repeated with growing, random waits (or the Retry-After that the service names) after
-429, 5xx and lost connections.  One that must not happen twice is repeated only where it surely
-did not happen.
+429, 5xx and lost connections.  One that must not happen twice carries a key by which the service
+knows a repeat; where it has none, it is repeated only if it surely did not happen.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ _REDIRECTED: Final = 300
 _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
+KEY_HEADER: Final = "Idempotency-Key"
+ATTEMPT_HEADER: Final = "X-Attempt"
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _LIMITS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=100)
 
@@ -113,6 +115,8 @@ class Transport:
             response = self._http.send(request)
         except httpx.RequestError as error:
             raise _lost(call, error) from None  # it says all that is known
+        finally:
+            _count(request)
         self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
@@ -171,6 +175,8 @@ class AsyncTransport:
             response = await self._http.send(request)
         except httpx.RequestError as error:
             raise _lost(call, error) from None  # it says all that is known
+        finally:
+            _count(request)
         self.tally.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
@@ -199,14 +205,25 @@ def _request(
     timeout: float | None,
 ) -> httpx.Request:
     body = None if call.body is None else call.body(codec)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    if call.key is not None:
+        headers[KEY_HEADER] = call.key
+    if call.attempt is not None:
+        headers[ATTEMPT_HEADER] = str(call.attempt)
     return http.build_request(
         call.method,
         settings.url + call.path,
         params=call.params or None,
         content=body,
-        headers=None if body is None else {"Content-Type": "application/json"},
+        headers=headers,
         timeout=_timeout(settings) if timeout is None else timeout,
     )
+
+
+def _count(request: httpx.Request) -> None:
+    """Let the next try of *request* say that it is one more, if this one has said so."""
+    if ATTEMPT_HEADER in request.headers:
+        request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
 
 
 def _lost(call: Call[T], error: httpx.RequestError) -> Exception:

@@ -59,6 +59,11 @@ def dequeue(payload_bytes: int = 0, *, batch: int = 1) -> Units:
     return Units(item_units(payload_bytes) + 2, _QUERY / batch)
 
 
+def noted_batch() -> Units:
+    """Return what it costs besides to dequeue a batch under a key: one record that names it."""
+    return Units(1)
+
+
 def heartbeat(payload_bytes: int = 0) -> Units:
     """Return what prolonging one lease costs: it touches no entry."""
     return Units(item_units(payload_bytes))

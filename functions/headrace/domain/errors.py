@@ -12,7 +12,8 @@ HeadraceError
 │   ├── KeyExists
 │   ├── VersionMismatch
 │   ├── Inflight
-│   └── LeaseLost
+│   ├── LeaseLost
+│   └── IdempotencyConflict
 ├── RateLimited             too many requests (429)
 └── Unavailable             the table is throttled or away; try again (503)
 
@@ -139,6 +140,13 @@ class LeaseLost(Conflict):
 
     code = "lease_lost"
     title = "Lease lost"
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was sent with another request before."""
+
+    code = "idempotency_conflict"
+    title = "Idempotency conflict"
 
 
 class RateLimited(HeadraceError):

@@ -91,6 +91,11 @@ def group_of(lease_id: str | None) -> str | None:
     return lease_id.partition(_MARK)[0]
 
 
+def token_of(lease_id: str) -> str:
+    """Return what tells a delivery's lease from all others, whether it is under a group or not."""
+    return lease_id.rpartition(_MARK)[2]
+
+
 def leases_of(group_id: str) -> str:
     """Return what the leases of all deliveries under a group begin with."""
     return group_id + _MARK

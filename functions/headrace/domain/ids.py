@@ -7,6 +7,7 @@ from datetime import datetime
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
 _RANDOM_BITS = 80
+_TAG_BITS, _TAG_LENGTH = 50, 10
 
 
 def _base32(number: int, length: int) -> str:
@@ -37,6 +38,31 @@ def derived_task_id(born: datetime, seed: str) -> str:
 def new_lease_token() -> str:
     """Return a fresh secret of 100 random bits that only the holder of a lease knows."""
     return "lse_" + _base32(secrets.randbits(100), 20)
+
+
+def new_lease_tag() -> str:
+    """Return a fresh tag of 50 random bits, to know the leases of one call by."""
+    return _base32(secrets.randbits(_TAG_BITS), _TAG_LENGTH)
+
+
+def lease_tag_of(text: str) -> str:
+    """Return the tag that *text* always gives."""
+    return _base32(_digest(text) >> _RANDOM_BITS - _TAG_BITS, _TAG_LENGTH)
+
+
+def tagged_lease_token(tag: str) -> str:
+    """Return a fresh secret as new_lease_token() does, which begins with *tag*: see is_tagged()."""
+    return "lse_" + tag + _base32(secrets.randbits(_TAG_BITS), _TAG_LENGTH)
+
+
+def is_tagged(token: str, tag: str) -> bool:
+    """Tell whether a lease's *token* was made with *tag*."""
+    return token.startswith("lse_" + tag)
+
+
+def new_idempotency_key() -> str:
+    """Return a fresh key of 100 random bits for one request and its repeats."""
+    return _base32(secrets.randbits(100), 20)
 
 
 def new_group_id(name: str | None) -> str:

@@ -8,9 +8,11 @@ MIB: Final = 1024 * KIB
 
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"  # queues and schedules
 TASK_ID: Final = r"[A-Za-z0-9_-]{1,64}"
+IDEMPOTENCY_KEY: Final = r"[A-Za-z0-9_-]{1,64}"
 GROUP_ID: Final = r"lsg_[0-9a-hjkmnp-tv-z]{20}_[0-9a-hjkmnp-tv-z]{16}"  # leases of many tasks
 NAME_RE: Final = re.compile(NAME, re.ASCII)
 TASK_ID_RE: Final = re.compile(TASK_ID, re.ASCII)
+IDEMPOTENCY_KEY_RE: Final = re.compile(IDEMPOTENCY_KEY, re.ASCII)
 GROUP_ID_RE: Final = re.compile(GROUP_ID, re.ASCII)
 
 BODY_BYTES: Final = 4 * MIB

@@ -9,10 +9,12 @@ from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Serve
 from pydantic.json_schema import models_json_schema
 
 from headrace import __version__
+from headrace.domain.limits import IDEMPOTENCY_KEY
 from headrace.http import (
     key_answers,
     lease_answers,
     operator_answers,
+    repeats,
     schedule_answers,
     stats_answers,
     worker_answers,
@@ -38,7 +40,10 @@ _PROBLEMS: Final = {
     "401": "`unauthenticated`: no key, or an unknown or expired one.",
     "403": "`forbidden`: not with a key of this role, or not in this queue.",
     "404": "`not_found`.",
-    "409": "`queue_exists`, `key_exists`, `version_mismatch`, `inflight` or `lease_lost`.",
+    "409": (
+        "`queue_exists`, `key_exists`, `version_mismatch`, `inflight`, `lease_lost` or "
+        "`idempotency_conflict`."
+    ),
     "413": "`payload_too_large`.",
     "500": "`internal_error`: the `request_id` finds the log entry.",
     "503": "`unavailable`: try again after `Retry-After` seconds.",
@@ -63,6 +68,24 @@ _CONFLICTS: Final = frozenset(
         "close_lease",
     }
 )
+_KEY_PARAMETER: Final = {
+    "name": repeats.HEADER,
+    "in": "header",
+    "required": False,
+    "description": (
+        "Makes a repeat safe for 15 minutes: the same request under the same key gets the first "
+        "2xx answer again, secrets left out; another one is 409 `idempotency_conflict`, and while "
+        "the first one runs it is 503. Refusals are not kept. Reports, and enqueues whose every "
+        "entry has an id, need none."
+    ),
+    "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_KEY}$"},
+}
+_REPLAYED: Final = {
+    repeats.REPLAYED: {
+        "description": "With the answer to a repeat.",
+        "schema": {"type": "string", "const": "true"},
+    }
+}
 _OF_ONE_QUEUE: Final = ("/v2/notify", "/management/queue/")
 _NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 _REFERENCE: Final = "#/components/schemas/{model}"
@@ -101,9 +124,19 @@ def document(resolver: APIGatewayRestResolver) -> Document:
                 told = f"{operation.get('description', '')}\n\nRoles: {', '.join(roles)}."
                 operation["description"] = told.strip()
             _never_null(operation)
+            if method == "post":
+                _may_be_repeated(operation)
             operation["responses"] |= _problems(path, operation)
             operation["responses"].pop("422", None)
     return made
+
+
+def _may_be_repeated(operation: Document) -> None:
+    """Add the header that makes a repeat safe, and what it does to answers."""
+    operation.setdefault("parameters", []).append(_KEY_PARAMETER)
+    for status, answer in operation["responses"].items():
+        if status.startswith("2"):
+            answer["headers"] = _REPLAYED
 
 
 def _never_null(operation: Document) -> None:
@@ -128,7 +161,7 @@ def _problems(path: str, operation: Document) -> dict[str, Any]:
         codes.add("413")
     if "{" in path or path.startswith(_OF_ONE_QUEUE):
         codes.add("404")
-    if operation["operationId"] in _CONFLICTS:
+    if operation["operationId"] in _CONFLICTS or _KEY_PARAMETER in operation.get("parameters", ()):
         codes.add("409")
     schema = {"$ref": _REFERENCE.format(model="Problem")}
     return {

@@ -31,7 +31,7 @@ def presented_key(event: Mapping[str, Any]) -> str | None:
     """Return the key that the request carries, None if it needs none.  Raises Unauthenticated."""
     if event["path"].rstrip("/") in OPEN_PATHS:
         return None
-    return bearer(_header(event, "authorization"))
+    return bearer(header(event, "authorization"))
 
 
 def bearer(authorization: str | None) -> str:
@@ -50,7 +50,7 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
     body = event.get("body")
     if not body:
         return event
-    media_type = (_header(event, "content-type") or "").partition(";")[0].strip().lower()
+    media_type = (header(event, "content-type") or "").partition(";")[0].strip().lower()
     if media_type not in _TAKEN_AS_JSON and not media_type.endswith("+json"):
         message = f"must be application/json, not {media_type[:100]}"
         raise InvalidRequest(
@@ -80,7 +80,8 @@ def _check_size(size: int) -> None:
         raise PayloadTooLarge(message, errors=[FieldError("body", message)])
 
 
-def _header(event: Mapping[str, Any], name: str) -> str | None:
+def header(event: Mapping[str, Any], name: str) -> str | None:
+    """Return a header of the request by its *name* in lower case."""
     for key, value in (event.get("headers") or {}).items():
         if key.lower() == name:
             return str(value)

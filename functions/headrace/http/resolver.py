@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEvent
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.http import permissions, rawjson
+from headrace.http import permissions, rawjson, repeats
 from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
 
 
@@ -54,7 +54,7 @@ class Resolver(APIGatewayRestResolver):
     def __init__(self) -> None:
         self._call = _Call()
         super().__init__(enable_validation=True, json_body_deserializer=rawjson.decode, debug=False)
-        self.use(middlewares=[_no_unknown_parameters, permissions.keep_inside])
+        self.use(middlewares=[_no_unknown_parameters, permissions.keep_inside, repeats.once])
 
     @property  # type: ignore[override]  # of this thread, where Powertools has one for all
     def current_event(self) -> APIGatewayProxyEvent:

@@ -16,8 +16,10 @@ from headrace.domain.ids import new_lease_token
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task
+from headrace.ops.batches import Batch, Overtaken
 from headrace.ops.claims import Claims
-from headrace.ops.dequeue import Call, Dequeue, Dequeued
+from headrace.ops.crowd import Crowd
+from headrace.ops.dequeue import Call, Dequeue, Dequeued, in_turn
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting, Slot
 from headrace.ops.queues import Queues
@@ -45,8 +47,9 @@ class Deliveries:
     chance: random.Random = field(default_factory=random.Random)
     new_lease: Callable[[], str] = new_lease_token
     claims: Claims = field(default_factory=Claims)
+    crowd: Crowd = field(default_factory=Crowd)
 
-    def dequeue(
+    def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
         self,
         queue: str,
         *,
@@ -55,6 +58,7 @@ class Deliveries:
         worker: str = "",
         keepalive: Seconds | None = None,
         lease_id: str | None = None,
+        batch: Batch | None = None,
         go_on: Callable[[], bool] = lambda: True,
         still_may: Callable[[], object] = lambda: None,
     ) -> Dequeued:
@@ -62,12 +66,22 @@ class Deliveries:
 
         Waits up to *wait_seconds* for the first one, as long as *go_on* says so; *still_may* is
         asked each time before it looks again.  *lease_id* is a group to put them under; *keepalive*
-        has no meaning then.
-        Raises NotFound when there is no such queue, LeaseLost unless the group is open, and what
-        *still_may* raises.
+        has no meaning then.  Of calls with the same *batch* the first one leases, and the others
+        get what is left of that.
+        Raises NotFound when there is no such queue, LeaseLost unless the group is open, as *batch*
+        does, and what *still_may* raises.
         """
         call = Dequeue(
-            self, queue, batch_size, wait_seconds, worker, keepalive, lease_id, go_on, still_may
+            self,
+            queue,
+            batch_size,
+            wait_seconds,
+            worker,
+            keepalive,
+            lease_id,
+            batch,
+            go_on,
+            still_may,
         )
         return call.run()
 
@@ -100,7 +114,7 @@ class Deliveries:
         except Unavailable:
             if not taken:  # what is leased already must reach its worker
                 raise
-        return sorted(taken, key=lambda task: (task.due_at, task.id))
+        return sorted(taken, key=in_turn)
 
     def let_go(self, tasks: Sequence[Task]) -> None:
         """Let others here take *tasks* again, which were given back."""
@@ -173,7 +187,12 @@ class Deliveries:
         if granted.count == 0:
             call.limited_for = granted.wait
             return []
-        race = self._race(queue, ready, granted.count, call, slots)
+        try:
+            race = self._race(queue, ready, granted.count, call, slots)
+        except Overtaken:
+            with suppress(Unavailable):
+                self.limiting.tokens.give_back(queue, granted, granted.count)
+            raise
         unused = granted.count - len(race.won) - race.unclear
         with suppress(Unavailable):  # tokens come by themselves, and leases would be lost
             self.limiting.tokens.give_back(queue, granted, unused)
@@ -222,6 +241,8 @@ class Deliveries:
         slots: list[Slot] | None,
     ) -> list[Outcome]:
         try:
+            if call.batch is not None:
+                call.batch.note(picked, now=now)
             if slots is not None:
                 return self._commit_slotted(queue, picked, call, now, slots)
             changes = [self._delivery(entry, queue, call, now) for entry in picked]
@@ -276,7 +297,7 @@ class Deliveries:
         *,
         task: Task | None = None,
     ) -> Change:
-        token = self.new_lease()
+        token = self.new_lease() if call.batch is None else call.batch.new_lease()
         return plan.dequeue(
             entry,
             queue,

@@ -17,6 +17,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.ops.answer_room import AnswerRoom
+from headrace.ops.batches import Batch
 from headrace.ops.marked import commit
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Dequeued:
     tasks: tuple[Task, ...]
     poll_after_seconds: float
     now: datetime
+    replayed: bool = False  # whether they are what an earlier try of the same call had leased
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class Call:
     worker: str
     keepalive: Seconds | None
     group: Group | None = None
+    batch: Batch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     limited_for: float | None = None  # seconds until a limit may let something through
 
@@ -64,6 +67,7 @@ class Dequeue:
     worker: str
     keepalive: Seconds | None
     lease_id: str | None
+    batch: Batch | None
     go_on: Callable[[], bool]
     still_may: Callable[[], object]
     group: Group | None = field(default=None, init=False)
@@ -73,19 +77,25 @@ class Dequeue:
         """Lease what there is, and wait for it if there is nothing.  Raises as Deliveries do."""
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
-        pause = deliveries.poll_after_seconds
+        pause, first_look = deliveries.poll_after_seconds, True
         while True:
             source = deliveries.queues.cached(self.queue)
             helps = self._helps()
-            call = Call(self.batch_size, self.worker, self.keepalive, self.group)
+            if first_look and (held := self._leased_before(source)) is not None:
+                return held
+            first_look = False
+            call = Call(self.batch_size, self.worker, self.keepalive, self.group, self.batch)
             tasks = self._fitting(source, deliveries.take(source, call, helps=helps))
             now = deliveries.now()
             if tasks or now >= until or not self.go_on():
+                if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
+                    return self._leased_before(source) or Dequeued((), 0.0, now)
                 return Dequeued(tasks, self._poll_after(source, call, now), now)
-            nap = min(pause, (until - now).total_seconds())
+            nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
             if call.next_due is not None:
                 nap = min(nap, max(0.001, (call.next_due - now).total_seconds()))
-            deliveries.sleep(nap)
+            with deliveries.crowd:
+                deliveries.sleep(nap)
             self.still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
 
@@ -98,6 +108,17 @@ class Dequeue:
         if self.lease_id is not None:
             self.group = self.deliveries.leases.open_for(self.lease_id, self.queue)
         return True
+
+    def _leased_before(self, queue: Queue) -> Dequeued | None:
+        """Return what is left of what an earlier try has leased, if there was one."""
+        if self.batch is None:
+            return None
+        deliveries = self.deliveries
+        held = self.batch.leased_before(self.group, [queue])
+        if held is None:
+            return None
+        tasks = self._fitting(queue, sorted(held, key=in_turn))
+        return Dequeued(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
 
     def _poll_after(self, queue: Queue, call: Call, now: datetime) -> float:
         usual = self.deliveries.poll_after_seconds
@@ -125,3 +146,8 @@ class Dequeue:
             commit(self.deliveries.store, changes)
         self.deliveries.let_go(surplus)
         return tuple(fitting)
+
+
+def in_turn(task: Task) -> tuple[datetime, str]:
+    """Return what tasks are sorted by in the order they are handed out."""
+    return (task.due_at, task.id)

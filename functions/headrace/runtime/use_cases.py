@@ -17,6 +17,7 @@ from headrace.store.base import Lake, Store
 if TYPE_CHECKING:
     from headrace.ops.attempts import Attempts
     from headrace.ops.audit import Audit
+    from headrace.ops.batches import Batches
     from headrace.ops.bulk import Bulk
     from headrace.ops.chores import Chores
     from headrace.ops.cursor import Cursors
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.ops.queues import Queues
     from headrace.ops.reaping import Reaping
     from headrace.ops.recording import Recording
+    from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
     from headrace.ops.stats import Stats
@@ -112,6 +114,12 @@ class UseCases:
         )
 
     @_once
+    def batches(self) -> "Batches":
+        from headrace.ops.batches import Batches
+
+        return Batches(self._store, self.leases, self.now)
+
+    @_once
     def leases(self) -> "Leases":
         from headrace.ops.leases import Leases
 
@@ -124,6 +132,12 @@ class UseCases:
 
         spawning = Spawning(self._store, self.queues, self.now)
         return Reports(self._store, self.queues, self.now, spawning)
+
+    @_once
+    def repeats(self) -> "Repeats":
+        from headrace.ops.repeats import Repeats
+
+        return Repeats(self._store, self.now)
 
     @_once
     def inspect(self) -> "Inspect":

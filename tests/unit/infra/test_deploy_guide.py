@@ -49,6 +49,7 @@ def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
             "adds a write unit to each of the three writes: ",
             a_million(payload=424 + 1024).usd - a_million().usd - 0.0085,  # it is stored, too
         ),
+        ("one write unit for 25 tasks, ", 1e6 / 25 * cost.noted_batch().write * 0.625 / 1e6),
         ("a worker that waits ", cost.idle_worker_usd()),
     ],
 )

@@ -1,5 +1,6 @@
 """What a Lambda function takes to start: `make check` measures it, here is what makes it small."""
 
+import json
 import os
 import subprocess
 import sys
@@ -97,17 +98,35 @@ def test_a_missed_bar_is_measured_once_more(
     assert starts.main() == status
 
 
-def package(folder: Path, *, compiled: bool, size: int = 10) -> Path:
-    module = folder / "ApiFunction" / "botocore" / "session.py"
+def package(folder: Path, *, compiled: bool = True, size: int = 10) -> Path:
+    module = folder / "built" / "ApiFunction" / "botocore" / "session.py"
     module.parent.mkdir(parents=True)
     module.write_bytes(b"#" * size)
     if compiled:
-        (module.parent / "session.cpython-311.pyc").write_bytes(b"")
+        (module.parent / "session.cpython-313.pyc").write_bytes(b"")
+    of_it = module.parents[1] / "botocore-1.44.5.dist-info"
+    of_it.mkdir()
+    (of_it / "METADATA").write_text("Metadata-Version: 2.1\nName: botocore\nVersion: 1.44.5\n")
+    return folder / "built"
+
+
+def bills(folder: Path, *libraries: tuple[str, str], hashes: int = 1) -> Path:
+    """Write a bill of materials of the functions, as the tool of `make build` does."""
+    one = {"alg": "SHA-256", "content": "0" * 64}
+    links = [{"type": "distribution", "url": "…", "hashes": [one] * hashes}]
+    components = [
+        {"name": name, "version": version, "externalReferences": links}
+        for name, version in libraries
+    ]
+    (folder / "functions.cdx.json").write_text(json.dumps({"components": components}))
     return folder
 
 
+RIGHT = ("botocore", "1.44.5")
+
+
 def test_a_small_package_with_its_bytecode_is_fine(tmp_path: Path) -> None:
-    assert packages.main(package(tmp_path, compiled=True)) == 0
+    assert packages.main(package(tmp_path), bills(tmp_path, RIGHT)) == 0
 
 
 def test_a_package_without_bytecode_or_over_its_size_is_refused(
@@ -115,10 +134,30 @@ def test_a_package_without_bytecode_or_over_its_size_is_refused(
 ) -> None:
     over = packages.MOST_BYTES + 1
 
-    assert packages.main(package(tmp_path, compiled=False, size=over)) == 1
+    assert packages.main(package(tmp_path, compiled=False, size=over), bills(tmp_path, RIGHT)) == 1
     said = capsys.readouterr().err
-    assert f"ApiFunction: has {over} bytes; at most {packages.MOST_BYTES}" in said
     assert "ApiFunction: has no bytecode" in said
+    assert f"; at most {packages.MOST_BYTES}" in said
+
+
+@pytest.mark.parametrize(
+    ("materials", "hashes", "said"),
+    [
+        ([], 1, "botocore 1.44.5 is not in functions.cdx.json"),
+        ([("botocore", "1.44.4")], 1, "botocore 1.44.4 of functions.cdx.json is not in it"),
+        ([RIGHT, ("six", "1.17.0")], 1, "six 1.17.0 of functions.cdx.json is not in it"),
+        ([RIGHT], 0, "functions.cdx.json has no hash of botocore"),
+    ],
+)
+def test_a_bill_of_materials_that_is_not_what_is_in_the_package_is_refused(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    materials: list[tuple[str, str]],
+    hashes: int,
+    said: str,
+) -> None:
+    assert packages.main(package(tmp_path), bills(tmp_path, *materials, hashes=hashes)) == 1
+    assert f"ApiFunction: {said}" in capsys.readouterr().err
 
 
 def test_that_nothing_was_built_is_no_success(tmp_path: Path) -> None:

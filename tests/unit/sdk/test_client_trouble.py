@@ -87,10 +87,10 @@ def test_a_repeated_enqueue_carries_the_same_id() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda client: client.create_key("k", "viewer", ["*"]),
-        lambda client: client.run_schedule("mail", "daily"),
-        lambda client: client.create_queue("mail"),
         lambda client: client.delete_task("t1"),
+        lambda client: client.delete_queue("mail"),
+        lambda client: client.delete_key("key_1"),
+        lambda client: client.call("DELETE", "/v1/queues/mail"),
     ],
 )
 def test_what_must_not_happen_twice_is_not_sent_again_after_a_lost_answer(call: object) -> None:

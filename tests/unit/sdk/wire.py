@@ -39,11 +39,13 @@ class Wire(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     replies: list[Reply]
     requests: list[httpx.Request] = field(default_factory=list)
+    headers: list[httpx.Headers] = field(default_factory=list)  # of each try of a request
     waits: list[float] = field(default_factory=list)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.read()
         self.requests.append(request)
+        self.headers.append(request.headers.copy())
         turn = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(turn, Exception):
             raise turn

@@ -1,7 +1,6 @@
 """The queues of an app, and making those that are missing."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.client.aio import AsyncClient
@@ -65,7 +64,7 @@ class Queues:
         try:
             client.send(self._creation(name))
         except QueueExists:
-            return  # somebody was quicker, or the answer to the first try was lost
+            return  # somebody was quicker
         except Forbidden as error:
             raise _missing(name, "this key may not make queues") from error
 
@@ -80,8 +79,7 @@ class Queues:
             raise _missing(name, "this key may not make queues") from error
 
     def _creation(self, name: str) -> Call[Queue]:
-        """Return the call, which may be repeated here: a queue that exists is as good."""
-        return replace(create_queue(name, **self._settings.get(name, {})), repeatable=True)
+        return create_queue(name, **self._settings.get(name, {}))
 
     def check_wanted(self, name: str, missing: NotFound) -> None:
         """Raise NotFound naming the command if missing queues are not to be made."""

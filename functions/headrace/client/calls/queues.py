@@ -21,6 +21,7 @@ from headrace.client.models import (
 )
 from headrace.client.sending import carried, json_body
 from headrace.domain import limits
+from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 
 _SHOWN_ONLY: Final = ("stats", "schedules")
@@ -38,7 +39,11 @@ def create_queue(name: str, **settings: Any) -> Call[Queue]:  # noqa: ANN401 (as
     """
     body = {**settings, "name": name}
     return Call(
-        "POST", path_of("queues"), reads(Queue), body=lambda _: json_body(body), repeatable=False
+        "POST",
+        path_of("queues"),
+        reads(Queue),
+        body=lambda _: json_body(body),
+        key=new_idempotency_key(),
     )
 
 
@@ -91,13 +96,18 @@ def pause_queue(name: str, resume_in_seconds: float | None = None) -> Call[Queue
     """Stop deliveries, for good or for so many seconds."""
     body = {} if resume_in_seconds is None else {"resume_in_seconds": resume_in_seconds}
     return Call(
-        "POST", path_of("queues", name, "pause"), reads(Queue), body=lambda _: json_body(body)
+        "POST",
+        path_of("queues", name, "pause"),
+        reads(Queue),
+        body=lambda _: json_body(body),
+        key=new_idempotency_key(),
     )
 
 
 def resume_queue(name: str) -> Call[Queue]:
     """Let deliveries go on."""
-    return Call("POST", path_of("queues", name, "resume"), reads(Queue))
+    path = path_of("queues", name, "resume")
+    return Call("POST", path, reads(Queue), key=new_idempotency_key())
 
 
 def purge_queue(name: str, states: Sequence[str]) -> Call[Purged]:
@@ -112,6 +122,7 @@ def purge_queue(name: str, states: Sequence[str]) -> Call[Purged]:
         path_of("queues", name, "purge"),
         read,
         body=lambda _: json_body({"states": list(states)}),
+        key=new_idempotency_key(),
     )
 
 
@@ -193,7 +204,7 @@ def delete_schedule(queue: str, name: str) -> Call[None]:
 def run_schedule(queue: str, name: str) -> Call[Enqueued]:
     """Enqueue a schedule's task now.  Raises NotEnqueued."""
     path = path_of("queues", queue, "schedules", name, "run")
-    return Call("POST", path, read_one, repeatable=False)
+    return Call("POST", path, read_one, key=new_idempotency_key())
 
 
 def _read_schedule(answer: Answer) -> Schedule:

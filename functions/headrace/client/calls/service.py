@@ -11,6 +11,7 @@ from headrace.client.call import (
     Call,
     Page,
     Pages,
+    Read,
     instant,
     nothing,
     params_of,
@@ -20,12 +21,18 @@ from headrace.client.call import (
 from headrace.client.models import AuditEntry, Health, Key, Model, NewKey
 from headrace.client.sending import json_body
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import Conflict, FieldError, InvalidRequest
+from headrace.domain.ids import new_idempotency_key
 
 
 class _Keys(Model, frozen=True, kw_only=True):
     keys: list[Key]
     cursor: str | None
+
+
+class _Made(Model, frozen=True, kw_only=True):
+    id: str
+    secret: str | None
 
 
 class _Entries(Model, frozen=True, kw_only=True):
@@ -39,29 +46,46 @@ def create_key(
     """Make a key for the queues that the patterns name; its secret is shown this once.
 
     It stops working at *expires_at*; None is never.  Raises KeyExists when a living key has the
-    name.
+    name, and Conflict when it is made, and the answer with its secret was lost.
     """
     body = {"name": name, "role": role, "queues": list(queues)}
     if expires_at is not None:
         body["expires_at"] = instant(expires_at, field="expires_at")
     return Call(
-        "POST", path_of("keys"), reads(NewKey), body=lambda _: json_body(body), repeatable=False
+        "POST",
+        path_of("keys"),
+        _reads_secret("was made", "delete it and make another"),
+        body=lambda _: json_body(body),
+        key=new_idempotency_key(),
     )
 
 
 def rotate_key(id: str, *, overlap_seconds: float = 0) -> Call[NewKey]:
     """Give a key another secret, shown this once; the one before works so long beside it.
 
-    At most two work at a time.  Raises NotFound.
+    At most two work at a time.  Raises NotFound, and Conflict when it is rotated, and the answer
+    with the secret was lost.
     """
     body = {"overlap_seconds": overlap_seconds}
     return Call(
         "POST",
         path_of("keys", id, "rotate"),
-        reads(NewKey),
+        _reads_secret("has another secret", "let the overlap pass and rotate it again"),
         body=lambda _: json_body(body),
-        repeatable=False,
+        key=new_idempotency_key(),
     )
+
+
+def _reads_secret(done: str, instead: str) -> Read[NewKey]:
+    """Return how a key with its secret is read: a repeat after a lost answer shows none."""
+
+    def read(answer: Answer) -> NewKey:
+        made = reads(_Made)(answer)
+        if made.secret is None:
+            raise Conflict(f"key {made.id} {done}, and the answer with it was lost: {instead}")
+        return reads(NewKey)(answer)
+
+    return read
 
 
 def list_keys() -> Pages[Key]:
@@ -122,7 +146,8 @@ def call(
 ) -> Call[Any]:
     """Send any request, and return what its answer's JSON holds; None for an empty one.
 
-    It is sent again only where it surely did not arrive, or with a method that may be repeated.
+    It is sent again where it surely did not arrive, with a method that may be repeated, and a
+    POST with an idempotency key.
     Raises InvalidRequest for a *path* without its slash.
     """
     if not path.startswith("/"):
@@ -138,5 +163,6 @@ def call(
         read,
         params=params,
         body=None if body is None else lambda _: json_body(body),
-        repeatable=method.upper() in {"GET", "PUT"},
+        repeatable=method.upper() in {"GET", "PUT", "POST"},
+        key=new_idempotency_key() if method.upper() == "POST" else None,
     )

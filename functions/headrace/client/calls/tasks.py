@@ -22,6 +22,7 @@ from headrace.client.codec import Codec
 from headrace.client.models import Bulk, Count, Enqueued, Model, Reason, Task, remember_codec
 from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.ids import new_idempotency_key
 from headrace.domain.task import State
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
@@ -222,6 +223,7 @@ def _bulk(
         path_of("queues", queue, "tasks", action),
         reads(Bulk),
         body=lambda _: json_body(body),
+        key=None if dry_run else new_idempotency_key(),
     )
 
 

@@ -20,6 +20,7 @@ from headrace.client.call import (
 from headrace.client.models import Dequeued, Lease, Model, Reported, WorkerSeen, remember_codec
 from headrace.client.sending import Report, json_body, reports_body
 from headrace.domain import limits
+from headrace.domain.ids import new_idempotency_key
 
 
 class _Reports(Model, frozen=True, kw_only=True):
@@ -52,6 +53,7 @@ def dequeue(
     """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first.
 
     With *lease_id* they are under that lease, from open_lease(), and last as long as it does.
+    Sent again after a lost answer, it gets the tasks that were leased then.
     Raises LeaseLost when that has ended.
     """
     fields: dict[str, Any] = {"batch_size": batch_size}
@@ -71,7 +73,14 @@ def dequeue(
             remember_codec(task, answer.codec)
         return found
 
-    return Call("POST", path_of("queues", queue, "dequeue"), read, body=lambda _: json_body(fields))
+    return Call(
+        "POST",
+        path_of("queues", queue, "dequeue"),
+        read,
+        body=lambda _: json_body(fields),
+        key=new_idempotency_key(),
+        attempt=1,
+    )
 
 
 def open_lease(name: str | None = None, *, keepalive_timeout_in_seconds: float = 60) -> Call[Lease]:
@@ -85,7 +94,8 @@ def open_lease(name: str | None = None, *, keepalive_timeout_in_seconds: float =
         path_of("leases"),
         _lease,
         body=lambda _: json_body(fields),
-        repeatable=name is None,  # one opened whose answer was lost has its name, and lapses
+        # One without a name whose answer was lost holds nothing, and lapses.
+        key=None if name is None else new_idempotency_key(),
     )
 
 
@@ -164,9 +174,9 @@ def list_workers() -> Pages[WorkerSeen]:
 
 def quiet_worker(name: str) -> Call[None]:
     """Ask a worker to take nothing more.  Raises NotFound."""
-    return Call("POST", path_of("workers", name, "quiet"), nothing)
+    return Call("POST", path_of("workers", name, "quiet"), nothing, key=new_idempotency_key())
 
 
 def stop_worker(name: str) -> Call[None]:
     """Ask a worker to finish what it holds, and end.  Raises NotFound."""
-    return Call("POST", path_of("workers", name, "stop"), nothing)
+    return Call("POST", path_of("workers", name, "stop"), nothing, key=new_idempotency_key())

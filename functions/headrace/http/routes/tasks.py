@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.http import examples, views
+from headrace.http import examples, repeats, views
 from headrace.http.bodies import DequeueBody, EnqueueBody
 from headrace.http.filters import (
     AfterFilter,
@@ -72,6 +72,8 @@ def enqueue(
     description=(
         "An empty answer is a success. Ask again after `poll_after_seconds`. "
         "A wait ends with 401 when its key is revoked meanwhile. "
+        "Sent again under the same `Idempotency-Key`, it gives the tasks that it leased before, "
+        "as far as they are still under their lease, and leases no others. "
         "409 `lease_lost`: the `lease_id` is of a lease that has ended."
     ),
     tags=_TAGS,
@@ -92,10 +94,14 @@ def dequeue(
         worker=asked.worker or "",
         keepalive=asked.keepalive_timeout_in_seconds,
         lease_id=asked.lease_id,
+        batch=repeats.batch_of(router, grouped=asked.lease_id is not None),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
     )
-    return json_answer(views.dequeued_json(found, max_retries=max_retries()))
+    answer = json_answer(views.dequeued_json(found, max_retries=max_retries()))
+    if found.replayed:
+        answer.headers[repeats.REPLAYED] = "true"
+    return answer
 
 
 @router.post(

@@ -1,0 +1,126 @@
+"""A request under an ``Idempotency-Key``: what tells it from others, what is known of the first.
+
+Everything here is pure.  The first request under a key runs; a repeat of it gets the first answer;
+another request under the same key is a conflict.  What failed is forgotten, and runs anew.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final
+
+from headrace.domain.errors import IdempotencyConflict, Unavailable
+from headrace.domain.group import token_of
+from headrace.domain.ids import is_tagged
+from headrace.domain.task import State, Task
+
+KEPT: Final = timedelta(minutes=15)
+"""So long a repeat is answered as the first request was, counted from when that began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller asks under a key; the same *fingerprint* is the same request."""
+
+    caller: str
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as it is given again."""
+
+    status: int
+    content_type: str | None
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What is known of the first request under a key.
+
+    It began *at* an instant and is over *until* another, whatever has become of whoever worked on
+    it.  ``answer`` is None while it runs; ``failed`` means that there is nothing to repeat.
+    """
+
+    fingerprint: str
+    at: datetime
+    until: datetime
+    answer: Answer | None = None
+    failed: bool = False
+
+    def repeated_by(self, request: Request, *, now: datetime) -> bool:
+        """Tell whether *request* is a repeat of this one; False: it comes first now.
+
+        Raises IdempotencyConflict when it is another request.
+        """
+        if self.failed or now >= self.at + KEPT:
+            return False
+        if self.fingerprint != request.fingerprint:
+            raise IdempotencyConflict(
+                "this Idempotency-Key was sent with another request within the last 15 minutes: "
+                "each request takes a key of its own, which only its repeats carry"
+            )
+        return True
+
+    def answer_to(self, request: Request, *, now: datetime) -> Answer | None:
+        """Return what *request* is answered; None: it runs, as if it was the first.
+
+        Raises IdempotencyConflict when it is another request, and Unavailable while the first one
+        still runs.
+        """
+        if not self.repeated_by(request, now=now):
+            return None
+        if self.answer is None and now < self.until:
+            raise still_running(self.at, self.until, now=now)
+        return self.answer  # None: who worked on it is no more
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a dequeue under a key set out to lease: noted before the first lease is written.
+
+    It began *at* an instant and leases nothing more after *until*.  Its leases are made with *tag*.
+    One that is *closed* has been given to a repeat: no task comes to it any more.
+    """
+
+    at: datetime
+    until: datetime
+    tag: str
+    task_ids: tuple[str, ...] = ()
+    closed: bool = False
+
+    def holds(self, task: Task, *, now: datetime) -> bool:
+        """Tell whether *task* is under a lease of this batch that is still good."""
+        return (
+            task.state is State.INFLIGHT
+            and task.lease_id is not None
+            and task.lease_expires_at is not None
+            and is_tagged(token_of(task.lease_id), self.tag)
+            and task.lease_expires_at > now
+        )
+
+    def check_over(self, tasks: Iterable[Task], *, now: datetime) -> None:
+        """Raise Unavailable while some of *tasks*, as read, may still come under its leases."""
+        if now < self.until and any(map(self._may_come, tasks)):
+            raise still_running(self.at, self.until, now=now)
+
+    def _may_come(self, task: Task) -> bool:
+        """A task that waits and was not delivered since: it may be leased the next moment."""
+        delivered_since = task.started_at is not None and task.started_at >= self.at
+        return task.state is State.ENQUEUED and not delivered_since
+
+
+def still_running(at: datetime, until: datetime, *, now: datetime) -> Unavailable:
+    """Return the refusal of a repeat that came while the first request runs.
+
+    It may come again after as long as the first has been running: soon at first, and hardly
+    later than *until*, when one that has died is over.
+    """
+    wait = min(now - at, until - now).total_seconds()
+    return Unavailable(
+        "the first request under this Idempotency-Key is still being worked on",
+        retry_after_seconds=max(1, ceil(wait)),
+    )

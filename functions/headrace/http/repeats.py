@@ -1,0 +1,120 @@
+"""The header ``Idempotency-Key``: a request that is sent again is answered as the first time.
+
+It stands around every POST, after whatever refuses a request for its key or its form.  Requests
+that are safe to repeat by themselves are left to themselves, and a dequeue keeps its own record.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.api_gateway import Route, Router
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE
+from headrace.domain.repeat import Answer, Request
+from headrace.http.bodies import EnqueueBody
+from headrace.http.permissions import principal
+from headrace.http.request import header
+from headrace.ops.batches import Batch
+from headrace.runtime.wiring import use_cases
+
+if TYPE_CHECKING:
+    from headrace.http.resolver import Resolver
+
+HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotent-Replay"
+ATTEMPT: Final = "X-Attempt"
+"""Which try of its own it is, where a client says so: at the first a dequeue saves 1 read unit."""
+
+_BY_THEMSELVES: Final = frozenset({"report", "dequeue"})
+"""Operations that need no answer kept: what they did stands with the tasks, or they see to it."""
+
+_MARGIN: Final = timedelta(seconds=1)  # for clocks that differ
+_DIGEST_BYTES: Final = 12
+_ATTEMPT_RE: Final = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
+_SECRET: Final = "secret"  # noqa: S105  the name of the field
+
+
+def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
+    """Run a POST under its key, or give the answer of the first one that came under it.
+
+    Raises InvalidRequest naming the header, IdempotencyConflict when the key was sent with another
+    request, and Unavailable while the first one still runs.
+    """
+    route: Route = app.context["_route"]
+    keyed = route.method == "POST" and app.serves(route)
+    asked = request(app.current_event.raw_event) if keyed else None
+    if asked is None or _safe_by_itself(route, app.context["_route_args"]):
+        return next_middleware(app)
+    repeats = use_cases().repeats
+    turn = repeats.begin(asked, within=time_left(app.lambda_context))
+    if isinstance(turn, Answer):
+        return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
+    answered = False
+    try:
+        response = next_middleware(app)
+        answered = response.status_code < 300  # noqa: PLR2004  HTTP's own boundary
+    finally:
+        if not answered:
+            repeats.give_up(turn)
+    body = _without_secret(response.body or "")
+    repeats.finish(turn, Answer(response.status_code, response.content_type, body))
+    return response
+
+
+def request(event: Mapping[str, Any]) -> Request | None:
+    """Return what is asked under which key; None without one.
+
+    Raises InvalidRequest naming the header for what can be no key.
+    """
+    key = header(event, HEADER.lower())
+    if key is None:
+        return None
+    if not IDEMPOTENCY_KEY_RE.fullmatch(key):
+        message = f"must match {IDEMPOTENCY_KEY}"
+        raise InvalidRequest(f"{HEADER} {message}", errors=[FieldError(HEADER, message)])
+    query = event.get("multiValueQueryStringParameters") or {}
+    parts = [event["httpMethod"], event["path"], sorted(query.items()), event.get("body") or ""]
+    digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGEST_BYTES)
+    return Request(principal().key_id, key, digest.hexdigest())
+
+
+def batch_of(router: Router, *, grouped: bool) -> Batch | None:
+    """Return what a dequeue leases under its key; None without one.  Raises as request()."""
+    event = router.current_event.raw_event
+    asked = request(event)
+    if asked is None:
+        return None
+    said = header(event, ATTEMPT.lower()) or ""
+    attempt = int(said) if _ATTEMPT_RE.fullmatch(said) else None
+    within = time_left(router.lambda_context)
+    return use_cases().batches.of(asked, within=within, grouped=grouped, attempt=attempt)
+
+
+def time_left(context: LambdaContext) -> timedelta:
+    """Return how long the request at hand may still be worked on."""
+    return timedelta(milliseconds=context.get_remaining_time_in_millis()) + _MARGIN
+
+
+def _safe_by_itself(route: Route, arguments: Mapping[str, Any]) -> bool:
+    body = arguments.get("body")
+    if isinstance(body, EnqueueBody):
+        return all(entry.id is not None for entry in body.tasks)
+    return route.operation_id in _BY_THEMSELVES
+
+
+def _without_secret(body: str) -> str:
+    """Return an answer as it may be kept: the secret in it is shown once, and stored nowhere."""
+    if f'"{_SECRET}"' not in body:
+        return body
+    fields = json.loads(body)
+    if not isinstance(fields, dict) or _SECRET not in fields:
+        return body
+    return json.dumps({**fields, _SECRET: None}, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,129 @@
+"""What is kept of requests under an ``Idempotency-Key``, as control records.
+
+All records of one key stand together: the one named ``first``, and the parts of an answer that is
+too large for one item.  Answers are compressed: an item is charged by the kilobyte.
+"""
+
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.repeat import KEPT, Answer, Batch, First, Request
+from headrace.store.base import Record
+
+FIRST: Final = "first"
+PART_BYTES: Final = 300_000
+"""Of one item, which may have 400 KB."""
+
+_OURS: Final = "tsk_"
+_IDS: Final = re.compile(r"[.,][^.,]+")  # no id has these signs: one of ours without its head, any
+_PLAIN_BYTES: Final = 500  # what is so short is not compressed
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def kind_of(request: Request) -> str:
+    """Return the kind of the records of a key: no two callers share one."""
+    return f"repeat:{request.caller}:{request.key}"
+
+
+def record_of(request: Request, first: First, *, version: int) -> Record:
+    """Return the record that says *first*, without the parts of its answer."""
+    body: dict[str, Any] = {
+        "of": first.fingerprint,
+        "at": _micros(first.at),
+        "until": _micros(first.until),
+    }
+    if first.failed:
+        body["failed"] = True
+    if first.answer is not None:
+        text = _packed(first.answer.body)
+        body |= {"status": first.answer.status, "type": first.answer.content_type}
+        body |= {"text": text} if len(text) <= PART_BYTES else {"parts": len(_cut(text))}
+    return Record(kind_of(request), FIRST, body, version, expires_at=first.at + KEPT)
+
+
+def parts_of(request: Request, first: First, *, version: int) -> list[Record]:
+    """Return the records of what the record of this *version* has no room for."""
+    text = _packed(first.answer.body) if first.answer is not None else ""
+    if len(text) <= PART_BYTES:
+        return []
+    return [
+        Record(kind_of(request), part_name(version, place), {"text": part}, 1, first.at + KEPT)
+        for place, part in enumerate(_cut(text))
+    ]
+
+
+def part_name(version: int, place: int) -> str:
+    """Return the name of one part: those of another version are another answer's."""
+    return f"{version}.{place:03d}"
+
+
+def first_of(record: Record, parts: Sequence[str] = ()) -> First:
+    """Return what a record says; of an answer in *parts* these are needed to know it."""
+    body = record.body
+    answer = None
+    text = body.get("text") or "".join(parts)
+    if text:
+        answer = Answer(body["status"], body["type"], _unpacked(text))
+    return First(
+        body["of"], _instant(body["at"]), _instant(body["until"]), answer, "failed" in body
+    )
+
+
+def batch_record(request: Request, batch: Batch, *, version: int) -> Record:
+    """Return the record that notes *batch*: up to 1 KB for 25 tasks with ids of our making."""
+    ids = "".join(
+        f".{name.removeprefix(_OURS)}" if name.startswith(_OURS) else f",{name}"
+        for name in batch.task_ids
+    )
+    body = {
+        "of": request.fingerprint,
+        "at": _micros(batch.at),
+        "until": _micros(batch.until),
+        "tag": batch.tag,
+        "ids": ids,
+    }
+    if batch.closed:
+        body["closed"] = True
+    return Record(kind_of(request), FIRST, body, version, expires_at=batch.at + KEPT)
+
+
+def batch_of(record: Record) -> Batch:
+    """Return the batch that a record notes; an empty one when it is about something else."""
+    body = record.body
+    ids = tuple(
+        f"{_OURS}{name[1:]}" if name.startswith(".") else name[1:]
+        for name in _IDS.findall(body.get("ids", ""))
+    )
+    at, until = _instant(body["at"]), _instant(body["until"])
+    return Batch(at, until, body.get("tag", ""), ids, "closed" in body)
+
+
+def _cut(text: str) -> list[str]:
+    return [text[start : start + PART_BYTES] for start in range(0, len(text), PART_BYTES)]
+
+
+def _packed(text: str) -> str:
+    """Return *text* as ASCII, compressed; or with an equals sign before it, as it is."""
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= _PLAIN_BYTES:
+        return f"={text}"
+    return b64encode(zlib.compress(raw)).decode("ascii")
+
+
+def _unpacked(text: str) -> str:
+    if text.startswith("="):
+        return text[1:]
+    return zlib.decompress(b64decode(text)).decode("utf-8", "surrogatepass")
+
+
+def _micros(at: datetime) -> int:
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND

@@ -1,0 +1,367 @@
+"""A dequeue that is sent again under its key gets what the first one leased, and nothing else."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain.errors import IdempotencyConflict, LeaseLost, Unavailable
+from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.repeat import KEPT, Request
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import Task
+from headrace.ops.batches import Batch
+from headrace.ops.dequeue import Dequeued
+from headrace.store.base import metered
+from tests.contract.conftest import World, lease_name
+from tests.contract.groups import opened
+from tests.contract.test_limits import at_most
+
+AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
+SECONDS = 10  # that a call may take
+
+
+def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> Batch:
+    request = Request("key_0123456789abcdef0123", key, what)
+    return world.use.batches.of(request, within=timedelta(seconds=SECONDS), **more)
+
+
+def take(world: World, queue: str, key: str = "k", count: int = 3, **call: object) -> Dequeued:
+    """Dequeue under *key*, whether for the first time or again."""
+    world.clock.forward(0.001)
+    grouped = "lease_id" in call
+    return world.use.deliveries.dequeue(
+        queue,
+        batch_size=count,
+        worker="ada:1",
+        batch=batch(world, key, grouped=grouped),
+        **call,  # type: ignore[arg-type]  # as it is given
+    )
+
+
+def leases(tasks: tuple[Task, ...]) -> list[tuple[str, str | None, int]]:
+    return [(task.id, task.lease_id, task.attempts) for task in tasks]
+
+
+@pytest.fixture
+def queue(world: World) -> str:
+    name = world.queue(retry_strategy=AT_ONCE)
+    world.put(name, *[f'"{number}"' for number in range(8)])
+    return name
+
+
+def test_a_repeat_gives_the_same_tasks_under_the_same_leases(world: World, queue: str) -> None:
+    first = take(world, queue)
+    world.clock.forward(7)
+    again, and_again = take(world, queue), take(world, queue)
+
+    assert (first.replayed, again.replayed) == (False, True)
+    assert leases(again.tasks) == leases(and_again.tasks) == leases(first.tasks)
+    assert [task.payload for task in again.tasks] == ['"0"', '"1"', '"2"']
+    assert again.now > first.now
+    assert len(world.take(queue, 25)) == 5
+
+
+def test_each_lease_is_still_a_secret_of_its_own(world: World, queue: str) -> None:
+    tasks = take(world, queue).tasks
+
+    assert len({task.lease_id for task in tasks}) == 3
+    assert all(str(task.lease_id).startswith("lse_") for task in tasks)
+    for task in tasks:
+        assert world.say(task, "SUCCEEDED").outcome == "OK"
+
+
+def test_a_repeat_tells_how_long_each_lease_still_is(world: World, queue: str) -> None:
+    first = take(world, queue)
+    world.clock.forward(20)
+    world.say(first.tasks[1], "INFLIGHT")
+
+    again = take(world, queue)
+
+    ends = [task.lease_expires_at for task in again.tasks]
+    assert ends[0] == first.tasks[0].lease_expires_at
+    assert ends[1] is not None
+    assert ends[1] > world.clock() + timedelta(seconds=29)
+
+
+def reclaim(world: World) -> None:
+    world.clock.forward(5)
+    world.use.reaping.run()
+
+
+ENDS: dict[str, Callable[[World, Task], object]] = {
+    "SUCCEEDED": lambda world, task: world.say(task, "SUCCEEDED"),
+    "FAILED": lambda world, task: world.say(task, "FAILED"),
+    "RELEASED": lambda world, task: world.say(task, "RELEASED"),
+    "MOVED": lambda world, task: world.say(task, "MOVED", to_queue="other"),
+    "deleted": lambda world, task: world.use.tasks.delete(task.id),
+    "lapsed": lambda world, _: world.clock.forward(5),
+    "reclaimed": lambda world, _: reclaim(world),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("history", [0, 60])
+def test_what_is_over_is_left_out_and_nothing_comes_in_its_place(
+    world: World, how: str, history: int
+) -> None:
+    world.queue("other")
+    queue = world.queue(retry_strategy=AT_ONCE, history_retention_in_seconds=history)
+    world.put(queue, *"123456")
+    first = take(world, queue, keepalive=5)
+    held = [first.tasks[0], first.tasks[2]]
+    for task in held:
+        world.say(task, "INFLIGHT", keepalive=60)
+
+    ENDS[how](world, first.tasks[1])
+    again = take(world, queue, keepalive=5)
+
+    assert [task.id for task in again.tasks] == [task.id for task in held]
+    for task in held:
+        world.say(task, "SUCCEEDED")
+    nothing = take(world, queue, keepalive=5)
+    assert (nothing.tasks, nothing.replayed) == ((), True)
+    assert world.take(queue, 25) != ()
+
+
+def test_a_task_that_others_have_by_now_is_theirs(world: World, queue: str) -> None:
+    first = take(world, queue, keepalive=5)
+    world.clock.forward(5)
+    world.use.reaping.run()
+    others = world.take(queue, 25)
+
+    again = take(world, queue, keepalive=5)
+
+    assert {task.id for task in first.tasks} < {task.id for task in others}
+    assert again.tasks == ()
+
+
+def test_an_empty_batch_is_not_kept(world: World) -> None:
+    queue = world.queue()
+    with metered() as meter:
+        assert take(world, queue).tasks == ()
+    world.put(queue, "1")
+
+    later = take(world, queue)
+
+    assert meter.write == 0
+    assert (len(later.tasks), later.replayed) == (1, False)
+
+
+def test_a_caller_that_repeats_itself_is_told_of_nothing_for_good(world: World) -> None:
+    queue = world.queue()
+    first, second, third = (batch(world, attempt=attempt) for attempt in (1, 2, 3))
+    assert world.use.deliveries.dequeue(queue, batch=second).tasks == ()
+    world.put(queue, "1")
+
+    with pytest.raises(Unavailable):  # the first, which was still waiting
+        world.take(queue, batch=first)
+
+    assert world.take(queue, batch=third) == ()
+    assert len(world.take(queue)) == 1
+
+
+def test_what_the_first_gets_while_the_second_waits_is_the_answer_of_both(world: World) -> None:
+    queue = world.queue()
+    first, second = (batch(world, attempt=attempt) for attempt in (1, 2))
+    got: list[Task] = []
+
+    def sleep(seconds: float) -> None:
+        world.clock.forward(seconds)
+        if not got:
+            world.put(queue, "1")
+            got.extend(world.take(queue, batch=first))
+            world.put(queue, "2")
+            world.use.queues.pause(queue)  # or the second would be told to come again
+
+    world.use.deliveries.sleep = sleep
+    answer = world.use.deliveries.dequeue(queue, batch=second, wait_seconds=1)
+
+    assert answer.replayed
+    assert leases(answer.tasks) == leases(tuple(got))
+
+
+def test_after_a_quarter_of_an_hour_it_is_a_new_call(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=43_200)
+    world.put(queue, *"123456")
+    first = take(world, queue)
+    world.clock.forward((KEPT - timedelta(seconds=1)).total_seconds())
+    assert leases(take(world, queue).tasks) == leases(first.tasks)
+    world.clock.forward(1)
+
+    anew = take(world, queue)
+    again = take(world, queue)
+
+    assert {task.id for task in anew.tasks}.isdisjoint(task.id for task in first.tasks)
+    assert leases(again.tasks) == leases(anew.tasks)
+
+
+def test_another_request_under_the_key_is_refused_and_leases_nothing(
+    world: World, queue: str
+) -> None:
+    take(world, queue)
+
+    for attempt in (1, 2, None):
+        with pytest.raises((IdempotencyConflict, Unavailable)):
+            world.use.deliveries.dequeue(
+                queue, batch=batch(world, what="something else", attempt=attempt)
+            )
+    assert world.use.deliveries.dequeue(queue, batch_size=25).tasks[0].payload == '"3"'
+
+
+def test_a_key_under_which_an_operator_did_something_is_taken(world: World, queue: str) -> None:
+    request = Request("key_0123456789abcdef0123", "k", "an operator's")
+    world.use.repeats.begin(request, within=timedelta(seconds=SECONDS))
+
+    with pytest.raises(IdempotencyConflict):
+        take(world, queue)
+    assert len(world.take(queue, 25)) == 8
+
+
+def test_a_repeat_takes_no_token(world: World) -> None:
+    rate = RateLimiting(3, 1, IntervalUnit.HOURS)
+    queue = world.queue(dequeuing_settings=at_most(rate=rate))
+    world.put(queue, *"12345")
+
+    first = take(world, queue, count=2)
+    again = take(world, queue, count=2)
+    with pytest.raises(Unavailable):  # says that it is the first, and is not
+        world.take(queue, 2, batch=batch(world, attempt=1))
+
+    assert leases(again.tasks) == leases(first.tasks)
+    assert len(world.take(queue, 5)) == 1
+
+
+def test_a_repeat_takes_no_slot(world: World) -> None:
+    queue = world.queue(dequeuing_settings=at_most(3))
+    world.put(queue, *"12345")
+
+    first = take(world, queue, count=2)
+    again = take(world, queue, count=2)
+
+    assert leases(again.tasks) == leases(first.tasks)
+    assert len(world.take(queue, 5)) == 1
+
+
+def test_a_paused_queue_gives_a_repeat_what_is_its_own(world: World, queue: str) -> None:
+    first = take(world, queue)
+    world.use.queues.pause(queue)
+
+    assert leases(take(world, queue).tasks) == leases(first.tasks)
+
+
+def test_a_task_with_a_lease_of_its_own_length_is_found_too(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, *"12", keepalive=300)
+
+    first = take(world, queue)
+
+    assert leases(take(world, queue).tasks) == leases(first.tasks)
+    assert len(first.tasks) == 2
+
+
+def test_a_batch_over_many_shards_is_found_whole(world: World) -> None:
+    queue = world.queue(shards=8)
+    world.put(queue, *["1"] * 20)
+
+    first = take(world, queue, count=15)
+
+    assert len(first.tasks) == 15
+    assert leases(take(world, queue, count=15).tasks) == leases(first.tasks)
+
+
+def test_reclaimed_tasks_are_part_of_the_batch(world: World) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE, keepalive_timeout_in_seconds=5)
+    world.put(queue, *"123")
+    world.take(queue, 2)
+    world.clock.forward(5)
+
+    first = take(world, queue)
+
+    assert len(first.tasks) == 3
+    assert leases(take(world, queue).tasks) == leases(first.tasks)
+
+
+def test_what_did_not_fit_the_answer_is_not_part_of_it(world: World) -> None:
+    queue = world.queue()
+    for _ in range(20):
+        world.put(queue, '"' + "x" * 250_000 + '"')
+
+    first = take(world, queue, count=20)
+
+    assert 10 < len(first.tasks) < 20
+    assert leases(take(world, queue, count=20).tasks) == leases(first.tasks)
+
+
+# ------------------------------------------------------------------------------------ group leases
+
+
+def test_under_a_group_a_repeat_gives_what_that_call_leased(world: World, queue: str) -> None:
+    group = opened(world)
+    other = take(world, queue, "another", 2, lease_id=group)
+    first = take(world, queue, lease_id=group)
+    world.clock.forward(30)
+    world.use.leases.extend(group)
+
+    again = take(world, queue, lease_id=group)
+
+    assert leases(again.tasks) == leases(first.tasks)
+    assert [lease_name(task) for task in again.tasks] == [group] * 3
+    assert again.tasks[0].lease_expires_at == world.clock() + timedelta(seconds=60 - 0.001)
+    assert len(other.tasks) == 2
+    assert len(world.take(queue, 25)) == 3
+
+
+def test_under_a_group_nothing_is_written_but_the_leases(world: World, queue: str) -> None:
+    group = opened(world)
+    take(world, queue, "before", 1, lease_id=group)  # the group learns of the queue
+    with metered() as plain:
+        world.take(queue, 2, lease_id=group)
+    with metered() as keyed:
+        take(world, queue, count=2, lease_id=group)
+
+    assert keyed.write == plain.write
+
+
+def test_under_a_group_that_has_ended_there_is_nothing_left(world: World, queue: str) -> None:
+    group = opened(world)
+    take(world, queue, lease_id=group)
+    world.clock.forward(60)
+
+    with pytest.raises(LeaseLost):
+        take(world, queue, lease_id=group)
+
+
+# ------------------------------------------------------------------------------------ what it costs
+
+
+def test_a_batch_of_25_is_noted_for_one_unit(world: World) -> None:
+    queue = world.queue()
+    for _ in range(2):
+        world.put(queue, *["1"] * 25)
+    with metered() as plain:
+        world.take(queue, 25)
+    with metered() as keyed:
+        world.clock.forward(0.001)
+        world.use.deliveries.dequeue(
+            queue, batch_size=25, worker="ada:1", batch=batch(world, "k" * 20, attempt=1)
+        )
+
+    if plain.write:  # the store in memory costs nothing
+        assert keyed.write == plain.write + 1
+        assert keyed.read <= plain.read
+
+
+def test_who_says_it_is_the_first_time_pays_no_look(world: World) -> None:
+    queue = world.queue()
+    reads = []
+    for asked in (None, batch(world, attempt=1), batch(world, "l")):
+        world.clock.forward(2)
+        with metered() as meter:
+            world.use.deliveries.dequeue(queue, batch=asked)
+        reads.append(meter.read)
+
+    plain, first, unknown = reads
+    if plain:
+        assert (first, unknown) == (plain, plain + 1)

@@ -1,0 +1,411 @@
+"""`Idempotency-Key`: a POST that is sent again does nothing more, and is answered as before."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.domain.change import Mark
+from headrace.runtime.wiring import Settings, build
+from headrace.store.base import Record
+from headrace.store.memory import MemoryStore
+from tests.functional.conftest import KEY, Answer, Service
+from tests.functional.roles import ADMIN, OPERATOR, VIEWER, WORKER, example, keyed, send, tasks
+from tests.functional.roles import KEYED as ROUTES
+from tests.manual_clock import ManualClock
+
+POSTS = [route for route in ROUTES if route.startswith("POST ")]
+BY_THEMSELVES = ["POST /v1/queues/{queue}/dequeue", "POST /v1/queues/{queue}/reports"]
+RECORDED = [route for route in POSTS if route not in BY_THEMSELVES]
+
+
+def under(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+def replayed(answer: Answer) -> bool:
+    return answer.headers.get("idempotent-replay") == "true"
+
+
+def path_of(route: str, **names: str) -> str:
+    path = route.removeprefix("POST ")
+    for name in ("queue", "id", "name"):
+        path = path.replace(f"{{{name}}}", names.get(name, "nothing"))
+    return path
+
+
+BODIES: dict[str, Any] = {
+    "POST /v1/queues": {"name": "new"},
+    "POST /v1/queues/{queue}/tasks": {"tasks": [{"payload": 1}, {"payload": 2}]},
+}
+"""Where the example of the documents would be refused here, or needs no record."""
+
+
+def named(call: Service, route: str) -> dict[str, str]:
+    """Return names for the path of *route* that stand for something."""
+    names = {"queue": "mail", "name": "nightly"}
+    if "/workers/" in route:
+        call("PUT", "/v1/workers/ada", {"queues": ["mail"], "concurrency": 1, "running": []})
+        names["name"] = "ada"
+    if "/keys/{id}" in route:
+        names["id"] = call("POST", "/v1/keys", example("POST /v1/keys")).json["id"]
+    if "/leases/{id}" in route:
+        names["id"] = call("POST", "/v1/leases").json["lease"]["id"]
+    return names
+
+
+def dead(call: Service, path: str, *ids: str) -> None:
+    for task_id in ids:
+        call.put(path, id=task_id)
+        (task,) = call.take(path)
+        call.say(task, "FAILED", retryable=False)
+
+
+@pytest.mark.parametrize("route", RECORDED)
+def test_the_same_request_under_the_same_key_is_answered_as_before_and_does_nothing(
+    stocked: Service, route: str
+) -> None:
+    path = path_of(route, **named(stocked, route))
+    body = BODIES.get(route, example(route))
+    audited = len(stocked("GET", "/v1/audit").json["entries"])
+
+    first = stocked("POST", path, body, under("k-1"))
+    stocked.clock.forward(3)
+    waiting = tasks(stocked, "mail")
+    again = stocked("POST", path, body, under("k-1"))
+
+    assert first.status in {200, 201, 202, 204}, first.body
+    assert not replayed(first)
+    assert (again.status, replayed(again)) == (first.status, True)
+    if "secret" in first.body:
+        assert again.json == {**first.json, "secret": None}
+    else:
+        assert again.body == first.body
+    assert again.headers.get("content-type") == first.headers.get("content-type")
+    assert tasks(stocked, "mail") == waiting
+    assert len(stocked("GET", "/v1/audit").json["entries"]) <= audited + 1
+
+
+@pytest.mark.parametrize("route", POSTS)
+@pytest.mark.parametrize("key", ["", "a b", "x" * 65, "ä", "a,b"])
+def test_what_can_be_no_key_is_refused_naming_the_header(
+    stocked: Service, route: str, key: str
+) -> None:
+    answer = stocked("POST", path_of(route, queue="mail"), example(route), under(key))
+
+    assert (answer.status, answer.fields) == (400, {"Idempotency-Key"})
+    assert stocked("POST", "/v1/queues/mail/resume", headers=under("_" * 64)).status == 200
+
+
+def test_it_is_ignored_where_a_repeat_is_safe_by_the_method(call: Service) -> None:
+    path = call.queue("mail")
+    bad = under("no key at all")
+
+    assert call("GET", path, headers=bad).status == 200
+    assert call("PUT", path, {"name": "mail"}, bad).status == 200
+    assert call("DELETE", path, headers=bad).status in {202, 204}
+
+
+def test_who_may_not_hears_of_that_first(stocked: Service) -> None:
+    stocked("POST", "/v1/queues/mail/pause", headers=under("k"))
+    viewer, elsewhere = keyed(stocked, VIEWER), keyed(stocked, ADMIN, "ngsi.*")
+
+    for headers in (under("k"), under("no key")):
+        for service in (viewer, elsewhere):
+            assert service("POST", "/v1/queues/mail/pause", headers=headers).status == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/queues/mail/resume", None),
+        ("/v1/queues/other/pause", None),
+        ("/v1/queues/mail/pause", {}),
+        ("/v1/queues/mail/pause", '{ "resume_in_seconds": 60}'),
+        ("/v1/queues/mail/dequeue", {"batch_size": 1}),
+    ],
+)
+def test_another_request_under_the_key_is_a_conflict(
+    call: Service, path: str, body: object
+) -> None:
+    call.queue("other")
+    call.put(call.queue("mail"))
+    first = '{"resume_in_seconds": 60}'
+    call("POST", "/v1/queues/mail/pause", first, under("k"))
+    if path.endswith("dequeue"):
+        call("POST", "/v1/queues/mail/resume")
+
+    answer = call("POST", path, body, under("k"))
+
+    assert (answer.status, answer.json["code"]) == (409, "idempotency_conflict")
+    assert call("POST", "/v1/queues/mail/pause", first, under("k")).status == 200
+
+
+def test_the_same_parameters_in_another_order_are_the_same_request(call: Service) -> None:
+    call.queue("mail")
+
+    first = call("POST", "/v1/queues/mail/pause", {}, under("k"))
+    refused = call("POST", "/v1/queues/mail/pause", {}, under("k"), {"force": "true"})
+
+    assert first.status == 200
+    assert refused.status == 400  # an unknown parameter, before anything else
+
+
+def test_a_key_is_its_callers_own(call: Service) -> None:
+    call.queue("mail")
+    ada, bob = keyed(call, OPERATOR), keyed(call, OPERATOR)
+
+    assert ada("POST", "/v1/queues/mail/pause", headers=under("k")).status == 200
+    other = bob("POST", "/v1/queues/mail/resume", headers=under("k"))
+
+    assert (other.status, replayed(other)) == (200, False)
+
+
+def test_a_repeat_after_a_quarter_of_an_hour_runs_anew(call: Service) -> None:
+    path = call.queue("mail")
+    body = {"tasks": [{"payload": 1}]}
+
+    first = call("POST", f"{path}/tasks", body, under("k")).json
+    call.clock.forward(15 * 60 - 1)
+    assert call("POST", f"{path}/tasks", body, under("k")).json == first
+    call.clock.forward(1)
+    anew = call("POST", f"{path}/tasks", body, under("k"))
+    again = call("POST", f"{path}/tasks", body, under("k"))
+
+    assert not replayed(anew)
+    assert anew.json["results"][0]["id"] != first["results"][0]["id"]
+    assert (again.json, replayed(again)) == (anew.json, True)
+
+
+def test_a_refusal_is_not_kept(call: Service) -> None:
+    body = {"tasks": [{"payload": 1}]}
+    assert call("POST", "/v1/queues/mail/tasks", body, under("k")).status == 404
+    call.queue("mail")
+
+    taken = call("POST", "/v1/queues/mail/tasks", body, under("k"))
+    other = call("POST", "/v1/queues/nowhere/tasks", body, under("l"))
+    anything = call("POST", "/v1/queues/mail/pause", headers=under("l"))
+
+    assert (taken.status, replayed(taken)) == (200, False)
+    assert (other.status, anything.status) == (404, 200)
+
+
+def test_a_secret_is_shown_once_and_kept_nowhere(call: Service) -> None:
+    body = {"name": "ada", "role": "worker", "queues": ["*"]}
+
+    first = call("POST", "/v1/keys", body, under("k"))
+    again = call("POST", "/v1/keys", body, under("k"))
+
+    assert (first.status, again.status) == (201, 201)
+    assert first.json["secret"]
+    assert again.json == {**first.json, "secret": None}
+    assert len(call("GET", "/v1/keys").json["keys"]) == 1
+
+
+def test_a_secret_stands_in_no_record() -> None:
+    store = MemoryStore()
+    call = service_over(store)
+
+    secret = call("POST", "/v1/keys", example("POST /v1/keys"), under("k")).json["secret"]
+
+    assert not [record for record in store._records.values() if secret in str(record.body)]  # noqa: SLF001
+
+
+def test_the_word_secret_elsewhere_is_left_as_it_is(call: Service) -> None:
+    path = call.queue("mail")
+    body = {"tasks": [{"payload": 1, "tags": {"secret": "of the client's own"}}]}
+
+    first = call("POST", f"{path}/tasks", body, under("k"))
+
+    assert call("POST", f"{path}/tasks", body, under("k")).body == first.body
+
+
+def test_an_enqueue_with_ids_needs_no_record(call: Service) -> None:
+    path = call.queue("mail")
+    body = {"tasks": [{"id": "a"}, {"id": "b"}]}
+
+    plain = call("POST", f"{path}/tasks", body)
+    again = call("POST", f"{path}/tasks", body, under("k"))
+    other = call("POST", f"{path}/pause", headers=under("k"))
+
+    assert [result["outcome"] for result in plain.json["results"]] == ["CREATED"] * 2
+    assert [result["outcome"] for result in again.json["results"]] == ["EXISTING"] * 2
+    assert not replayed(again)
+    assert other.status == 200
+
+
+def test_reports_need_no_record(call: Service) -> None:
+    call.put(call.queue("mail"))
+    (task,) = call.take("/v1/queues/mail")
+    report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "SUCCEEDED"}
+
+    answers = [
+        call("POST", "/v1/queues/mail/reports", {"reports": [report]}, under("k")) for _ in "ab"
+    ]
+
+    assert [answer.json["results"][0]["outcome"] for answer in answers] == ["OK", "OK"]
+    assert not any(map(replayed, answers))
+
+
+@pytest.mark.parametrize("action", ["restart", "run", "move", "purge", "delete"])
+@pytest.mark.parametrize("by", ["ids", "filter"])
+def test_a_repeated_action_tells_what_the_first_one_did(
+    call: Service, action: str, by: str
+) -> None:
+    path = call.queue("mail")
+    call.queue("other")
+    dead(call, path, "dead")
+    call.put(path, id="later", delay_in_seconds=3600)
+    which = "later" if action == "run" else "dead"
+    body: dict[str, Any] = {"ids": [which]} if by == "ids" else {"filter": {}}
+    if action == "move":
+        body["to_queue"] = "other"
+    url = f"{path}/tasks/{action}"
+    if action == "purge":
+        url, body = f"{path}/purge", {"states": ["DEAD"]}
+
+    first = call("POST", url, body, under("k"))
+    again = call("POST", url, body, under("k"))
+
+    assert first.json.get("changed", first.json.get("deleted")), first.body
+    assert (again.body, replayed(again)) == (first.body, True)
+
+
+def test_it_costs_two_writes_and_nothing_without_the_header(call: Service) -> None:
+    path = call.queue("mail")
+    store_writes = Counting()
+    service = service_over(store_writes)
+    service.queue("mail")
+
+    def writes(**headers: str) -> int:
+        before = store_writes.records_written
+        assert service("POST", f"{path}/pause", headers=headers).status == 200
+        return store_writes.records_written - before
+
+    plain = writes()
+    assert writes(**under("k")) == plain + 2
+    assert writes(**under("k")) == 0
+
+
+# -------------------------------------------------------- what happens while the first one runs
+
+
+class Counting(MemoryStore):
+    """Counts the records that it takes."""
+
+    records_written = 0
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        written = super().put_record(record, replaces=replaces)
+        self.records_written += written
+        return written
+
+
+class Meanwhile(MemoryStore):
+    """Lets something happen when a queue's settings are about to be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[], None] | None = None
+        self.dead = False
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        then, self.then = (self.then, None) if record.kind == "queue" else (None, self.then)
+        if then is not None:
+            then()
+        if self.dead:
+            raise ProcessDied
+        return super().put_record(record, replaces=replaces)
+
+    def set_mark(self, mark: Mark) -> bool:
+        if self.dead:
+            raise ProcessDied
+        return super().set_mark(mark)
+
+
+class ProcessDied(BaseException):
+    """Nothing that is written may come after it."""
+
+
+def service_over(store: MemoryStore) -> Service:
+    clock = ManualClock()
+    settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=0)
+    return Service(clock, build(settings, store, now=clock))
+
+
+def test_a_repeat_while_the_first_one_runs_is_to_come_again() -> None:
+    store = Meanwhile()
+    call = service_over(store)
+    call.queue("mail")
+    seen: list[Answer] = []
+
+    def repeat() -> None:
+        call.clock.forward(4)
+        seen.append(call("POST", "/v1/queues/mail/pause", headers=under("k")))
+        seen.append(call("POST", "/v1/queues/mail/resume", headers=under("k")))
+
+    store.then = repeat
+    first = call("POST", "/v1/queues/mail/pause", headers=under("k"))
+
+    running, another = seen
+    assert (running.status, running.json["code"]) == (503, "unavailable")
+    assert running.headers["retry-after"] == "4"  # as long as it has been running
+    assert (another.status, another.json["code"]) == (409, "idempotency_conflict")
+    again = call("POST", "/v1/queues/mail/pause", headers=under("k"))
+    assert (first.status, again.body) == (200, first.body)
+
+
+def test_a_first_one_whose_process_died_lapses_and_the_next_goes_on() -> None:
+    store = Meanwhile()
+    call = service_over(store)
+    call.queue("mail")
+
+    def die() -> None:
+        store.dead = True
+
+    store.then = die
+    with pytest.raises(ProcessDied):
+        call("POST", "/v1/queues/mail/pause", headers=under("k"))
+    store.dead = False
+
+    soon = call("POST", "/v1/queues/mail/pause", headers=under("k"))
+    call.clock.forward(31)  # longer than a function may run
+    late = call("POST", "/v1/queues/mail/pause", headers=under("k"))
+    again = call("POST", "/v1/queues/mail/pause", headers=under("k"))
+
+    assert (soon.status, "retry-after" in soon.headers) == (503, True)
+    assert (late.status, replayed(late)) == (200, False)
+    assert (again.body, replayed(again)) == (late.body, True)
+
+
+def test_who_lapsed_and_comes_back_does_not_take_the_place_of_who_went_on() -> None:
+    store = Meanwhile()
+    call = service_over(store)
+    path = call.queue("mail")
+    seen: list[Answer] = []
+
+    def overtaken() -> None:
+        call.clock.forward(31)
+        seen.append(call("POST", f"{path}/pause", headers=under("k")))
+
+    store.then = overtaken
+    slow = call("POST", f"{path}/pause", headers=under("k"))
+
+    again = call("POST", f"{path}/pause", headers=under("k"))
+    assert (slow.status, replayed(seen[0])) == (200, False)
+    assert (again.body, replayed(again)) == (seen[0].body, True)
+
+
+def test_workers_calls_are_like_the_others(call: Service) -> None:
+    call.queue("mail")
+    worker = keyed(call, WORKER)
+    body = {"name": "batch-7", "keepalive_timeout_in_seconds": 60}
+
+    first = worker("POST", "/v1/leases", body, under("k"))
+    again = worker("POST", "/v1/leases", body, under("k"))
+    refused = worker("POST", "/v1/leases", body, under("l"))
+
+    assert (first.status, again.json) == (201, first.json)
+    assert (refused.status, refused.json["code"]) == (409, "lease_lost")
+    assert send(replace(call), "POST /v1/leases/{id}/extend", id=first.json["lease"]["id"]).status

@@ -6,7 +6,9 @@ Who is it; is the form ours; may they; ask the view; draw what it says, or what 
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Final
 
 from console.chalicelib import nav, urls
@@ -26,10 +28,10 @@ from console.chalicelib.session import (
     FLASH,
     SESSION,
     Signing,
-    new_nonce,
 )
 from console.chalicelib.visit import Visit
 from headrace.domain.errors import (
+    Forbidden,
     HeadraceError,
     NotFound,
     RateLimited,
@@ -37,11 +39,13 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.ops.keys import acting
+from headrace.ops.sessions import new_nonce
 from headrace.runtime.wiring import UseCases, use_cases, utc_now
 from headrace.store.base import Meter, metered
 
 _FLASH_SECONDS: Final = 60
 _log: Final = logging.getLogger("headrace.console")
+_log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above that
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,13 @@ def answer(route: Route, event: Mapping[str, Any], request_id: str) -> Answer:
         try:
             request = read_request(event, request_id)
             visit = _enter(request, use_cases())
-            return _finish(_reply(route, visit), visit, call)
+            made = _finish(_reply(route, visit), visit, call)
+            _note_refusal(route, visit, made)
+            return made
+        except Forbidden as error:
+            made = _refusal(error, visit, call)
+            _note_refusal(route, visit, made)
+            return made
         except HeadraceError as error:
             return _refusal(error, visit, call)
         except Exception:  # noqa: BLE001  the edge of the process: logged, and the function lives on
@@ -76,18 +86,18 @@ def answer(route: Route, event: Mapping[str, Any], request_id: str) -> Answer:
 
 
 def _enter(request: Request, use: UseCases) -> Visit:
-    """Find out who it is: the session's key must still stand."""
+    """Find out who it is: the session must go on, and its key still stand."""
     signing = Signing.of(use.settings)
-    now = use.now()
-    session = signing.session(request.cookies.get(SESSION, ""), now)
-    visit = Visit(request, use, signing, now)
-    if session is None:
+    visit = Visit(request, use, signing, use.now())
+    named = signing.named(request.cookies.get(SESSION, ""))
+    if named is None:
         return visit
     try:
-        principal = use.keys.known(session.key_id)
+        # A page that refreshes itself is nobody at work.
+        session, principal = use.sessions.resume(*named, active=request.parts is None)
     except Unauthenticated:
         return visit
-    return Visit(request, use, signing, now, principal, session)
+    return replace(visit, principal=principal, session=session)
 
 
 def _reply(route: Route, visit: Visit) -> Reply:
@@ -102,6 +112,19 @@ def _reply(route: Route, visit: Visit) -> Reply:
         return route.view(visit)
     with acting(visit.principal, request_id=request.request_id):
         return route.view(visit)
+
+
+def _note_refusal(route: Route, visit: Visit | None, made: Answer) -> None:
+    """Log what somebody may not do, and note it in the audit if it would have changed something."""
+    if visit is None or visit.principal is None or made.status != HTTPStatus.FORBIDDEN:
+        return
+    request, who = visit.request, visit.principal
+    what = f"{route.method} {route.path}"
+    _log.warning("%s refused to key %s, request %s", what, who.key_id, request.request_id)
+    if route.method == "POST":
+        queue = request.names.get("queue")
+        with acting(who, request_id=request.request_id), suppress(Unavailable):
+            visit.use.audit.note("refuse", queue=queue, where={"request": what}, changed=0)
 
 
 def _to_the_door(visit: Visit) -> Reply:

@@ -1,37 +1,27 @@
-"""Sessions in signed cookies, and the tokens that tie a form to one.
+"""What browsers keep for us, signed: which session is theirs, and what ties a form to it.
 
-A session holds the id of a key, never its secret; whether the key still stands is looked up at
-each request.  Signatures take the deployment's secret and its admin key: to change either ends
-every session.
+A session itself is a record of the service (``headrace.ops.sessions``).  The cookie names it and is
+signed, so that a made-up one costs no look at the table.  Signatures take the deployment's secret
+and its admin key: to change either ends every session.
 """
 
-import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final
 
 from itsdangerous import BadSignature, URLSafeSerializer
 
 from headrace.domain.errors import Unavailable
+from headrace.ops.session_body import Session
 from headrace.runtime.wiring import Settings
 
 SESSION: Final = "headrace_session"
 DOOR: Final = "headrace_door"
 FLASH: Final = "headrace_flash"
-LASTS: Final = timedelta(hours=8)
 DOOR_LASTS: Final = timedelta(hours=1)
 
 _LEAST: Final = 16  # characters of the secret
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Somebody who is signed in: with which key, until when, and what ties forms to it."""
-
-    key_id: str
-    until: datetime
-    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +38,15 @@ class Signing:
             raise Unavailable(f"HEADRACE_SESSION_SECRET must have at least {_LEAST} characters")
         return cls(sha256(f"console {given} {settings.admin_key}".encode()).digest())
 
-    def open(self, key_id: str, now: datetime) -> tuple[Session, str]:
-        """Return a new session, and its cookie's value."""
-        session = Session(key_id, now + LASTS, new_nonce())
-        until = int(session.until.timestamp())
-        return session, self.write(SESSION, [key_id, until, session.nonce])
+    def ticket(self, session: Session) -> str:
+        """Return the value of a session's cookie."""
+        return self.write(SESSION, [session.key_id, session.nonce])
 
-    def session(self, value: str, now: datetime) -> Session | None:
-        """Return the session of a cookie; None when it is over, altered or no session."""
+    def named(self, value: str) -> tuple[str, str] | None:
+        """Return the key's id and the nonce of the session that a cookie names; None for none."""
         match self.read(SESSION, value):
-            case [str(key_id), int(until), str(nonce)]:
-                session = Session(key_id, datetime.fromtimestamp(until, UTC), nonce)
-                return session if now < session.until else None
+            case [str(key_id), str(nonce)]:
+                return key_id, nonce
             case _:
                 return None
 
@@ -84,8 +71,3 @@ class Signing:
 
     def _serializer(self, purpose: str) -> URLSafeSerializer:
         return URLSafeSerializer(self.secret, salt=purpose, signer_kwargs={"digest_method": sha256})
-
-
-def new_nonce() -> str:
-    """Return 128 random bits as text."""
-    return secrets.token_urlsafe(16)

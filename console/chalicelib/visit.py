@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from console.chalicelib.request import Request
-from console.chalicelib.session import Session, Signing
+from console.chalicelib.session import Signing
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Unauthenticated
+from headrace.ops.session_body import Session
 from headrace.runtime.wiring import UseCases
 
 

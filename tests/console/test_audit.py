@@ -28,7 +28,10 @@ def acted(stocked: Browser) -> Browser:
 
 
 def test_an_empty_audit_says_what_would_be_here(admin: Browser) -> None:
-    assert "What people change by hand would be here" in admin.get("/console/audit").text
+    of_one_queue = admin.as_role(Role.OPERATOR, "mail")
+
+    assert "What people change by hand would be here" in of_one_queue.get("/console/audit").text
+    assert "bootstrap sign in" in admin.get("/console/audit").text
 
 
 def test_the_newest_is_told_first(acted: Browser) -> None:
@@ -58,7 +61,7 @@ def test_the_audit_is_narrowed_by_queue_actor_action_and_time(acted: Browser) ->
         page = acted.get(f"/console/audit?{query}").page
         return [row.all("td")[2].text for row in page.all("tr") if row.all("td")]
 
-    assert found("actor=the+operator") == ["pause"]
+    assert found("actor=the+operator") == ["pause", "sign in"]
     assert found("action=restart") == ["restart", "restart"]
     assert found("queue=mail&action=create_queue") == ["create queue"]
     assert found("queue=nowhere") == []

@@ -231,7 +231,9 @@ def test_a_confirmation_is_for_one_session(mail: Browser) -> None:
 def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     kill(mail, 6)
     asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    mail.clock.forward(timedelta(hours=1, seconds=1).total_seconds())
+    for _ in range(2):
+        mail.clock.forward(timedelta(minutes=30, seconds=1))
+        mail.get("/console")  # or the session would end
     refused = decide(mail, asked, "all")
 
     assert refused.status == 409

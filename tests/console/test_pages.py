@@ -274,7 +274,7 @@ def test_ten_attempts_are_told_the_newest_first(admin: Browser) -> None:
         admin.clock.forward(2)
         admin.say(task, ReportStatus.FAILED, error=WorkerError("", f"fault {number}", ""))
 
-    timeline = admin.get(f"/console/tasks/{task_id}").page.one("ol", class_="timeline")
+    timeline = admin.sign_in().get(f"/console/tasks/{task_id}").page.one("ol", class_="timeline")
     attempts = timeline.all("li")
     assert [attempt.all("strong")[0].text for attempt in attempts] == [
         f"{number}. failed" for number in (6, 5, 4, 3, 2, 1)

@@ -47,7 +47,9 @@ def test_flows_are_told_in_a_picture_and_in_a_table(moving: Browser) -> None:
 def test_flows_of_yesterday_are_gone(moving: Browser) -> None:
     moving.get("/console")
     moving.clock.forward(timedelta(hours=2))
-    assert "mail ngsi.notify 0 3" in moving.get("/console/pipelines").page.one("tbody").text
+    assert (
+        "mail ngsi.notify 0 3" in moving.sign_in().get("/console/pipelines").page.one("tbody").text
+    )
     moving.clock.forward(timedelta(hours=23))
     assert "would be here" in moving.sign_in().get("/console/pipelines").text
 

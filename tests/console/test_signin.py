@@ -7,7 +7,9 @@ import pytest
 from console.chalicelib.answer import SECURITY
 from headrace.domain.access import Role
 from headrace.ops import attempts
+from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP
+from headrace.runtime.wiring import build
 from tests.console.conftest import HOST, KEY, Browser, query_of
 
 SESSION = "headrace_session"
@@ -143,20 +145,81 @@ def test_a_subscribers_whole_ipv6_network_counts_as_one_source() -> None:
 
 
 def test_a_session_ends_after_eight_hours(admin: Browser) -> None:
-    admin.clock.forward(timedelta(hours=8) - timedelta(seconds=1))
-    assert admin.get("/console").status == 200
-    admin.clock.forward(1)
+    for _ in range(15):
+        admin.clock.forward(timedelta(minutes=30))
+        assert admin.get("/console").status == 200
+    admin.clock.forward(timedelta(minutes=30))
     assert admin.get("/console").status == 303
 
 
-def test_a_revoked_key_ends_its_session_within_ten_seconds(admin: Browser) -> None:
+def test_a_session_ends_after_an_hour_in_which_nobody_asks_for_a_page(admin: Browser) -> None:
+    for _ in range(3):
+        admin.clock.forward(timedelta(minutes=59))
+        assert admin.get("/console").status == 200
+
+    admin.clock.forward(timedelta(minutes=59))
+    assert admin.get("/console", **{"X-Part": "live"}).status == 200
+    admin.clock.forward(timedelta(minutes=1))
+    assert admin.get("/console", **{"X-Part": "live"}).status == 401
+    assert admin.get("/console").status == 303
+
+
+def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out(admin: Browser) -> None:
+    thief = admin.another()
+    thief.jar[SESSION] = admin.jar[SESSION]
+    assert thief.get("/console").status == 200
+    token = thief.get("/console").page.all("input", name="token")[0].attributes["value"]
+
+    admin.submit(admin.get("/console").page, "/sign-out")
+
+    assert thief.get("/console").status == 303
+    assert thief.get("/console", **{"X-Part": "live"}).status == 401
+    sent = thief.post("/console/create-queue", {"token": token, "name": "stolen"})
+    assert "sign-in" in sent.headers["location"]
+    assert not admin.use.queues.list().queues
+
+
+def test_a_revoked_key_ends_its_session_at_once_in_every_process(admin: Browser) -> None:
     viewer = admin.as_role(Role.VIEWER)
     [key] = admin.use.keys.list(BOOTSTRAP).keys
-    assert viewer.get("/console").status == 200
-    admin.use.keys.store.drop_record("key", key.id)  # as another process would
+    assert viewer.get("/console").status == 200  # its key is known here for ten seconds
+    there = build(admin.use.settings, admin.use.keys.store, now=admin.clock)
 
-    admin.clock.forward(10)
+    there.keys.revoke(BOOTSTRAP, key.id)
+
     assert viewer.get("/console").status == 303
+
+
+def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
+    admin: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    viewer = admin.as_role(Role.VIEWER)
+    [key] = admin.use.keys.list(BOOTSTRAP).keys
+    admin.queue("mail")
+    token = viewer.get("/console").page.all("input", name="token")[0].attributes["value"]
+    assert viewer.get("/console/keys").status == 403
+    assert viewer.post("/console/queues/mail/pause", {"token": token}).status == 403
+    assert try_key(admin.another(), f"{key.prefix}_{'0' * 40}") == 401
+    viewer.submit(viewer.get("/console").page, "/sign-out")
+
+    entries = admin.use.audit.list(AuditFilter(actor=key.id)).entries
+    assert {entry.action for entry in entries} == {"sign_in", "refuse", "sign_out"}
+    [refused] = [entry for entry in entries if entry.action == "refuse"]
+    assert (refused.queue, refused.changed) == ("mail", 0)
+    assert refused.filter == {"request": "POST /console/queues/{queue}/pause"}
+    [wrong] = admin.use.audit.list(AuditFilter(action="refuse_sign_in")).entries
+    assert wrong.ids == [key.id]
+    lines = [line for line in caplog.messages if key.id in line]
+    assert [line.split(",")[0] for line in lines] == [
+        "signed in from 192.0.2.7",
+        f"GET /console/keys refused to key {key.id}",
+        f"POST /console/queues/{{queue}}/pause refused to key {key.id}",
+        "sign-in refused from 192.0.2.7",
+        "signed out from 192.0.2.7",
+    ]
+    shown = admin.get("/console/audit").text
+    assert "nobody refuse sign in" in shown
+    assert "0" * 40 not in caplog.text + shown
 
 
 def test_an_altered_cookie_is_no_session(admin: Browser) -> None:

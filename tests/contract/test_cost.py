@@ -287,3 +287,16 @@ def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: 
 
     assert [first, told] == [(1.0, 0.0), (1.0, 0.0)]
     assert workers.alive(BOOTSTRAP, sign) is Command.STOP
+
+
+def test_a_request_of_a_session_reads_one_unit_and_writes_one_a_minute(world: World) -> None:
+    sessions = world.use.sessions
+    session = sessions.sign_in("test", source="192.0.2.7")
+    costs = []
+    for seconds in (0, 59, 1, 0):
+        world.clock.forward(seconds)
+        costs.append(
+            spend(lambda: sessions.resume(session.key_id, session.nonce, active=True), tasks=1)
+        )
+
+    assert costs == [(0, 1), (0, 1), (1, 1), (0, 1)]

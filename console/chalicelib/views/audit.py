@@ -32,7 +32,7 @@ _ASKED: Final = {
 ACTIONS: Final = (
     "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "restart", "run",
     "move", "delete", "put_schedule", "run_schedule", "delete_schedule", "create_key", "rotate_key",
-    "revoke_key", "quiet", "stop",
+    "revoke_key", "quiet", "stop", "sign_in", "sign_out", "refuse_sign_in", "refuse",
 )  # fmt: skip
 _BESIDES: Final = ("to_queue", "seen_at", "set")  # noted with a filter, but no part of it
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link

@@ -133,21 +133,9 @@ class Audit:
         One that failed changed nothing; one that is done *by_parts* changed what the block had
         counted until then.
         """
-        caller = _CALLER.get()
-        entry = Entry(
-            self.now(),
-            caller.actor,
-            action,
-            queue,
-            where,
-            ids,
-            request_id=caller.request_id,
-            actor_id=caller.actor_id,
-        )
-        # Newest first: the name counts down with time.
-        name = f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
-        record = _record(name, entry)
-        self.store.put_record(record, replaces=None)
+        entry = self._entry(action, queue, where, ids)
+        name = _new_name(entry)
+        self.store.put_record(_record(name, entry), replaces=None)
         outcome = Outcome(0, 0) if by_parts else Outcome()
         try:
             yield outcome
@@ -158,6 +146,38 @@ class Audit:
         finally:
             done = replace(entry, matched=outcome.matched, changed=outcome.changed)
             self.store.put_record(replace(_record(name, done), version=2), replaces=1)
+
+    def note(
+        self,
+        action: str,
+        *,
+        queue: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        ids: Sequence[str] | None = None,
+        changed: int = 1,
+    ) -> None:
+        """Note what is over already: one write.  What was refused has *changed* nothing."""
+        entry = replace(self._entry(action, queue, where, ids), matched=1, changed=changed)
+        self.store.put_record(_record(_new_name(entry), entry), replaces=None)
+
+    def _entry(
+        self,
+        action: str,
+        queue: str | None,
+        where: Mapping[str, Any] | None,
+        ids: Sequence[str] | None,
+    ) -> Entry:
+        caller = _CALLER.get()
+        return Entry(
+            self.now(),
+            caller.actor,
+            action,
+            queue,
+            where,
+            ids,
+            request_id=caller.request_id,
+            actor_id=caller.actor_id,
+        )
 
     def list(self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None) -> AuditPage:
         """Return a page of entries, newest first.
@@ -190,6 +210,11 @@ class Audit:
                 return AuditPage(tuple(entries), None)
             if self.now() >= began + _LOOKS_FOR:
                 return AuditPage(tuple(entries), self.cursors.write(scope, after))
+
+
+def _new_name(entry: Entry) -> str:
+    """Return a name for its record: newest first, so it counts down with time."""
+    return f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
 
 
 def _countdown(at: datetime) -> str:

@@ -27,6 +27,7 @@ from headrace.ops import key_body
 from headrace.ops.audit import Audit, Caller, calling
 from headrace.ops.cursor import Cursors
 from headrace.ops.key_body import Key, Stored
+from headrace.ops.session_body import end_all
 from headrace.store.base import Store
 
 BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
@@ -237,6 +238,7 @@ class Keys:
     def revoke(self, by: Principal, key_id: str) -> None:
         """Remove a key; here it stops working at once, elsewhere within 10 seconds.
 
+        Its sessions in the console end at once wherever they are.
         Raises NotFound, and Forbidden for one wider than *by*'s own; a *by* that is not for all
         queues is not told which.
         """
@@ -244,6 +246,7 @@ class Keys:
         with self.audit.action("revoke_key", where={"name": key.name}, ids=[key_id]) as done:
             done.changed = int(self.store.drop_record(key_body.KIND, key_id))
         self._forget(key_id)
+        end_all(self.store, key_id)
         if not done.changed:
             raise _missing(by, key_id)
         # Should this be cut off, the name is free all the same: see _name_before().

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
+    from headrace.ops.sessions import Sessions
     from headrace.ops.stats import Stats
     from headrace.ops.tasks import Tasks
     from headrace.ops.ticking import Ticking
@@ -187,6 +188,12 @@ class UseCases:
         from headrace.ops.attempts import Attempts
 
         return Attempts(self._store, self.now, self.keys)
+
+    @_once
+    def sessions(self) -> "Sessions":
+        from headrace.ops.sessions import Sessions
+
+        return Sessions(self._store, self.now, self.keys, self.attempts, self.audit)
 
     @_once
     def reaping(self) -> "Reaping":

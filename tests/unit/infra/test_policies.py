@@ -172,7 +172,10 @@ def the_console(of: Stories) -> None:
     before.put(queue, "{}", dedupe_key="kept")
     for task in before.take(queue, 10):
         before.say(task, "FAILED", retryable=False)
-    use.attempts.verify("test", source="192.0.2.1")
+    session = use.sessions.sign_in("test", source="192.0.2.1")
+    before.clock.forward(60)
+    use.sessions.resume(session.key_id, session.nonce, active=True)
+    use.sessions.sign_out(session)
     made = use.keys.create(BOOTSTRAP, "ada", Role.OPERATOR, ("*",))
     use.keys.get(BOOTSTRAP, made.key.id)
     use.keys.known(made.key.id)

@@ -1,0 +1,237 @@
+"""What every store promises about sessions in the console: whoever ends one has ended it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Role
+from headrace.domain.errors import RateLimited, Unauthenticated
+from headrace.ops import session_body
+from headrace.ops.audit import AuditFilter, Entry
+from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.session_body import IDLE, KIND, LASTS, Session
+from headrace.ops.sessions import NOBODY, Sessions
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+
+SOURCE = "192.0.2.7"
+MINUTE = timedelta(minutes=1)
+
+
+def sign_in(world: World, presented: str = "test") -> Session:
+    return world.use.sessions.sign_in(presented, source=SOURCE, request_id="r1")
+
+
+def key(world: World, name: str = "ada") -> tuple[str, str]:
+    """Make a key; return its id and its secret."""
+    made = world.use.keys.create(BOOTSTRAP, name, Role.OPERATOR)
+    return made.key.id, made.secret
+
+
+def elsewhere(world: World) -> Sessions:
+    """Give the same sessions as another process knows them."""
+    keys = replace(world.use.keys, _known={}, _unknown={})
+    return replace(world.use.sessions, keys=keys)
+
+
+def is_open(sessions: Sessions, session: Session, *, active: bool = True) -> bool:
+    try:
+        sessions.resume(session.key_id, session.nonce, active=active)
+    except Unauthenticated:
+        return False
+    return True
+
+
+def audited(world: World) -> list[Entry]:
+    entries = world.use.audit.list(AuditFilter()).entries
+    return [entry for entry in entries if "sign" in entry.action]
+
+
+def test_a_session_is_known_everywhere_with_the_key_it_was_begun_with(world: World) -> None:
+    key_id, secret = key(world)
+    begun = sign_in(world, secret)
+
+    session, by = elsewhere(world).resume(key_id, begun.nonce, active=True)
+
+    assert (by.key_id, by.name, by.role) == (key_id, "ada", Role.OPERATOR)
+    assert session.nonce == begun.nonce
+    assert secret not in str(world.store.record(KIND, session.name))
+
+
+def test_signing_out_ends_one_session_and_no_other(world: World) -> None:
+    first, second = sign_in(world), sign_in(world)
+    other = elsewhere(world)
+    assert is_open(other, first)
+
+    world.use.sessions.sign_out(first)
+
+    assert not is_open(world.use.sessions, first)
+    assert not is_open(other, first)
+    assert is_open(other, second)
+
+
+def test_revoking_a_key_ends_all_its_sessions_at_once_wherever_they_are(world: World) -> None:
+    key_id, secret = key(world)
+    _, other_secret = key(world, "bob")
+    mine = [sign_in(world, secret) for _ in range(3)]
+    bobs, own = sign_in(world, other_secret), sign_in(world)
+    other = elsewhere(world)
+    assert all(is_open(other, each) for each in [*mine, bobs, own])  # and the keys are known there
+
+    world.use.keys.revoke(BOOTSTRAP, key_id)
+
+    assert not any(is_open(other, each) for each in mine)
+    assert is_open(other, bobs)
+    assert is_open(other, own)
+
+
+def test_more_sessions_than_one_answer_holds_end_with_their_key(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_body, "_PAGE", 2)
+    key_id, secret = key(world)
+    for _ in range(5):
+        sign_in(world, secret)
+
+    world.use.keys.revoke(BOOTSTRAP, key_id)
+
+    assert world.store.records(KIND, limit=10) == ((), False)
+
+
+def test_a_key_given_another_secret_ends_what_was_begun_with_the_one_before(world: World) -> None:
+    key_id, secret = key(world)
+    session = sign_in(world, secret)
+    rotated = world.use.keys.rotate(BOOTSTRAP, key_id, overlap=timedelta(minutes=10))
+    assert is_open(world.use.sessions, session)
+
+    world.clock.forward(timedelta(minutes=10))
+
+    assert not is_open(world.use.sessions, session)
+    assert is_open(world.use.sessions, sign_in(world, rotated.secret))
+
+
+def test_a_session_ends_an_hour_after_the_last_page(world: World) -> None:
+    session = sign_in(world)
+    for _ in range(5):
+        world.clock.forward(IDLE - MINUTE)
+        assert is_open(world.use.sessions, session)
+
+    world.clock.forward(IDLE)
+
+    assert not is_open(world.use.sessions, session)
+
+
+def test_a_page_that_refreshes_itself_keeps_no_session(world: World) -> None:
+    session = sign_in(world)
+    for _ in range(59):
+        world.clock.forward(MINUTE)
+        assert is_open(world.use.sessions, session, active=False)
+
+    world.clock.forward(MINUTE)
+
+    assert not is_open(world.use.sessions, session, active=False)
+
+
+def test_a_session_ends_after_eight_hours_however_busy(world: World) -> None:
+    session = sign_in(world)
+    for _ in range(LASTS // MINUTE - 1):
+        world.clock.forward(MINUTE)
+        assert is_open(world.use.sessions, session)
+
+    world.clock.forward(MINUTE)
+
+    assert not is_open(world.use.sessions, session)
+
+
+def test_what_was_never_begun_is_no_session(world: World) -> None:
+    session = sign_in(world)
+
+    assert not is_open(world.use.sessions, replace(session, nonce="made-up"))
+    assert not is_open(world.use.sessions, replace(session, key_id="key_0"))
+
+
+@pytest.mark.parametrize("order", list(permutations(["look", "note", "end"])))
+@pytest.mark.parametrize("way", ["sign out", "revoke"])
+def test_a_session_that_was_ended_stays_so_whoever_has_just_looked(
+    order: tuple[str, ...], way: str
+) -> None:
+    """All orders of a page, which looks and then notes that, and of an end in another process."""
+    steps = [step for step in order if step != "note"]
+    meets = order.index("look") < order.index("end") < order.index("note")
+    ends: list[Callable[[], Any]] = []
+
+    class Store(MemoryStore):
+        def record(self, kind: str, name: str) -> Any:
+            found = super().record(kind, name)
+            if kind == KIND and meets and ends:
+                ends.pop()()  # between the look and the note
+            return found
+
+    world = new_world(Store(), ManualClock())
+    key_id, secret = key(world)
+    session = sign_in(world, secret)
+    world.clock.forward(2 * MINUTE)
+
+    def end() -> None:
+        other = elsewhere(world)
+        if way == "revoke":
+            other.keys.revoke(BOOTSTRAP, key_id)
+        else:
+            other.sign_out(session)
+
+    ends.append(end)
+    for step in steps:
+        if step == "look":
+            is_open(world.use.sessions, session)
+        elif ends:
+            ends.pop()()
+
+    assert not is_open(world.use.sessions, session)
+    assert world.store.record(KIND, session.name) is None
+
+
+def test_who_comes_and_goes_is_in_the_audit_with_the_id_of_the_key(world: World) -> None:
+    key_id, secret = key(world)
+    session = sign_in(world, secret)
+    world.clock.forward(1)
+    world.use.sessions.sign_out(session)
+    world.clock.forward(1)
+    wrong = f"{secret[:-40]}{'0' * 40}"
+    for presented in (wrong, "anything else"):
+        world.clock.forward(1)
+        with pytest.raises(Unauthenticated):
+            sign_in(world, presented)
+
+    other, refused, _, begun = audited(world)
+
+    assert (begun.actor, begun.actor_id, begun.action) == ("ada", key_id, "sign_in")
+    assert (begun.filter, begun.request_id, begun.changed) == ({"source": SOURCE}, "r1", 1)
+    assert (refused.actor, refused.actor_id) == (NOBODY, None)
+    assert (refused.action, refused.ids, refused.changed) == ("refuse_sign_in", [key_id], 0)
+    assert refused.filter == {"source": SOURCE}
+    assert other.ids is None
+    assert secret[-40:] not in str(audited(world))
+
+
+def test_a_session_is_signed_out_of_once(world: World) -> None:
+    session = sign_in(world)
+    for _ in range(2):
+        world.clock.forward(1)
+        world.use.sessions.sign_out(session)
+
+    assert [entry.action for entry in audited(world)] == ["sign_out", "sign_in"]
+
+
+def test_whoever_is_slowed_down_does_not_fill_the_audit(world: World) -> None:
+    refusals: list[type[Exception]] = []
+    for _ in range(30):
+        with pytest.raises((Unauthenticated, RateLimited)) as refusal:
+            sign_in(world, "wrong")
+        refusals.append(refusal.type)
+
+    assert refusals.count(Unauthenticated) == len(audited(world)) == 10

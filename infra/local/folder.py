@@ -1,7 +1,8 @@
 """The folder a service keeps its data in: made, locked, and given back; or one in memory.
 
 Kept in it: the database, `engine.log`, `engine.pid`, `engine.url` (where stations on Spark find
-the engine), `admin.key` (mode 600), `lock`, and the raw changes of all tasks in `lake/`.
+the engine), `admin.key`, `lock`, and the raw changes of all tasks in `lake/`.  Whatever the umask,
+nobody but who runs the service may read any of it: folders have mode 700 and files 600.
 """
 
 import contextlib
@@ -28,6 +29,9 @@ _PREFIX: Final = "headrace-"
 _ENGINE_NOTE: Final = "engine.pid"
 _ENGINE_ADDRESS: Final = "engine.url"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the tmpfs itself; the folder in it is private)
+_OURS: Final = re.compile(
+    rf"{re.escape(DATABASE_NAME)}.*|engine\.(log|pid|url)|admin\.key(\.new)?|lock|{LAKE_NAME}"
+)
 _KEY: Final = re.compile(r"[!-~]{16,256}")
 _END_TIMEOUT_SECONDS: Final = 5.0
 
@@ -46,18 +50,20 @@ def data_folder(where: str) -> Iterator[Path]:
             yield folder
         return
     folder = Path(where).absolute()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = _lock(folder)
-    except OSError as error:
-        raise DataFolderUnusable(
-            f"The data folder {folder} cannot be used: {error.strerror or error}."
-        ) from error
-    try:
-        _end_left_engine(folder)
-        yield folder
-    finally:
-        os.close(lock)
+    with _private():
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(folder)
+            lock = _lock(folder)
+        except OSError as error:
+            raise DataFolderUnusable(
+                f"The data folder {folder} cannot be used: {error.strerror or error}."
+            ) from error
+        try:
+            _end_left_engine(folder)
+            yield folder
+        finally:
+            os.close(lock)
 
 
 @contextlib.contextmanager
@@ -69,13 +75,14 @@ def temporary_folder() -> Iterator[Path]:
     shared = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK)
     base = _SHARED_MEMORY if shared else Path(tempfile.gettempdir())
     _remove_abandoned(base)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    lock = _lock(folder)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+    with _private():
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        lock = _lock(folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
 
 @contextlib.contextmanager
@@ -116,6 +123,33 @@ def kept_admin_key(folder: Path) -> str:
 def is_key(text: str) -> bool:
     """Tell whether `text` can be an admin key: 16 to 256 visible ASCII characters."""
     return _KEY.fullmatch(text) is not None
+
+
+@contextlib.contextmanager
+def _private() -> Iterator[None]:
+    """Let all files that this process and its children make meanwhile be its user's alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _make_private(folder: Path) -> None:
+    """Take from others what an earlier service, or whoever made the folder, has left them.
+
+    The folder itself only if nothing else is in it: it may be one that others need to read.  What
+    belongs to another user, as a mounted volume may, stays as it is.
+    """
+    inside = list(folder.iterdir())
+    ours = [path for path in inside if _OURS.fullmatch(path.name) and not path.is_symlink()]
+    for path in [*ours, *([folder] if len(ours) == len(inside) else [])]:
+        if path.stat().st_mode & 0o077 == 0:
+            continue
+        below = path.rglob("*") if path.is_dir() and path != folder else ()
+        for each in (*below, path):
+            with contextlib.suppress(PermissionError):
+                each.chmod(0o700 if each.is_dir() else 0o600)
 
 
 def _write_privately(path: Path, text: str) -> None:

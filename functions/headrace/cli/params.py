@@ -33,6 +33,8 @@ _SIZES: Final = {
     "mb": 1_000_000,
     "mib": 1_048_576,
 }
+LOOPBACK: Final = "127.0.0.1"
+_LAST_PORT: Final = 65_535
 _NUMBER: Final = r"(\d+(?:\.\d*)?(?:e\d+)?)"
 _AGO: Final = re.compile(r"([+-])(\S+)")
 
@@ -162,6 +164,15 @@ def put_at(fields: dict[str, Any], path: Sequence[str], value: object) -> None:
         at[part] = dict(inner) if isinstance(inner, Mapping) else {}
         at = at[part]
     at[path[-1]] = value
+
+
+def listening(text: str) -> tuple[str, int]:
+    """Read where to listen: `9000`, on this machine alone, or `0.0.0.0:9000`, `[::]:9000`."""
+    host, colon, port = text.strip().rpartition(":")
+    known = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
+    if not known or bool(host) != bool(colon):
+        raise click.BadParameter(f"{text!r} is no place to listen such as 9000 or 0.0.0.0:9000")
+    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
 
 
 def numbers(text: str) -> list[float]:

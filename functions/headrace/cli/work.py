@@ -78,9 +78,9 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
 )
 @click.option(
     "--prometheus",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Serve metrics there; needs headrace[prometheus].",
+    type=params.listening,
+    metavar="[HOST:]PORT",
+    help="Serve metrics there, to this machine unless HOST says else; needs headrace[prometheus].",
 )
 @click.option("--app-version", default="", metavar="TEXT", help="Of your program, for operators.")
 @click.pass_obj
@@ -91,7 +91,7 @@ def work_command(
     queues: tuple[str, ...],
     *,
     burst: bool,
-    prometheus: int | None,
+    prometheus: tuple[str, int] | None,
     app_version: str,
     **given: Any,  # noqa: ANN401 (the worker's own settings)
 ) -> None:
@@ -129,9 +129,9 @@ def work_command(
 
 
 @contextmanager
-def _metrics(port: int | None) -> "Iterator[Sequence[Observer]]":
-    """Serve Prometheus metrics while this lasts, if a port is given."""
-    if port is None:
+def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
+    """Serve Prometheus metrics while this lasts, if host and port are given."""
+    if where is None:
         yield ()
         return
     try:
@@ -142,7 +142,8 @@ def _metrics(port: int | None) -> "Iterator[Sequence[Observer]]":
         )
     except ModuleNotFoundError as error:
         raise Failed("--prometheus needs a package: pip install 'headrace[prometheus]'") from error
-    server, thread = start_http_server(port)
+    host, port = where
+    server, thread = start_http_server(port, host)
     try:
         yield [PrometheusMetrics()]
     finally:

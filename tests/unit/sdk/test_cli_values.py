@@ -35,6 +35,25 @@ def test_what_is_no_length_of_time(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("9000", "127.0.0.1", 9000),
+        ("0.0.0.0:9000", "0.0.0.0", 9000),  # noqa: S104  what may be asked for
+        ("[::1]:80", "::1", 80),
+        ("metrics.local:0", "metrics.local", 0),
+    ],
+)
+def test_places_to_listen(text: str, host: str, port: int) -> None:
+    assert params.listening(text) == (host, port)
+
+
+@pytest.mark.parametrize("text", ["", ":9000", "65536", "host:", "host", "-1", "٣", "9000:host"])
+def test_what_is_no_place_to_listen(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="no place to listen such as"):
+        params.listening(text)
+
+
+@pytest.mark.parametrize(
     ("text", "rate"), [("50", 50), ("50/s", 50), ("3000/m", 50), ("36/h", 0.01), ("86400/d", 1)]
 )
 def test_rates(text: str, rate: float) -> None:

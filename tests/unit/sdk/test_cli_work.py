@@ -4,9 +4,10 @@ import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, start_http_server
 
 from headrace.cli.session import Session
 from headrace.testing import MemoryService
@@ -74,6 +75,31 @@ def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> N
 
 
 @pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("0", "127.0.0.1"),
+        ("localhost:0", "127.0.0.1"),
+        ("0.0.0.0:0", "0.0.0.0"),  # noqa: S104  what may be asked for
+    ],
+)
+def test_metrics_are_for_this_machine_unless_told_otherwise(
+    headrace_service: MemoryService, monkeypatch: pytest.MonkeyPatch, given: str, address: str
+) -> None:
+    listening: list[str] = []
+
+    def start(port: int, host: str) -> Any:
+        server, thread = start_http_server(port, host)
+        listening.append(str(server.server_address[0]))
+        return server, thread
+
+    monkeypatch.setattr("prometheus_client.start_http_server", start)
+    headrace_service.client.create_queue("mail")
+
+    assert work("a_shop:app", "--burst", "--prometheus", given, service=headrace_service).code == 0
+    assert listening == [address]
+
+
+@pytest.mark.parametrize(
     ("name", "said"),
     [
         ("a_shop", "'a_shop' names no app: say module:app"),
@@ -111,6 +137,8 @@ def test_a_fault_in_the_module_is_told_as_it_is() -> None:
         (("--concurrency", "0"), "concurrency must be"),
         (("--shutdown-timeout", "soon"), "no length of time"),
         (("--log-format", "xml"), "'xml' is not one of"),
+        (("--prometheus", "70000"), "no place to listen such as 9000"),
+        (("--prometheus", ":9000"), "no place to listen such as 9000"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(

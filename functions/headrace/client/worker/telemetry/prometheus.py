@@ -3,7 +3,7 @@
 Needs ``headrace[prometheus]``::
 
     Worker(app, observers=[PrometheusMetrics()])
-    prometheus_client.start_http_server(9000)
+    prometheus_client.start_http_server(9000, "127.0.0.1")  # to this machine alone
 """
 
 from typing import Final

@@ -1,0 +1,72 @@
+"""Whose the data folder is: whoever runs the service, and nobody else."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.local.engine import DATABASE_NAME
+from infra.local.folder import data_folder, engine_noted, kept_admin_key, temporary_folder
+from tests.modes import modes
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o377], ids=oct, autouse=True)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def fill(folder: Path) -> None:
+    """Make what a service makes, as it does."""
+    kept_admin_key(folder)
+    (folder / DATABASE_NAME).touch()
+    (folder / "lake" / "raw").mkdir(parents=True)
+    (folder / "lake" / "raw" / "a.json.gz").touch()
+
+
+def test_what_is_made_in_it_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    where = tmp_path / "data"
+
+    with data_folder(str(where)) as folder, engine_noted(folder, 1, "http://127.0.0.1:1"):
+        fill(folder)
+        assert modes(folder) == {0o700, 0o600}
+
+    assert os.umask(umask) == umask  # as it was before
+
+
+def test_so_is_one_that_is_kept_nowhere() -> None:
+    with temporary_folder() as folder:
+        fill(folder)
+        assert modes(folder) == {0o700, 0o600}
+
+
+def test_what_an_earlier_service_left_open_to_others_is_closed(tmp_path: Path) -> None:
+    with data_folder(str(tmp_path)) as folder:
+        fill(folder)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+    with data_folder(str(tmp_path)) as folder:
+        assert modes(folder) == {0o700, 0o600}
+
+
+def test_what_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = tmp_path / "notes.txt"
+    other.touch()
+    other.chmod(0o644)
+    (tmp_path / "lake").symlink_to(other)
+
+    with data_folder(str(tmp_path)) as folder:
+        kept_admin_key(folder)
+
+    found = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path, *tmp_path.iterdir())}
+    assert found == {
+        tmp_path.name: 0o755,
+        "notes.txt": 0o644,
+        "lake": 0o644,
+        "lock": 0o600,
+        "admin.key": 0o600,
+    }

@@ -4,12 +4,14 @@ import io
 import json
 from datetime import UTC, datetime
 
+import pytest
+
 from headrace.domain.transitions import Event
 from headrace.runtime import telemetry
 from infra.local.tables import Template
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
-REAPED = {"retried": 2, "buried": 1, "throttled": False, "oldest_ready_seconds": 12.5}
+REAPED = {"retried": 2, "buried": 1, "throttled": False, "unseen": 0, "oldest_ready_seconds": 12.5}
 
 
 def told(measured: telemetry.Measured, stack: str | None = "q") -> str:
@@ -53,8 +55,11 @@ def test_the_reaper_tells_of_lapsed_leases_and_of_the_task_that_waits_longest() 
     assert measured == {"LeasesLapsed": (3, "Count"), "OldestReadySeconds": (12.5, "Seconds")}
 
 
-def test_a_reaper_that_was_throttled_does_not_claim_to_have_seen_the_oldest_task() -> None:
-    assert set(telemetry.of_reaper({**REAPED, "throttled": True})) == {"LeasesLapsed"}
+@pytest.mark.parametrize("why", [{"throttled": True}, {"unseen": 1}])
+def test_a_reaper_that_did_not_see_every_queue_does_not_claim_to_have_seen_the_oldest_task(
+    why: dict[str, float],
+) -> None:
+    assert set(telemetry.of_reaper({**REAPED, **why})) == {"LeasesLapsed"}
 
 
 def test_the_recorder_tells_how_often_what_happened() -> None:

@@ -26,6 +26,7 @@ from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.ops import key_body, ledger, queue_body, schedule_body
+from headrace.ops.reaper_record import PARTS
 from headrace.runtime.headers import ALWAYS
 from infra.local.tables import Template
 
@@ -356,6 +357,17 @@ def test_the_reaper_comes_every_minute_and_is_done_before_the_next(template: Tem
     assert event["Type"] == "Schedule"
     assert event["Properties"]["Schedule"] == "rate(1 minute)"
     assert reaper["Timeout"] < 60
+
+
+def test_the_reaper_may_run_itself_again_and_nothing_else(template: Template) -> None:
+    again = properties(template, "ReaperRunsAgain")
+    (statement,) = again["PolicyDocument"]["Statement"]
+
+    assert again["Roles"] == [{"Ref": "ReaperFunctionRole"}]
+    assert statement["Action"] == ["lambda:InvokeFunction"]
+    assert statement["Resource"] == {"Fn::GetAtt": "ReaperFunction.Arn"}
+    reserved = properties(template, "ReaperFunction")["ReservedConcurrentExecutions"]
+    assert reserved["Fn::If"][1] == PARTS
 
 
 def test_the_scheduler_comes_every_minute_and_is_done_before_the_next(template: Template) -> None:

@@ -17,7 +17,8 @@ class Settings:
     (see DynamoStore); the two times are seconds.  ``lake`` is where raw changes are written, a
     folder or ``s3://bucket/prefix``; ``lake_payloads`` are patterns of the queues whose payloads
     go there too.  ``metrics`` is what metrics are told of, None for no metrics.  The two that end
-    in ``_arn`` name secrets which `with_secrets` reads.
+    in ``_arn`` name secrets which `with_secrets` reads.  ``function`` is the name of the Lambda
+    function that this is, None elsewhere.
     """
 
     tasks_table: str = "headrace-tasks"
@@ -33,6 +34,7 @@ class Settings:
     metrics: str | None = None
     admin_key_arn: str | None = None
     session_secret_arn: str | None = None
+    function: str | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
@@ -55,6 +57,7 @@ class Settings:
             metrics=env.get("HEADRACE_METRICS") or None,
             admin_key_arn=env.get("HEADRACE_ADMIN_KEY_ARN") or None,
             session_secret_arn=env.get("HEADRACE_SESSION_SECRET_ARN") or None,
+            function=env.get("AWS_LAMBDA_FUNCTION_NAME") or None,
         )
 
     def with_secrets(self, read: Callable[[str], str]) -> "Settings":

@@ -40,10 +40,10 @@ def tell(stack: str | None, measured: Measured, now: datetime, out: TextIO | Non
 def of_reaper(reaped: Mapping[str, float]) -> Measured:
     """Return the metrics of a pass of the reaper, from what it says that it did.
 
-    One that was throttled has not seen every queue, so it does not tell how old the oldest is.
+    One that has not seen every queue does not tell how old the oldest is.
     """
     taken_back = {"LeasesLapsed": (reaped["retried"] + reaped["buried"], COUNT)}
-    if reaped["throttled"]:
+    if reaped["throttled"] or reaped["unseen"]:
         return taken_back
     return {**taken_back, "OldestReadySeconds": (reaped["oldest_ready_seconds"], SECONDS)}
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.ops.matched import MatchedSets
     from headrace.ops.proofs import Proofs
     from headrace.ops.queues import Queues
-    from headrace.ops.reaping import Reaping
+    from headrace.ops.reaper import Reaper
     from headrace.ops.recording import Recording
     from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
@@ -196,10 +196,16 @@ class UseCases:
         return Sessions(self._store, self.now, self.keys, self.attempts, self.audit)
 
     @_once
-    def reaping(self) -> "Reaping":
-        from headrace.ops.reaping import Reaping
+    def reaping(self) -> "Reaper":
+        from headrace.ops.reaper import Reaper
 
-        return Reaping(self._store, self.queues, self._chores, self.now, self.leases)
+        return Reaper(
+            store=self._store,
+            now=self.now,
+            queues=self.queues,
+            chores=self._chores,
+            leases=self.leases,
+        )
 
     @_once
     def recording(self) -> "Recording":

@@ -19,7 +19,7 @@ from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName, names_lease
 from headrace.domain.task import State, Task
 from headrace.ops.leases import with_present_ends
-from headrace.ops.reaping import Reaped
+from headrace.ops.reaper import Reaped
 from headrace.ops.recording import Recorded
 from headrace.ops.reports import Report, ReportStatus
 from headrace.ops.ticking import Ticked

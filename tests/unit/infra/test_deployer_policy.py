@@ -17,6 +17,7 @@ SERVICES: Final = {
     "AWS::EMRServerless::Application": "emr-serverless",
     "AWS::Glue::Job": "glue",
     "AWS::IAM::ManagedPolicy": "iam",
+    "AWS::IAM::Policy": "iam",
     "AWS::IAM::Role": "iam",
     "AWS::Lambda::EventSourceMapping": "lambda",
     "AWS::Logs::LogGroup": "logs",

@@ -15,7 +15,8 @@ NOT_AT_START = {
     "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.answers"},
     "console.app": {"boto3", "s3transfer", "pydantic", "aws_lambda_powertools"},
     "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks"},
-    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"},
+    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"}
+    | {"headrace.store.functions"},
     "scheduler": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats"},
     "recorder": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"},
 }
@@ -23,7 +24,7 @@ AT_START = {
     "api": {"headrace.ops.deliveries", "headrace.ops.keys", "headrace.ops.reports"},
     "console.app": {"headrace.ops.keys", "headrace.ops.stats"},
     "authorizer": {"headrace.ops.keys"},
-    "reaper": {"headrace.ops.reaping"},
+    "reaper": {"headrace.ops.reaper"},
     "scheduler": {"headrace.ops.ticking"},
     "recorder": {"headrace.ops.recording"},
 }

@@ -1,0 +1,296 @@
+"""The reaper's minute is divided fairly: nothing holds up the rest, and nothing is forgotten."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.task import State
+from headrace.ops.reaper_record import KIND, PARTS
+from headrace.store.base import metered
+from tests.unit.reaper_harness import PASS_SECONDS, Deployment, Killed
+
+A_PAGE = 0.18
+"""Seconds that a page of 100 lapsed leases takes."""
+
+
+@pytest.fixture
+def there() -> Deployment:
+    """Give a deployment in which one function does everything."""
+    return Deployment(may_hand_on=False)
+
+
+def held(there: Deployment, *queues: str) -> list[int]:
+    return [there.in_state(queue, State.INFLIGHT) for queue in queues]
+
+
+def test_a_pass_ends_in_time_and_the_next_goes_on(there: Deployment) -> None:
+    there.pass_seconds = 2.0
+    there.leased(there.queue("mail"), 3_000)
+
+    (reaped,) = there.minute()
+
+    assert reaped.cut
+    assert 900 <= reaped.retried <= 1_200
+    assert there.minutes_until(lambda: there.number(State.INFLIGHT) == 0) <= 2
+
+
+def test_a_queue_with_much_to_do_does_not_hold_up_the_others(there: Deployment) -> None:
+    there.pass_seconds = 3.0
+    for name in "abc":
+        there.leased(there.queue(name), 100)
+    there.leased(there.queue("aa"), 5_000)
+
+    (reaped,) = there.minute()
+
+    assert held(there, "a", "b", "c") == [0, 0, 0]
+    assert reaped.unseen == 0
+    assert 0 < held(there, "aa")[0] < 5_000
+
+
+def test_a_queue_with_many_shards_gets_no_more_than_one_with_one(there: Deployment) -> None:
+    there.pass_seconds = 4.0
+    there.leased(there.queue("one"), 3_000)
+    there.leased(there.queue("sixteen", shards=16), 3_000)
+
+    there.minute()
+
+    one, sixteen = (3_000 - number for number in held(there, "one", "sixteen"))
+    assert one == pytest.approx(sixteen, rel=0.25)
+
+
+def test_a_throttled_queue_is_left_alone_and_the_others_are_not(there: Deployment) -> None:
+    for name in "abcde":
+        there.leased(there.queue(name), 500)
+    there.throttled |= {"a", "c"}
+
+    (reaped,) = there.minute()
+
+    assert reaped.throttled
+    assert not reaped.cut
+    assert held(there, *"abcde") == [500, 0, 500, 0, 0]
+    there.throttled.clear()
+    there.minute()
+    assert there.number(State.INFLIGHT) == 0
+
+
+def test_where_the_whole_table_is_throttled_the_pass_ends_and_the_next_begins_behind(
+    there: Deployment,
+) -> None:
+    names = [f"q{number:02}" for number in range(20)]
+    for name in names:
+        there.leased(there.queue(name), 10)
+    there.throttled |= set(names[:10])
+    began = there.at
+
+    first, second, third, fourth = (there.minute()[0] for _ in range(4))
+
+    assert first.throttled
+    assert first.unseen > 0
+    assert {0} == set(held(there, *names[10:]))
+    assert there.at == began + timedelta(minutes=4)
+    assert second.throttled
+    assert third.throttled
+    assert fourth.throttled
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_dead_lease_behind_more_healthy_ones_than_a_pass_can_read_is_found(
+    there: Deployment, shards: int
+) -> None:
+    """How far a partition was looked through outlives the pass, and the container."""
+    there.pass_seconds = 0.2  # some ten pages of healthy tasks
+    queue = there.queue("mail", shards=shards)
+    there.leased(queue, 6_000, lapsed=False)
+    there.leased(queue, 1, first=6_000)
+
+    minutes = there.minutes_until(lambda: there.number(State.INFLIGHT) == 6_000, most=20)
+
+    assert 3 <= minutes <= 12
+
+
+def test_what_dies_before_where_the_last_pass_stopped_is_found_too(there: Deployment) -> None:
+    there.pass_seconds = 0.2
+    queue = there.queue("mail")
+    there.leased(queue, 3_000, lapsed=False)
+    there.minute()
+    there.minute()
+    there.at += timedelta(days=2)
+    there.renew(queue, but=f"{queue}-{7:07}", until=there.at + timedelta(days=1))
+
+    assert there.minutes_until(lambda: there.number(State.INFLIGHT) == 2_999, most=10) <= 8
+
+
+def test_queues_that_a_pass_did_not_come_to_are_first_in_the_next(there: Deployment) -> None:
+    there.pass_seconds = 1.0
+    names = [f"q{number:03}" for number in range(200)]
+    for name in names:
+        there.leased(there.queue(name), 3)
+
+    (first,) = there.minute()
+    assert first.cut
+    assert first.unseen > 100
+    unseen = 200 - first.unseen
+    (second,) = there.minute()
+    assert second.retried == pytest.approx(first.retried, rel=0.3)
+    assert (
+        there.minutes_until(lambda: there.number(State.INFLIGHT) == 0, most=10) <= 200 / unseen + 2
+    )
+
+
+def test_where_every_pass_is_killed_before_it_can_leave_a_record_each_begins_elsewhere(
+    there: Deployment,
+) -> None:
+    for number in range(7):
+        there.leased(there.queue(f"q{number}"), 1)
+    first: set[str] = set()
+    for _ in range(7):
+        world = there.container()
+        world.store.dies_after_a_write = True  # type: ignore[attr-defined]
+        tasks = there.held_ids()
+        with pytest.raises(Killed):
+            world.use.reaping.run()
+        first |= tasks - there.held_ids()
+        there.at += timedelta(minutes=1)
+
+    assert len(first) == 7
+
+
+def test_chores_and_closings_have_their_share_of_a_busy_minute(there: Deployment) -> None:
+    there.pass_seconds = 10.0
+    for number in range(20):
+        there.leased(there.queue(f"q{number:02}"), 2_000)
+    there.leased(there.queue("gone"), 5_000)
+    world = there.container()
+    world.use.queues.chores = world.use.reaping.chores.__class__(
+        world.store, world.clock, world.use.deliveries.limiting, patience=0
+    )
+    assert not world.use.queues.delete("gone")
+    group = world.use.leases.open("stage", keepalive=60)
+    there.grouped("q00", 3_000, group)
+    world.use.leases.patience = -1
+    world.use.leases.close(group.id)
+
+    (reaped,) = there.minute()
+
+    assert reaped.cut
+    share = 10.0 / 5
+    assert reaped.released >= 0.8 * share / A_PAGE * 100
+    assert reaped.purged >= 0.8 * share / (2.5 * A_PAGE) * 250
+    assert reaped.retried >= 0.8 * 3 * share / A_PAGE * 100
+
+
+def test_evictions_go_on_beside_lapsed_leases_of_the_same_queue(there: Deployment) -> None:
+    there.pass_seconds = 5.0
+    queue = there.queue("mail", dead_letter_queue_config=DeadLetterConfig(max_size=100))
+    there.leased(queue, 5_000)
+    there.dead(queue, 1_500)
+
+    (reaped,) = there.minute()
+
+    assert reaped.cut
+    assert reaped.evicted >= 300
+    assert reaped.retried >= 500
+    there.minutes_until(lambda: there.in_state(queue, State.DEAD) == 100, most=10)
+
+
+def test_every_expired_task_is_found_within_the_hour_whatever_is_before_it(
+    there: Deployment,
+) -> None:
+    """Those with an expiry of their own stand behind hundreds that live longer."""
+    for number in range(5):
+        queue = there.queue(f"q{number}", expires_in_seconds=0)
+        there.waiting(queue, 250)
+        there.waiting(queue, 2, first=250, expires=there.at + timedelta(minutes=1))
+
+    minutes = there.minutes_until(lambda: there.number(State.ENQUEUED) == 5 * 250, most=62)
+
+    assert minutes > 1
+
+
+def test_a_calm_minute_writes_nothing_and_reads_little(there: Deployment) -> None:
+    there.queue("mail")
+    world = there.container()
+    requests = world.store.requests  # type: ignore[attr-defined]
+
+    with metered() as meter:
+        reaped = world.use.reaping.run()
+
+    assert not reaped.cut
+    # What is left, queues, closings, chores; and two partitions of the queue.
+    assert world.store.requests - requests == 6  # type: ignore[attr-defined]
+    assert meter.write == 0
+    assert there.memory.records(KIND, limit=9) == ((), False)
+
+
+def test_what_was_left_of_a_busy_time_goes_when_it_is_over(there: Deployment) -> None:
+    there.pass_seconds = 1.0
+    there.leased(there.queue("mail"), 2_000)
+    there.minute()
+    assert there.memory.records(KIND, limit=9)[0]
+
+    there.minutes_until(lambda: there.number(State.INFLIGHT) == 0)
+    there.minute()
+
+    assert there.memory.records(KIND, limit=9) == ((), False)
+
+
+# -- several passes at a time ------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide() -> Deployment:
+    """Give a deployment with more to do than one pass can hold, whose function may run again."""
+    wide = Deployment(pass_seconds=3.0)
+    for number in range(2 * PARTS):
+        wide.leased(wide.queue(f"q{number:02}"), 400)
+    return wide
+
+
+def test_what_one_pass_cannot_hold_is_divided_among_several(wide: Deployment) -> None:
+    first, second, third = wide.minute(), wide.minute(), wide.minute()
+
+    assert [len(first), len(second)] == [1, PARTS]
+    assert first[0].cut
+    assert {reaped.parts for reaped in second} == {PARTS}
+    assert wide.number(State.INFLIGHT) == 0
+    done = [reaped.retried for reaped in second]
+    assert min(done) > 0.5 * max(done)  # parts are of one size
+    # Nobody was in anybody's way: what was found was taken back by who found it.
+    assert sum(reaped.healthy for reaped in first + second + third) == 0
+    calm = [wide.minute() for _ in range(2)]
+    assert [len(passes) for passes in calm][-1] == 1
+
+
+def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: Deployment) -> None:
+    wide.refused |= set(range(1, PARTS))
+    wide.minute()
+
+    (second,) = wide.minute()
+
+    assert second.parts == PARTS
+    assert second.retried > 0
+    wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
+
+
+def test_a_part_that_nobody_took_is_another_s_in_the_next_minute(wide: Deployment) -> None:
+    """As where the account's limit of concurrency lets only some of them run."""
+    wide.lost |= set(range(PARTS)) - {0, 1, 4}
+    wide.minute()
+
+    second, third = wide.minute(), wide.minute()
+
+    assert len(second) == 3
+    assert {reaped.parts for reaped in third} == {3}
+    wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
+
+
+def test_many_queues_with_nothing_to_do_are_looked_at_every_minute_by_as_many_as_it_takes() -> None:
+    wide = Deployment(pass_seconds=PASS_SECONDS / 10)
+    for number in range(1_000):
+        wide.queue(f"q{number:04}")
+
+    unseen = [sum(reaped.unseen for reaped in wide.minute()) for _ in range(6)]
+
+    assert unseen[0] > 0
+    assert unseen[1:] == [0] * 5

@@ -6,6 +6,7 @@ partitions of the index, so they may run one after the other here.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -57,7 +58,7 @@ class SlowTable:
     free_at: dict[Place, datetime]
     throttled: set[str] = field(default_factory=set)
     requests: int = 0
-    dies_after_a_write: bool = False
+    deadly: str = ""
     killed: bool = False
 
     def __getattr__(self, name: str) -> Any:
@@ -81,7 +82,6 @@ class SlowTable:
         self._take(WRITE * -(-len(changes) // 25) + WORK * len(changes), ())
         touched = [self._place(change) for change in changes]
         outcomes = self.store.commit(changes, **named)
-        self.killed = self.dies_after_a_write
         touched += [self._place(change) for change in changes]
         for place in touched:
             if place is not None:
@@ -97,11 +97,12 @@ class SlowTable:
         return task.place if task is not None else None
 
     def _take(self, seconds: float, given: tuple[Any, ...]) -> None:
-        if self.killed:
-            raise Killed
         self.requests += 1
         self.clock.forward(seconds)
         place = given[0] if given else None
+        if self.killed or (isinstance(place, Place) and place.queue == self.deadly):
+            self.killed = True
+            raise Killed
         if isinstance(place, Place) and place.queue in self.throttled:
             self.clock.forward(THROTTLED)
             raise Unavailable("throttled")
@@ -109,7 +110,11 @@ class SlowTable:
 
 @dataclass
 class Deployment:
-    """A deployment whose reaper comes every minute; *lost* are parts that nobody takes."""
+    """A deployment whose reaper comes every minute.
+
+    *refused* are parts that Lambda does not take, *lost* those that it takes and never runs; a look
+    at the queue *deadly* ends the process.
+    """
 
     memory: MemoryStore = field(default_factory=MemoryStore)
     at: datetime = START
@@ -118,12 +123,15 @@ class Deployment:
     refused: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     may_hand_on: bool = True
+    deadly: str = ""
     _free_at: dict[Place, datetime] = field(default_factory=dict)
 
     def container(self) -> World:
         """Start one more container: nothing is in its memory yet."""
         clock = ManualClock(self.at)
-        store: Any = SlowTable(self.memory, clock, self._free_at, self.throttled)
+        store: Any = SlowTable(
+            self.memory, clock, self._free_at, self.throttled, deadly=self.deadly
+        )
         return new_world(store, clock)
 
     def minute(self) -> list[Reaped]:
@@ -242,12 +250,19 @@ class Deployment:
             if (place.queue, place.state) == (queue, state)
         )
 
+    def lapse(self, task_id: str) -> None:
+        """Let the lease of a task be over."""
+        with self.memory._lock:  # noqa: SLF001  as above
+            task = self.memory._tasks[task_id]  # noqa: SLF001
+            over = replace(task, lease_expires_at=self.at)
+            self.memory._tasks[task_id] = over  # noqa: SLF001
+
+    def by_queue(self, state: State) -> Counter[str]:
+        """Count the tasks of each queue in a state."""
+        index = self.memory._index.items()  # noqa: SLF001  likewise
+        return Counter({place.queue: len(there) for place, there in index if place.state is state})
+
     def number(self, state: State) -> int:
         """Count the tasks of all queues in a state."""
         index = self.memory._index.items()  # noqa: SLF001  likewise
         return sum(len(there) for place, there in index if place.state is state)
-
-    def held_ids(self) -> set[str]:
-        """Return the tasks that are in flight."""
-        index = self.memory._index.items()  # noqa: SLF001  likewise
-        return {key[1] for place, there in index if place.state is State.INFLIGHT for key in there}

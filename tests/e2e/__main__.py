@@ -23,7 +23,13 @@ from tests.engine import dynamodb_local
 
 HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed API
 # Settings are read anew in each request, so that each test can have its own.
-PARAMETERS: Final = {"Stage": "e2e", "SettingsTtlSeconds": "0"}
+PARAMETERS: Final = {
+    "Stage": "e2e",
+    "SettingsTtlSeconds": "0",
+    # So that the firewall is deployed too; no test asks so often.
+    "RequestsPerAddress": "1000000",
+    "RequestsPerKey": "1000000",
+}
 # In this order: the last ones change the deployment, and then remove it.
 SUITES: Final = (
     "tests/e2e/test_deployed.py",

@@ -8,6 +8,7 @@
 4. Its connections are not encrypted, which the policy of the lake's bucket wants: it is told so.
 5. Behind a domain name of one's own it tells functions the path with the stage, as without one.
 6. It takes media types as CloudFormation writes them, with ~1 in place of a slash, literally.
+7. It has firewalls, but no resource of CloudFormation that puts one before a stage.
 
 Nothing else is changed, and nothing of Headrace.  Runs in .venv-e2e, alone, beside the DynamoDB
 Local that HEADRACE_E2E_DYNAMODB names: ``AUTH=true GATEWAY_PORT=4566 python -P
@@ -25,7 +26,7 @@ from typing import Any
 
 from ministack.app import main
 from ministack.core import iam_actions, iam_evaluator
-from ministack.services import apigateway_v1, dynamodb
+from ministack.services import apigateway_v1, dynamodb, waf
 from ministack.services.cloudformation import provisioners
 
 # Not by PYTHONPATH: the functions that the emulator starts would see the project too.
@@ -144,7 +145,23 @@ def alarm(name: str, properties: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def guard(_name: str, properties: dict[str, Any], _stack: str) -> tuple[str, dict[str, Any]]:
+    """Put a firewall before a stage."""
+    stage: str = properties["ResourceArn"]
+    waf._associations[stage] = properties["WebACLArn"]
+    return stage, {}
+
+
+def unguard(stage: str, _properties: dict[str, Any]) -> None:
+    """Take it away."""
+    waf._associations.pop(stage, None)
+
+
 if __name__ == "__main__":
+    provisioners._RESOURCE_HANDLERS["AWS::WAFv2::WebACLAssociation"] = {
+        "create": guard,
+        "delete": unguard,
+    }
     provisioners._cw_metric_alarm_record = alarm
     iam_actions.dynamodb_transaction_checks = checks
     iam_actions.dynamodb_service_context = context

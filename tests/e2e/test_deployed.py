@@ -18,6 +18,7 @@ import urllib3
 from headrace import Client
 from headrace.client.models import Task
 from headrace.client.sending import Report
+from headrace.runtime.headers import ALWAYS
 from tests.e2e.conftest import soon
 from tests.e2e.stack import Stack
 
@@ -83,6 +84,26 @@ def test_a_path_that_nobody_serves_is_not_found_in_our_words() -> None:
 
     assert answer.status == 404
     assert answer.json()["code"] == "not_found"
+
+
+def test_a_firewall_stands_before_the_api(stack: Stack) -> None:
+    api = stack.resources()["Api"]["PhysicalResourceId"]
+    stage = f"arn:aws:apigateway:us-east-1::/restapis/{api}/stages/e2e"
+
+    wall = boto3.client("wafv2").get_web_acl_for_resource(ResourceArn=stage)["WebACL"]
+
+    limits = {each["Name"]: each["Statement"]["RateBasedStatement"] for each in wall["Rules"]}
+    assert {name: rule["AggregateKeyType"] for name, rule in limits.items()} == {
+        "per-address": "IP",
+        "per-key": "CUSTOM_KEYS",
+    }
+
+
+@pytest.mark.parametrize("path", ["/v1/queues", "/nothing/here", "/v1/health", "/console/sign-in"])
+def test_every_answer_has_the_headers_that_all_have(path: str) -> None:
+    answer = ask(path)
+
+    assert {name: answer.headers[name] for name in ALWAYS} == ALWAYS
 
 
 def test_bodies_reach_the_api_byte_for_byte() -> None:

@@ -233,6 +233,8 @@ def _refusal(error: HeadraceError, visit: Visit | None, call: _Call) -> Answer:
     headers = {}
     if isinstance(error, Unavailable | RateLimited):
         headers["Retry-After"] = str(getattr(error, "retry_after_seconds", 30))
+    if isinstance(error, Forbidden):  # its cost would tell of what may not be seen
+        call = replace(call, meter=Meter())
     if visit is None:
         # Nothing is known of the visitor: the same page, with the bar left out.
         frame = _bare_frame(at, call)

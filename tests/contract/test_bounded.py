@@ -12,7 +12,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
 from headrace.ops import permitted
 from headrace.ops.audit import AuditFilter
-from headrace.store.base import Store
+from headrace.store.base import Record, Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.contract.test_keys import principal
@@ -174,3 +174,31 @@ def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: C
 
     assert (page.entries, page.cursor is None) == ((), False)
     assert (counted.clock() - began).total_seconds() == 6
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_list_of_what_few_may_see_ends_in_time_and_its_cursor_goes_on(
+    counted: World, counting: Counting, *, slow: bool
+) -> None:
+    """Queues, keys and workers of others are looked at too, so many and no more in one call."""
+    use = counted.use
+    by = principal(counted, "*.own")
+    for number in range(4_500):
+        name = f"q{number:05}.other"
+        counting.store.put_record(Record("queue", name, {}), replaces=None)
+    counted.queue("z.own")
+    counting.seconds = 2 if slow else 0
+    shown, cursor, calls = [], None, 0
+    while calls == 0 or cursor is not None:
+        began = counted.clock()
+        counting.calls.clear()
+        page = permitted.queues(use.queues, by, limit=1, cursor=cursor)
+        assert counting.calls["records"] <= 10
+        assert (counted.clock() - began).total_seconds() <= 6
+        shown += [queue.name for queue in page.queues]
+        cursor = page.cursor
+        calls += 1
+        assert calls < 20
+
+    assert shown == ["z.own"]
+    assert calls >= 3

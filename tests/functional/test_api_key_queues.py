@@ -200,3 +200,47 @@ def test_an_id_that_is_in_a_queue_outside_exists_and_its_queue_is_not_named(
     assert (result["outcome"], result["task"], result["queue"]) == ("EXISTING", None, None)
     assert "mail" not in inside.body
     assert both.json["results"][0]["queue"] == "mail"
+
+
+def test_the_way_of_a_task_is_shown_as_far_as_it_is_the_keys_own(call: Service) -> None:
+    for name in ("mail", "ngsi.a", "ngsi.b"):
+        call.queue(name)
+    call.put("/v1/queues/mail", "letter", id="letter")
+    for source, target in (("mail", "ngsi.a"), ("ngsi.a", "ngsi.b")):
+        call.clock.forward(1)
+        body = {"ids": ["letter"], "to_queue": target}
+        assert call("POST", f"/v1/queues/{source}/tasks/move", body).json["changed"] == 1
+    ways = {}
+    for key, name in ((call, "all"), (keyed(call, ADMIN, "ngsi.*"), "own")):
+        again = {"tasks": [{"id": "letter"}]}
+        shown = [
+            key("GET", "/v1/tasks/letter").json,
+            *key("GET", "/v1/queues/ngsi.b/tasks").json["tasks"],
+            key("POST", "/v1/queues/ngsi.b/tasks", again).json["results"][0]["task"],
+            *key.take("/v1/queues/ngsi.b", keepalive_timeout_in_seconds=1),
+        ]
+        call.clock.forward(60)
+        call.use.reaping.run()
+        call.clock.forward(60)
+        assert len(shown) == 4
+        ways[name] = [[hop["queue"] for hop in task["trail"]] for task in shown]
+
+    assert ways == {"all": [["mail", "ngsi.a"]] * 4, "own": [[None, "ngsi.a"]] * 4}
+
+
+def test_where_tasks_went_is_audited_as_far_as_it_is_the_keys_own(call: Service) -> None:
+    for name in ("mail", "ngsi.a", "ngsi.b"):
+        call.queue(name)
+    for target in ("mail", "ngsi.b"):
+        call.clock.forward(1)
+        call("POST", "/v1/queues/ngsi.a/tasks/move", {"filter": {}, "to_queue": target})
+    call.clock.forward(1)
+    call("POST", "/v1/queues/ngsi.a/tasks/move", {"ids": ["x"], "to_queue": "mail"})
+    service = keyed(call, OPERATOR, "ngsi.*")
+
+    def targets(of: Service) -> list[str | None]:
+        entries = of("GET", "/v1/audit", query={"action": "move"}).json["entries"]
+        return [entry["filter"]["to_queue"] for entry in entries]
+
+    assert targets(call) == ["mail", "ngsi.b", "mail"]
+    assert targets(service) == [None, "ngsi.b", None]

@@ -36,6 +36,17 @@ def test_a_cursor_gives_back_what_was_put_in(scope: str, state: Any) -> None:
     assert cursor.replace("-", "").replace("_", "").isalnum()  # needs no quoting in a URL
 
 
+def test_a_cursor_shows_nothing_of_where_it_leads() -> None:
+    """A page may end at what the caller is not shown."""
+    cursor = OURS.write(SCOPE, [*STATE, "somebody.elses.queue" * 10])
+    blob = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+
+    for part in (b"2026", b"order", b"queue", b'"', b"[["):
+        assert part not in blob
+    assert cursor != OURS.write("another list", STATE)
+    assert cursor == OURS.write(SCOPE, [*STATE, "somebody.elses.queue" * 10])  # and it stays so
+
+
 @given(st.text())
 def test_a_forged_cursor_is_refused_by_name(cursor: str) -> None:
     assert refused(SCOPE, cursor) == ["cursor"]

@@ -138,6 +138,8 @@ def _said(where: Mapping[str, Any] | None) -> str:
 
 
 def _text(value: Any) -> str:  # noqa: ANN401  any JSON value
+    if value is None:
+        return "another queue"  # nothing else is ever hidden
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={_text(each)}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

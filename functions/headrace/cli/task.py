@@ -69,7 +69,8 @@ def _show(task: Task) -> None:
     pairs += [(name, value) for name in texts if (value := getattr(task, name))]
     if task.keepalive_timeout_in_seconds is not None:
         pairs.append(("keepalive", span(task.keepalive_timeout_in_seconds)))
-    pairs += [("left", f"{hop.queue} at {when(hop.at)}") for hop in task.trail]
+    hops = ((hop.queue or "another queue", when(hop.at)) for hop in task.trail)
+    pairs += [("left", f"{queue} at {at}") for queue, at in hops]
     for error in task.errors:
         by = f" by {error.worker}" if error.worker else ""
         pairs.append(

@@ -153,9 +153,9 @@ class TaskError(Model, frozen=True, kw_only=True):
 
 
 class Hop(Model, frozen=True, kw_only=True):
-    """A queue that a task has left, and when."""
+    """A queue that a task has left, and when; None for one that the key is not for."""
 
-    queue: str
+    queue: str | None
     at: datetime
 
 

@@ -122,6 +122,10 @@ class Principal:
         """Tell whether *queue*, or every queue that it is a pattern of, is one of the key's."""
         return any(covers(pattern, queue) for pattern in self.patterns)
 
+    def shown(self, queue: str) -> str | None:
+        """Return the name of *queue* as the key may know it: None for one that is not its own."""
+        return queue if self.covers(queue) else None
+
     def covers_all(self, patterns: Sequence[str]) -> bool:
         """Tell whether a key for *patterns* would not be wider than this one."""
         return all(map(self.covers, patterns))

@@ -112,7 +112,7 @@ class TaskError(Answer):
 class Hop(Answer):
     """A queue that the task has left, and when."""
 
-    queue: str
+    queue: Annotated[str | None, Field(description="null: one that the key is not for.")]
     at: At
 
 

@@ -32,7 +32,8 @@ retries are used up and it rests among the dead letters.
 
 Instants are RFC 3339 in UTC with microseconds; durations are numbers of seconds. Every answer \
 carries `X-Request-Id` and `X-Consumed-Units: w=<write units>, r=<read units>`, what the call cost \
-in DynamoDB. Errors are `application/problem+json`.
+in DynamoDB (a key that is not for all queues is told what its own queues cost). Errors are \
+`application/problem+json`.
 """
 
 _PROBLEMS: Final = {

@@ -53,7 +53,11 @@ class AuditEntry(Answer):
     action: Annotated[str, Field(examples=["delete", "restart", "purge", "pause"])]
     queue: str | None
     filter: Annotated[
-        dict[str, Any] | None, Field(description="Which tasks were meant, and where they went.")
+        dict[str, Any] | None,
+        Field(
+            description="Which tasks were meant, and where they went: a `to_queue` that the key "
+            "is not for is null."
+        ),
     ]
     ids: list[str] | None
     matched: Annotated[int | None, Field(description="null while it goes on, or broke off.")]

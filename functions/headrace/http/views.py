@@ -21,7 +21,7 @@ from headrace.ops.dequeue import Dequeued
 from headrace.ops.explain import Reason
 from headrace.ops.inspect import Counted, TaskPage
 from headrace.ops.key_body import Key
-from headrace.ops.keys import KeyPage, NewKey
+from headrace.ops.keys import KeyPage, NewKey, current_actor
 from headrace.ops.queues import Purged, QueuePage
 from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
 from headrace.ops.tasks import Enqueued
@@ -261,7 +261,12 @@ def _errors(errors: tuple[TaskError, ...]) -> str:
 def _trail(task: Task) -> str:
     if not task.trail:
         return "[]"
-    return dumps([{"queue": hop.queue, "at": instant(hop.at)} for hop in task.trail])
+    by = current_actor()
+    hops = [
+        {"queue": by.shown(hop.queue) if by else hop.queue, "at": instant(hop.at)}
+        for hop in task.trail
+    ]
+    return dumps(hops)
 
 
 def _at(at: datetime | None) -> str:

@@ -27,8 +27,9 @@ from headrace.ops import key_body
 from headrace.ops.audit import Audit, Caller, calling
 from headrace.ops.cursor import Cursors
 from headrace.ops.key_body import Key, Stored
+from headrace.ops.seeking import seek
 from headrace.ops.session_body import end_all
-from headrace.store.base import Store
+from headrace.store.base import Record, Store, flat_rate, restricted_to
 
 BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
 """The key a deployment is given in its environment: the first admin key, which makes the others."""
@@ -38,7 +39,6 @@ REVOKED_WITHIN: Final = timedelta(seconds=10)
 
 _USE_NOTED_EVERY: Final = timedelta(hours=1)
 _KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
-_PAGE: Final = 250
 _TRIES: Final = 10  # at a key, or a name, that others change too
 
 _T = TypeVar("_T")
@@ -56,7 +56,10 @@ def acting(principal: Principal, *, request_id: str | None = None) -> Iterator[N
     """Do a block on behalf of *principal*, as whom the audit will know it."""
     token = _ACTOR.set(principal)
     try:
-        with calling(Caller(principal.name, request_id, principal.key_id)):
+        with (
+            calling(Caller(principal.name, request_id, principal.key_id)),
+            restricted_to(None if principal.everywhere else principal.covers),
+        ):
             yield
     finally:
         _ACTOR.reset(token)
@@ -207,29 +210,21 @@ class Keys:
             raise Unavailable("others are changing this key too; try again")
 
     def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> KeyPage:
-        """Return a page of the keys not wider than *by*'s own.
+        """Return a page of the keys not wider than *by*'s own; it may be short and not the last.
 
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.ADMINISTER)
         scope = f"keys {by.patterns}"
         after = self.cursors.read(scope, cursor) if cursor else ""
-        # One more than asked for tells whether there is a next page; the cursor names a key that
-        # was shown, because it could be read.
-        found: list[Key] = []
-        more = True
-        while more and len(found) <= limit:
-            records, more = self.store.records(
-                key_body.KIND, after=after, limit=min(_PAGE, limit + 1)
-            )
-            keys = [key_body.from_record(record).key for record in records]
-            found += [
-                key for key in keys if by.covers_all(key.queues) and not key.forgotten(self.now())
-            ]
-            after = records[-1].name if records else after
-        page = tuple(found[:limit])
-        rest = len(found) > limit
-        return KeyPage(page, self.cursors.write(scope, page[-1].id) if rest else None)
+        now = self.now()
+
+        def own(record: Record) -> Key | None:
+            key = key_body.from_record(record).key
+            return key if by.covers_all(key.queues) and not key.forgotten(now) else None
+
+        found = seek(self.store, key_body.KIND, own, limit=limit, after=after, now=self.now)
+        return KeyPage(found.shown, found.after and self.cursors.write(scope, found.after))
 
     def get(self, by: Principal, key_id: str) -> Key:
         """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
@@ -266,10 +261,11 @@ class Keys:
         The record of a key is made together with that, and no id comes again: one that is not
         there any more never will be.  Raises KeyExists when a living key has the name.
         """
-        named = self.store.record(key_body.NAMES, name)
+        with flat_rate(read=2):  # the key is somebody else's
+            named = self.store.record(key_body.NAMES, name)
+            record = self.store.record(key_body.KIND, named.body["id"]) if named else None
         if named is None:
             return None
-        record = self.store.record(key_body.KIND, named.body["id"])
         holder = None if record is None else key_body.from_record(record).key
         if holder is None or holder.expired(self.now()):
             return named.version

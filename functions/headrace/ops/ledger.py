@@ -31,7 +31,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.moves import Moves
 from headrace.domain.pace import Pace, grown, pace_of
 from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
-from headrace.store.base import Record, Store
+from headrace.store.base import Record, Store, flat_rate
 
 LANE: Final = "recorder"
 TOTALS: Final = "totals"
@@ -239,15 +239,17 @@ class Ledger:
         """Return all lanes.  What else is read must be read after them: posts go one way."""
         lanes: list[Record] = []
         more = True
-        while more:
-            after = lanes[-1].name if lanes else ""
-            records, more = self.store.records(LANE, after=after, limit=LANES)
-            lanes += records
+        with flat_rate():  # they are about every queue
+            while more:
+                after = lanes[-1].name if lanes else ""
+                records, more = self.store.records(LANE, after=after, limit=LANES)
+                lanes += records
         return lanes
 
     def counts(self, queue: str, lanes: Sequence[Record]) -> Counts:
         """Return how many tasks *queue* has, in the order of STATES."""
-        record = self.store.record(TOTALS, str(bucket_of(queue)))
+        with flat_rate():  # queues share their buckets
+            record = self.store.record(TOTALS, str(bucket_of(queue)))
         return _counted(queue, record.body if record else _NOTHING, lanes)
 
     def totals(self) -> Totals:
@@ -255,11 +257,12 @@ class Ledger:
         lanes = self.lanes()
         buckets: dict[int, Mapping[str, Any]] = {}
         more, after = True, ""
-        while more:
-            records, more = self.store.records(TOTALS, after=after, limit=BUCKETS)
-            for record in records:
-                buckets[int(record.name)] = record.body
-                after = record.name
+        with flat_rate():
+            while more:
+                records, more = self.store.records(TOTALS, after=after, limit=BUCKETS)
+                for record in records:
+                    buckets[int(record.name)] = record.body
+                    after = record.name
         return Totals(lanes, buckets)
 
     def oldest(self) -> int:
@@ -289,9 +292,11 @@ class Ledger:
     def _read_blocks(
         self, bucket: int, since: int, until: int
     ) -> Iterator[tuple[int, str, Record]]:
-        after = _block_name(max(since, self.oldest()) // _BLOCK)
+        after, rate = _block_name(max(since, self.oldest()) // _BLOCK), 1.0
         while True:
-            records, more = self.store.records(_series(bucket), after=after, limit=_PAGE)
+            with flat_rate(read=rate):
+                records, more = self.store.records(_series(bucket), after=after, limit=_PAGE)
+            rate = 0.0
             for record in records:
                 block, lane, _ = record.name.split(".")
                 if int(block) > until // _BLOCK:

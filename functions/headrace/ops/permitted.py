@@ -14,10 +14,11 @@ from headrace.ops.audit import Audit, AuditFilter, AuditPage, Entry
 from headrace.ops.inspect import TaskPage
 from headrace.ops.leases import Leases
 from headrace.ops.queues import QueuePage, Queues
+from headrace.ops.seeking import read_units, seek
 from headrace.ops.tasks import Enqueued, Tasks
-from headrace.store.base import Record
+from headrace.store.base import flat_rate
 
-_PAGE: Final = 250
+_TARGET: Final = "to_queue"
 
 
 def task(tasks: Tasks, by: Principal, task_id: str) -> Task:
@@ -101,32 +102,29 @@ def queues(
 ) -> QueuePage:
     """Return a page of *by*'s queues by name.  Raises InvalidRequest for a forged cursor.
 
-    A page is full if there is enough to fill it, and its cursor names a queue that was shown, so
-    that neither tells of other queues.  That costs reading past those of others: a read unit for
-    each 4 KiB of settings (three or four queues), and only among names that begin as the patterns
-    do.
+    A page may be short or empty and still have a cursor; see ``seeking``.  Only names that begin
+    as the patterns do are read.
     """
     by.require(Permission.READ)
     if by.everywhere:
         return all_queues.list(prefix=prefix, limit=limit, cursor=cursor)
-    cursors, store, now = all_queues.cursors, all_queues.store, all_queues.now()
+    cursors, now = all_queues.cursors, all_queues.now()
     scope = f"queues {prefix} of {by.patterns}"
     after = cursors.read(scope, cursor) if cursor else ""
     head = access.common_head(by.patterns)
     if not head.startswith(prefix) and not prefix.startswith(head):
         return QueuePage((), None)
-    found: list[Record] = []
-    more, page_size = True, limit + 1
-    while more and len(found) <= limit:  # one more than asked for tells of a next page
-        records, more = store.records(
-            queue_body.KIND, prefix=max(head, prefix, key=len), after=after, limit=page_size
-        )
-        page_size = _PAGE  # where many are others', go on in longer strides
-        found += [record for record in records if by.covers(record.name)]
-        after = records[-1].name if records else after
-    shown = tuple(queue_body.from_record(record).as_seen(now) for record in found[:limit])
-    rest = len(found) > limit
-    return QueuePage(shown, cursors.write(scope, shown[-1].name) if rest else None)
+    found = seek(
+        all_queues.store,
+        queue_body.KIND,
+        lambda record: record if by.covers(record.name) else None,
+        limit=limit,
+        prefix=max(head, prefix, key=len),
+        after=after,
+        now=all_queues.now,
+    )
+    shown = tuple(queue_body.from_record(record).as_seen(now) for record in found.shown)
+    return QueuePage(shown, found.after and cursors.write(scope, found.after))
 
 
 def audit(
@@ -139,13 +137,27 @@ def audit(
 ) -> AuditPage:
     """Return a page of what was changed by hand in *by*'s queues, newest first.
 
-    What was changed outside of queues (keys) is only for keys that are for all queues.
+    What was changed outside of queues (keys) is only for keys that are for all queues, and where
+    tasks went is null if that is not one of *by*'s.
     Raises InvalidRequest as Audit.list().
     """
     by.require(Permission.OPERATE)
-    if not by.everywhere:
-        where = _OwnAudit(**asdict(where), patterns=by.patterns)
-    return whole.list(where, limit=limit, cursor=cursor)
+    if by.everywhere:
+        return whole.list(where, limit=limit, cursor=cursor)
+    where = _OwnAudit(**asdict(where), patterns=by.patterns)
+    with flat_rate() as rate:
+        page = whole.list(where, limit=limit, cursor=cursor)
+        entries = tuple(_entry_seen_by(by, entry) for entry in page.entries)
+        rate.read = read_units(entries)
+    return replace(page, entries=entries)
+
+
+def _entry_seen_by(by: Principal, entry: Entry) -> Entry:
+    """Return *entry* without the queue that tasks went to, where that is not *by*'s."""
+    target = (entry.filter or {}).get(_TARGET)
+    if target is None or by.covers(target):
+        return entry
+    return replace(entry, filter={**(entry.filter or {}), _TARGET: None})
 
 
 @dataclass(frozen=True, slots=True)

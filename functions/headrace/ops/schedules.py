@@ -17,9 +17,10 @@ from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops import schedule_body
 from headrace.ops.audit import Audit
+from headrace.ops.seeking import read_units
 from headrace.ops.tasks import Enqueued, EnqueueOutcome
 from headrace.ops.ticking import Ticking
-from headrace.store.base import Store
+from headrace.store.base import Store, flat_rate
 
 _STRIDES: Final = 10  # reads for one page, where many schedules are others'
 
@@ -111,19 +112,25 @@ class Schedules:
         cursors, scope = self.ticking.queues.cursors, f"schedules of {by.patterns}"
         after = cursors.read(scope, cursor) if cursor else ""
         found: list[Schedule] = []
+        with flat_rate() as rate:
+            last = self._seek(by, found, after, limit)
+            rate.read = read_units(found)
+        return SchedulePage(self._living(found), last and cursors.write(scope, last))
+
+    def _seek(self, by: Principal, found: list[Schedule], after: str, limit: int) -> str | None:
+        """Put up to *limit* schedules of *by*'s queues into *found*; return where to go on."""
         for _ in range(_STRIDES):
             records, more = self.store.records(schedule_body.KIND, after=after, limit=limit + 1)
             for record in records:
                 schedule = schedule_body.from_record(record)
                 if by.covers(schedule.queue):
                     if len(found) == limit:
-                        after = schedule_body.key(found[-1].queue, found[-1].name)
-                        return SchedulePage(self._living(found), cursors.write(scope, after))
+                        return schedule_body.key(found[-1].queue, found[-1].name)
                     found.append(schedule)
                 after = record.name
             if not more:
-                return SchedulePage(self._living(found), None)
-        return SchedulePage(self._living(found), cursors.write(scope, after))
+                return None
+        return after
 
     def coming(self, schedule: Schedule, count: int) -> tuple[datetime, ...]:
         """Return the next *count* runs of a schedule, as if it were not paused.

@@ -16,13 +16,13 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.ops.audit import Audit
 from headrace.ops.cursor import Cursors
-from headrace.store.base import Record, Store
+from headrace.ops.seeking import seek
+from headrace.store.base import Record, Store, flat_rate
 
 KIND: Final = "worker"
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
 """A worker that is silent for so long counts as gone, whenever the table's broom comes."""
 
-_PAGE: Final = 250
 _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
 
@@ -83,7 +83,8 @@ class Workers:
         """
         by.require(Permission.WORK, *sign.queues)
         if goes_on or not by.everywhere:
-            record = self.store.record(KIND, sign.name)
+            with flat_rate():
+                record = self.store.record(KIND, sign.name)
             before = self._living(record) if record else None
             if before is not None:
                 if not by.covers_all(before.sign.queues):
@@ -95,23 +96,20 @@ class Workers:
     def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> WorkerPage:
         """Return a page of the workers on *by*'s queues, by name, without the silent ones.
 
+        It may be short and not the last.
         Of other queues it says nothing, and names running tasks only where all queues are *by*'s.
         Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.LIST)
         scope = f"workers of {by.patterns}"
         after = self.cursors.read(scope, cursor) if cursor else ""
-        found: list[Worker] = []
-        more, stride = True, min(_PAGE, limit + 1)
-        while more and len(found) <= limit:  # one more than asked for tells of a next page
-            records, more = self.store.records(KIND, after=after, limit=stride)
-            stride = _PAGE  # where many are silent or others', go on in longer strides
-            workers = (self._living(record) for record in records)
-            found += [seen for worker in workers if worker and (seen := _as_seen_by(by, worker))]
-            after = records[-1].name if records else after
-        page = tuple(found[:limit])
-        rest = len(found) > limit
-        return WorkerPage(page, self.cursors.write(scope, page[-1].sign.name) if rest else None)
+
+        def seen(record: Record) -> Worker | None:
+            worker = self._living(record)
+            return _as_seen_by(by, worker) if worker else None
+
+        found = seek(self.store, KIND, seen, limit=limit, after=after, now=self.now)
+        return WorkerPage(found.shown, found.after and self.cursors.write(scope, found.after))
 
     def ask(self, by: Principal, name: str, command: Command) -> Worker:
         """Leave *command* for the worker's next sign of life; it holds for this process only.

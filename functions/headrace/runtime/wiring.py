@@ -15,6 +15,7 @@ from headrace.domain.errors import Unavailable
 from headrace.runtime.settings import Settings
 from headrace.runtime.use_cases import UseCases
 from headrace.store.base import Lake, Store
+from headrace.store.discreet import discreet
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.connect import connected
 from headrace.store.lake import lake_at
@@ -48,7 +49,7 @@ def build(
 
     What it is told about tasks goes to *lake* too, and what was is read from there.
     """
-    return UseCases(settings, store, now, lake)
+    return UseCases(settings, discreet(store), now, lake)
 
 
 _IN_USE: Final[ContextVar[UseCases | None]] = ContextVar("headrace_use_cases", default=None)

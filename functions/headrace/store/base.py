@@ -258,6 +258,48 @@ def charge(*, write: float = 0.0, read: float = 0.0) -> None:
         meter.read += read
 
 
+_SEES: Final[ContextVar[Callable[[str], bool] | None]] = ContextVar("headrace_sees", default=None)
+
+
+@contextmanager
+def restricted_to(covers: Callable[[str], bool] | None) -> Iterator[None]:
+    """Do a block for somebody who may know only of the queues that *covers* holds for.
+
+    What they are shown of its cost then hangs on those queues alone; None is all queues.
+    """
+    token = _SEES.set(covers)
+    try:
+        yield
+    finally:
+        _SEES.reset(token)
+
+
+def restricted() -> bool:
+    """Tell whether the block at hand is for somebody who may not know of all queues."""
+    return _SEES.get() is not None
+
+
+def visible(queue: str) -> bool:
+    """Tell whether whoever the block at hand is for may know of *queue*."""
+    covers = _SEES.get()
+    return covers is None or covers(queue)
+
+
+@contextmanager
+def flat_rate(*, write: float = 0.0, read: float = 1.0) -> Iterator[Meter]:
+    """Do a block whose cost hangs on queues of others too.
+
+    Whoever may not know of them is charged what the meter says in the end, whatever it cost.
+    """
+    rate = Meter(write, read)
+    if _SEES.get() is None:
+        yield rate
+        return
+    with metered():
+        yield rate
+    charge(write=rate.write, read=rate.read)
+
+
 CALL_SECONDS: Final = 5.0
 """What one request to the table takes at most, from connecting to its answer."""
 

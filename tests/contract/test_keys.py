@@ -312,6 +312,7 @@ def test_no_cursor_tells_of_keys_that_are_not_shown(world: World) -> None:
         "bootstrap",
         "service",
         " Service",
+        "nobody",
         "",
         "  ",
         "a\nb",

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.access import Role
+from headrace.domain.access import NOBODY, Role
 from headrace.domain.errors import RateLimited, Unauthenticated
 from headrace.ops import session_body
 from headrace.ops.audit import AuditFilter, Entry
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.session_body import IDLE, KIND, LASTS, Session
-from headrace.ops.sessions import NOBODY, Sessions
+from headrace.ops.sessions import Sessions
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

@@ -21,6 +21,9 @@ _SHOWN: Final = 128  # characters of a name in a message; longer ones are nobody
 SERVICE: Final = "service"
 """As whom the audit knows the service itself: no key's name."""
 
+NOBODY: Final = "nobody"
+"""As whom the audit knows those whose key it does not know: no key's name either."""
+
 DEPLOYMENT: Final = "bootstrap"
 """The name and id of the deployment's own admin key: no other's."""
 
@@ -152,7 +155,11 @@ def key_name_fault(name: str) -> str | None:
         return f"must be at most {limits.KEY_NAME_BYTES} bytes of UTF-8; it is {size}"
     if any(unicodedata.category(letter) in _UNSEEN for letter in name):
         return "must hold no control characters, nor any other that is not seen"
-    taken = {DEPLOYMENT: "the deployment's own key", SERVICE: "the service itself"}
+    taken = {
+        DEPLOYMENT: "the deployment's own key",
+        SERVICE: "the service itself",
+        NOBODY: "whoever has no key",
+    }
     owner = taken.get(name.strip().casefold())
     return f"is the name of {owner}" if owner else None
 

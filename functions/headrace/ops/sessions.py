@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.access import Principal
+from headrace.domain.access import NOBODY, Principal
 from headrace.domain.errors import Unauthenticated, Unavailable
 from headrace.ops import key_body
 from headrace.ops.attempts import Attempts
@@ -20,9 +20,6 @@ from headrace.ops.audit import Audit, Caller, calling
 from headrace.ops.keys import Keys, acting
 from headrace.ops.session_body import KIND, LASTS, Session, from_record, session_name, to_record
 from headrace.store.base import Store
-
-NOBODY: Final = "nobody"
-"""The actor of what was refused to a key that is not known."""
 
 _SEEN_NOTED_EVERY: Final = timedelta(minutes=1)
 

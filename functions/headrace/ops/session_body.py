@@ -61,11 +61,11 @@ def from_record(record: Record) -> Session:
     return Session(key_id, nonce, record.expires_at, seen_at, record.body["digest"], record.version)
 
 
-def end_all(store: Store, key_id: str) -> None:
-    """End every session of a key."""
+def end_all(store: Store, key_id: str, *, page: int = _PAGE) -> None:
+    """End every session of a key, *page* of them at a time."""
     more, after = True, ""
     while more:
-        found, more = store.records(KIND, prefix=session_name(key_id, ""), after=after, limit=_PAGE)
+        found, more = store.records(KIND, prefix=session_name(key_id, ""), after=after, limit=page)
         for record in found:
             after = record.name
             store.drop_record(KIND, record.name)

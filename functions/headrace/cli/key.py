@@ -9,6 +9,7 @@ from headrace.cli import params
 from headrace.cli.commands import Group, dry_run_option, split, yes_option
 from headrace.cli.exits import Exit
 from headrace.cli.output import answer, document, rows, span, when
+from headrace.cli.restored import restored_command
 from headrace.cli.session import Failed, Session
 from headrace.domain.access import Role
 
@@ -147,3 +148,6 @@ def revoke(session: Session, id: str, *, dry_run: bool, yes: bool) -> None:
     session.note(f"Key {id} is revoked.")
     if session.json:
         document({"key": id})
+
+
+key_command.add_command(restored_command)

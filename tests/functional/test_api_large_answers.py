@@ -115,6 +115,24 @@ def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: Watched) 
     assert results[0]["task"]["result"] == '"' * 16_380
 
 
+def test_a_page_of_the_audit_ends_early_and_goes_on(watched: Watched) -> None:
+    queue = watched.queue()
+    tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}
+    body = {"filter": {"error": '"' * 4_096, "tags": tags}}
+    for _ in range(250):
+        assert watched("POST", f"{queue}/tasks/delete", body).status == 200
+        watched.clock.forward(0.001)
+    query = {"limit": "250", "action": "delete"}
+
+    pages = [watched("GET", "/v1/audit", query=query).json]
+    while cursor := pages[-1]["cursor"]:
+        pages.append(watched("GET", "/v1/audit", query={**query, "cursor": cursor}).json)
+
+    entries = [entry for page in pages for entry in page["entries"]]
+    assert len({entry["at"] for entry in entries}) == len(entries) == 250
+    assert len(pages) > 1
+
+
 def test_a_defect_that_makes_an_answer_too_large_is_ours_to_tell(call: Service) -> None:
     class Careless(Inspect):
         def list(self, *_: Any, **__: Any) -> TaskPage:

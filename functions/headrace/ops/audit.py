@@ -1,5 +1,6 @@
 """Who changed what by hand: written before the first task is touched, completed after the last."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,12 +11,14 @@ from typing import Any, Final
 from headrace.domain.access import SERVICE
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
+from headrace.ops.answer_room import AnswerRoom
 from headrace.ops.cursor import Cursors
 from headrace.store.base import Record, Store
 
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)
 _PAGE: Final = 250
+_ENTRY: Final = 512  # bytes of what else an answer says of one
 _LOOKED_AT: Final = 2_000  # entries one call looks at before it answers with what it has
 _LOOKS_FOR: Final = timedelta(seconds=5)
 
@@ -192,17 +195,20 @@ class Audit:
             after = _countdown(where.before)
         began = self.now()
         entries: list[Entry] = []
+        room = AnswerRoom()
         looked_at, stride = 0, min(_PAGE, limit)
         while True:
             records, more = self.store.records(KIND, after=after, limit=stride)
             stride = min(_PAGE, 2 * stride)  # where few are meant
             for record in records:
-                after = record.name
+                before, after = after, record.name
                 looked_at += 1
                 entry = _entry(record)
                 if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
                     return AuditPage(tuple(entries), None)
                 if where.means(entry):
+                    if not room.takes(_text(entry), besides=_ENTRY) and entries:
+                        return AuditPage(tuple(entries), self.cursors.write(scope, before))
                     entries.append(entry)
                 if len(entries) == limit or looked_at == _LOOKED_AT:
                     return AuditPage(tuple(entries), self.cursors.write(scope, after))
@@ -210,6 +216,12 @@ class Audit:
                 return AuditPage(tuple(entries), None)
             if self.now() >= began + _LOOKS_FOR:
                 return AuditPage(tuple(entries), self.cursors.write(scope, after))
+
+
+def _text(entry: Entry) -> str:
+    """Return what of *entry* may be long, as it stands in an answer."""
+    long = [entry.actor, entry.queue, entry.filter, entry.ids]
+    return json.dumps(long, ensure_ascii=False, default=str)
 
 
 def _new_name(entry: Entry) -> str:

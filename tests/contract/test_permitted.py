@@ -1,5 +1,7 @@
 """What one key may see, over every store."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from headrace.domain.operate import BulkAction
 from headrace.ops import permitted
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP, acting
+from headrace.ops.reports import Report, ReportStatus
 from headrace.store.base import metered
 from tests.contract.conftest import World
 from tests.contract.test_keys import principal
@@ -147,3 +150,38 @@ def test_of_a_task_that_is_gone_a_restricted_key_learns_nothing(world: World) ->
         permitted.delete_task(world.use.tasks, by, "order")
     with pytest.raises(NotFound):
         permitted.delete_task(world.use.tasks, BOOTSTRAP, "order")
+
+
+def test_a_task_of_others_costs_a_restricted_key_what_none_costs(world: World) -> None:
+    inside, outside = world.queue("ngsi.1"), world.queue("mail")
+    world.put(outside, f'"{"x" * 100_000}"', id="large")
+    world.put(outside, id="small")
+    by = principal(world, "ngsi.*", role=Role.WORKER)
+    report = partial(Report, lease_id="lse_x", status=ReportStatus.SUCCEEDED)
+    calls: dict[str, Callable[[str], object]] = {
+        "read": lambda id_: world.use.bulk.by_ids(inside, BulkAction.DELETE, [id_]),
+        "written": lambda id_: world.use.reports.report(inside, [report(id_)]),
+    }
+
+    for call in calls.values():
+        costs = []
+        for task_id in ("nobody", "small", "large"):
+            with metered() as meter, acting(by):
+                call(task_id)
+            costs.append((meter.write, meter.read))
+        assert costs[0] == costs[1] == costs[2]
+
+
+def test_what_a_restricted_key_does_in_its_own_queues_is_charged_as_it_is(world: World) -> None:
+    by = principal(world, "ngsi.*", role=Role.WORKER)
+    costs = []
+    for queue in (world.queue("ngsi.1"), world.queue("mail")):
+        with metered() as meter, acting(by if queue == "ngsi.1" else BOOTSTRAP):
+            world.put(queue, '"x"', '"y"')
+            world.say(world.one(queue), "SUCCEEDED")
+            world.put(queue, id="order")
+            world.put(queue, id="order")
+        costs.append((meter.write, meter.read))
+        world.use.tasks.delete("order")
+
+    assert costs[0] == costs[1]

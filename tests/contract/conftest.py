@@ -37,7 +37,7 @@ class World:
         entries = [NewTask(payload, **fields) for payload in payloads or ("{}",)]
         return [str(result.id) for result in self.use.tasks.enqueue(queue, entries)]
 
-    def take(self, queue: str, count: int = 1, **call: Any) -> tuple[Task, ...]:
+    def take(self, queue: str | list[str], count: int = 1, **call: Any) -> tuple[Task, ...]:
         """Let the microseconds between tasks of one call pass, and dequeue."""
         self.clock.forward(0.001)
         call = {"worker": "ada:1", **call}

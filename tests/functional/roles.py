@@ -41,6 +41,7 @@ TABLE: list[tuple[set[Role], list[str]]] = [
         {WORKER, ADMIN},
         [
             "POST /v1/queues/{queue}/dequeue",
+            "POST /v1/dequeue",
             "POST /v1/queues/{queue}/reports",
             "POST /v1/leases",
             "POST /v1/leases/{id}/extend",

@@ -16,7 +16,11 @@ from tests.functional.roles import KEYED as ROUTES
 from tests.manual_clock import ManualClock
 
 POSTS = [route for route in ROUTES if route.startswith("POST ")]
-BY_THEMSELVES = ["POST /v1/queues/{queue}/dequeue", "POST /v1/queues/{queue}/reports"]
+BY_THEMSELVES = [
+    "POST /v1/queues/{queue}/dequeue",
+    "POST /v1/dequeue",
+    "POST /v1/queues/{queue}/reports",
+]
 RECORDED = [route for route in POSTS if route not in BY_THEMSELVES]
 
 

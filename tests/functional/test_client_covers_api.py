@@ -51,6 +51,7 @@ def _each_method(client: Client) -> None:
         lambda: client.run_schedule("Q", "N"),
         lambda: client.enqueue("Q"),
         lambda: client.dequeue("Q"),
+        lambda: client.dequeue(queues=["Q"]),
         client.open_lease,
         lambda: client.extend_lease("L"),
         lambda: client.close_lease("L"),

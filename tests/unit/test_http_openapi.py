@@ -10,7 +10,7 @@ import pytest
 
 from headrace.http import examples
 from headrace.http.app import RESOLVER
-from headrace.http.bodies import DequeueBody, EnqueueBody
+from headrace.http.bodies import DequeueBody, DequeueManyBody, EnqueueBody
 from headrace.http.bulk_bodies import BulkBody, MoveBody
 from headrace.http.docs_page import render
 from headrace.http.key_bodies import CreateKeyBody
@@ -55,6 +55,7 @@ def test_every_route_of_the_contract_is_there() -> None:
         "GET /v1/queues/{queue}/tasks",
         "GET /v1/queues/{queue}/count",
         "POST /v1/queues/{queue}/dequeue",
+        "POST /v1/dequeue",
         "POST /v1/queues/{queue}/reports",
         "GET /v1/tasks/{id}",
         "GET /v1/tasks/{id}/explain",
@@ -107,8 +108,8 @@ def test_errors_are_documented_as_problems(
     assert "422" not in answers
     assert {"500", "503"} <= set(answers)
     assert ("401" in answers) == (operation.get("security") != [])
-    of_one_queue = path == "/v2/notify" or path.startswith("/management/queue/")
-    assert ("404" in answers) == ("{" in path or of_one_queue)
+    of_its_queues = path.startswith(("/v2/notify", "/management/queue/", "/v1/dequeue"))
+    assert ("404" in answers) == ("{" in path or of_its_queues)
     for code, answer in answers.items():
         if int(code) >= 400:
             (content_type,) = answer["content"]
@@ -135,6 +136,7 @@ def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
         (PurgeBody, examples.PURGE),
         (EnqueueBody, examples.ENQUEUE),
         (DequeueBody, examples.DEQUEUE),
+        (DequeueManyBody, examples.DEQUEUE_MANY),
         (ReportsBody, examples.REPORT),
         (BulkBody, examples.DELETE_TASKS),
         (BulkBody, examples.RESTART_TASKS),

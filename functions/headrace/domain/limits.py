@@ -43,6 +43,7 @@ BATCH: Final = 25  # enqueue, dequeue, report
 SPAWN: Final = 24  # tasks of one report
 BULK_IDS: Final = 250
 WORKER_QUEUES: Final = (1, 100)
+DEQUEUE_QUEUES: Final = (1, 32)  # that one dequeue names
 LEASE_QUEUES: Final = 100  # that one group lease takes tasks of
 WORKER_TASKS: Final = 100  # that a sign of life names
 WORKER_CONCURRENCY: Final = (1, 10_000)

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal, LiteralString, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from headrace.domain import limits
 from headrace.domain.plan import NewTask
@@ -14,15 +15,18 @@ from headrace.http.fields import (
     GroupId,
     Instant,
     Keepalive,
+    Name,
     Payload,
     Tags,
     TaskId,
     Wait,
     WorkerName,
     contradiction,
+    wrong,
 )
 from headrace.http.queue_bodies import RetryStrategyBody
 from headrace.http.rawjson import NULL
+from headrace.ops.dequeue import Order
 
 Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
 
@@ -128,3 +132,30 @@ class DequeueBody(Body):
             message: LiteralString = "has no meaning with a lease_id: the lease says how long"
             raise contradiction(("keepalive_timeout_in_seconds", message))
         return self
+
+
+def _once_each(queues: list[str]) -> list[str]:
+    """Check that no queue is named twice, naming each place where one is."""
+    errors = [
+        InitErrorDetails(type=wrong("is named before"), loc=(place,), input=None)
+        for place, queue in enumerate(queues)
+        if queue in queues[:place]
+    ]
+    if errors:
+        raise ValidationError.from_exception_data("queues", errors)
+    return queues
+
+
+class DequeueManyBody(DequeueBody):
+    """How many tasks to lease of which queues, and for whom."""
+
+    queues: Annotated[
+        list[Name],
+        Field(min_length=limits.DEQUEUE_QUEUES[0], max_length=limits.DEQUEUE_QUEUES[1]),
+        AfterValidator(_once_each),
+    ]
+    order: Annotated[Order, Field(strict=False)] = Field(
+        default=Order.PREFERENCE,
+        description="`preference`: a later queue gives what those before it do not have. `due`: "
+        "those tasks that fell due first, of whatever queue.",
+    )

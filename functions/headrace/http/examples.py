@@ -109,6 +109,16 @@ DEQUEUE: Final[Examples] = {
         {"batch_size": 10, "wait_seconds": 5, "worker": "host-1:4711"},
     ),
 }
+DEQUEUE_MANY: Final[Examples] = {
+    "preference": _example(
+        "Mail first, and what else there is",
+        {"queues": ["mail", "thumbnails"], "batch_size": 10, "worker": "host-1:4711"},
+    ),
+    "due": _example(
+        "Whatever fell due first",
+        {"queues": ["mail", "thumbnails"], "batch_size": 10, "order": "due"},
+    ),
+}
 OPEN_LEASE: Final[Examples] = {
     "batch": _example(
         "For a batch that is extended every 20 seconds",

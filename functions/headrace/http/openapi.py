@@ -64,6 +64,7 @@ _CONFLICTS: Final = frozenset(
         "replace_queue",
         "delete_task",
         "dequeue",
+        "dequeue_many",
         "open_lease",
         "extend_lease",
         "close_lease",
@@ -87,7 +88,7 @@ _REPLAYED: Final = {
         "schema": {"type": "string", "const": "true"},
     }
 }
-_OF_ONE_QUEUE: Final = ("/v2/notify", "/management/queue/")
+_OF_ITS_QUEUES: Final = ("/v2/notify", "/management/queue/", "/v1/dequeue")
 _NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 _REFERENCE: Final = "#/components/schemas/{model}"
 
@@ -160,7 +161,7 @@ def _problems(path: str, operation: Document) -> dict[str, Any]:
         codes |= {"401", "403"}
     if "requestBody" in operation:
         codes.add("413")
-    if "{" in path or path.startswith(_OF_ONE_QUEUE):
+    if "{" in path or path.startswith(_OF_ITS_QUEUES):
         codes.add("404")
     if operation["operationId"] in _CONFLICTS or _KEY_PARAMETER in operation.get("parameters", ()):
         codes.add("409")

@@ -61,6 +61,7 @@ NEEDS: Final[Mapping[str, Needs]] = {
     "POST /v2/notify": _needs(Permission.ENQUEUE, queue=_NOTIFICATIONS),
     # Work
     "POST /v1/queues/{queue}/dequeue": _needs(Permission.WORK),
+    "POST /v1/dequeue": _needs(Permission.WORK),
     "POST /v1/queues/{queue}/reports": _needs(Permission.WORK),
     "POST /v1/leases": _needs(Permission.WORK),
     "POST /v1/leases/{id}/extend": _needs(Permission.WORK),

@@ -33,7 +33,7 @@ REPLAYED: Final = "Idempotent-Replay"
 ATTEMPT: Final = "X-Attempt"
 """Which try of its own it is, where a client says so: at the first a dequeue saves 1 read unit."""
 
-_BY_THEMSELVES: Final = frozenset({"report", "dequeue"})
+_BY_THEMSELVES: Final = frozenset({"report", "dequeue", "dequeue_many"})
 """Operations that need no answer kept: what they did stands with the tasks, or they see to it."""
 
 _MARGIN: Final = timedelta(seconds=1)  # for clocks that differ

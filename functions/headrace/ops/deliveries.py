@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from headrace.domain import plan
@@ -19,7 +20,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.batches import Batch, Overtaken
 from headrace.ops.claims import Claims
 from headrace.ops.crowd import Crowd
-from headrace.ops.dequeue import Call, Dequeue, Dequeued, in_turn
+from headrace.ops.dequeue import Call, Dequeue, Dequeued, Order, in_turn
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting, Slot
 from headrace.ops.queues import Queues
@@ -51,8 +52,9 @@ class Deliveries:
 
     def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
         self,
-        queue: str,
+        queues: str | Sequence[str],
         *,
+        order: Order = Order.PREFERENCE,
         batch_size: int = 1,
         wait_seconds: float = 0,
         worker: str = "",
@@ -62,18 +64,21 @@ class Deliveries:
         go_on: Callable[[], bool] = lambda: True,
         still_may: Callable[[], object] = lambda: None,
     ) -> Dequeued:
-        """Lease up to *batch_size* due tasks of *queue* to *worker*, in order of their due time.
+        """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
 
+        Of several *queues* a later one is asked only for what those before do not have; by the
+        *order* DUE those tasks are leased that fell due first of all.
         Waits up to *wait_seconds* for the first one, as long as *go_on* says so; *still_may* is
         asked each time before it looks again.  *lease_id* is a group to put them under; *keepalive*
         has no meaning then.  Of calls with the same *batch* the first one leases, and the others
         get what is left of that.
-        Raises NotFound when there is no such queue, LeaseLost unless the group is open, as *batch*
-        does, and what *still_may* raises.
+        Raises NotFound for a queue that is missing, LeaseLost unless the group is open, as *batch*
+        does, and what *still_may* raises; nothing is leased then.
         """
         call = Dequeue(
             self,
-            queue,
+            queues,
+            order,
             batch_size,
             wait_seconds,
             worker,
@@ -115,6 +120,21 @@ class Deliveries:
             if not taken:  # what is leased already must reach its worker
                 raise
         return sorted(taken, key=in_turn)
+
+    def due(self, queue: Queue, call: Call) -> list[Entry]:
+        """Return what could be leased now, in order: of each shard enough for the call."""
+        if queue.paused(self.now()):
+            return []
+        ready = (self._ready(queue, shard, call.count, call) for shard in self._shards(queue))
+        return sorted(chain.from_iterable(ready), key=lambda entry: entry.scheduled_at)
+
+    def lease_due(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> list[Task]:
+        """Lease up to *count* of the *ready* entries, as far as the queue's limits allow."""
+        return self._lease(queue, ready, count, call)
+
+    def reclaimed(self, queue: Queue) -> list[Entry]:
+        """Reclaim lapsed leases, unless *queue* is paused; those without a backoff are ready."""
+        return [] if queue.paused(self.now()) else self._reclaimed(queue)
 
     def let_go(self, tasks: Sequence[Task]) -> None:
         """Let others here take *tasks* again, which were given back."""

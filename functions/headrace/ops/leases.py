@@ -89,8 +89,8 @@ class Leases:
             if self.now() >= until:
                 return
 
-    def open_for(self, group_id: str, queue: str) -> Group:
-        """Return a group that may take tasks of *queue* now, noting that it does.
+    def open_for(self, group_id: str, *queues: str) -> Group:
+        """Return a group that may take tasks of *queues* now, noting that it does.
 
         Raises LeaseLost unless it is open, and InvalidRequest if it has too many queues.
         """
@@ -98,15 +98,17 @@ class Leases:
         group = self.store.group(group_id)
         if group is None or not group.holds(now):
             raise _lost(group)
-        if queue in group.queues:
-            return group
-        if len(group.queues) >= LEASE_QUEUES:
+        if len(group.queues.union(queues)) > LEASE_QUEUES:
             message = f"lease_id: a lease takes tasks of at most {LEASE_QUEUES} queues"
             raise InvalidRequest(message)
-        noted = self.store.change_group(groups.learn(group_id, queue, now=now))
-        if noted is None:
-            raise _lost(self.store.group(group_id))
-        return noted
+        for queue in queues:
+            if queue in group.queues:
+                continue
+            noted = self.store.change_group(groups.learn(group_id, queue, now=now))
+            if noted is None:
+                raise _lost(self.store.group(group_id))
+            group = noted
+        return group
 
     def held(
         self, group_id: str, queue: str, shard: int, *, payload: bool = True

@@ -14,7 +14,7 @@ Leases: TypeAlias = Callable[[Sequence[str]], None]
 """Lets the leases of these tasks lapse."""
 
 _CALLS: Final[dict[str, Call]] = {"tasks": "enqueue", "dequeue": "dequeue", "reports": "report"}
-_PATH: Final = re.compile(r"/v1/queues/[^/]+/(tasks|dequeue|reports)")
+_PATH: Final = re.compile(r"/v1/(?:queues/[^/]+/(?=tasks|reports|dequeue)|(?=dequeue))(\w+)")
 
 
 def troubled(

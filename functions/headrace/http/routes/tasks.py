@@ -1,11 +1,12 @@
 """Tasks: enqueue, dequeue, report, show, explain, delete, list, count."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
 from headrace.http import examples, repeats, views
-from headrace.http.bodies import DequeueBody, EnqueueBody
+from headrace.http.bodies import DequeueBody, DequeueManyBody, EnqueueBody
 from headrace.http.filters import (
     AfterFilter,
     AttemptsFilter,
@@ -37,6 +38,7 @@ from headrace.http.routing import (
     task_id,
 )
 from headrace.ops import permitted
+from headrace.ops.dequeue import Order
 from headrace.runtime.deadline import time_to_wait
 from headrace.runtime.wiring import use_cases
 
@@ -85,10 +87,35 @@ def dequeue(
     body: Annotated[DequeueBody | None, Body(openapi_examples=examples.DEQUEUE)] = None,
 ) -> Answered:
     """Lease tasks."""
-    asked = body or DequeueBody()
+    return _leased(queue_name(queue), body or DequeueBody())
+
+
+@router.post(
+    "/v1/dequeue",
+    summary="Lease tasks that are due in several queues",
+    description=(
+        "As of one queue, in one call; each task says its `queue`, and reports go to that. "
+        "`poll_after_seconds` is the least of theirs. Where a queue is missing, or not for the "
+        "key, nothing is leased."
+    ),
+    tags=_TAGS,
+    operation_id="dequeue_many",
+    responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
+)
+def dequeue_many(
+    body: Annotated[DequeueManyBody, Body(openapi_examples=examples.DEQUEUE_MANY)],
+) -> Answered:
+    """Lease tasks of several queues."""
+    return _leased(body.queues, body, order=body.order)
+
+
+def _leased(
+    queues: str | Sequence[str], asked: DequeueBody, *, order: Order = Order.PREFERENCE
+) -> Answered:
     context, use, by = router.lambda_context, use_cases(), principal()
     found = use.deliveries.dequeue(
-        queue_name(queue),
+        queues,
+        order=order,
         batch_size=asked.batch_size,
         wait_seconds=min(asked.wait_seconds, time_to_wait(context)),
         worker=asked.worker or "",

@@ -1,0 +1,202 @@
+"""One dequeue of several queues: by preference, or whatever fell due first."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.domain.errors import LeaseLost, NotFound
+from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.repeat import Request
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import Task
+from headrace.ops.dequeue import Dequeued, Order
+from headrace.store.base import metered
+from tests.contract.conftest import World, lease_name
+from tests.contract.groups import opened
+from tests.contract.test_limits import at_most
+
+NAMES = ("first", "second", "third")
+ALL = list(NAMES)
+
+
+def payloads(tasks: tuple[Task, ...]) -> list[str]:
+    return [str(task.payload).strip('"') for task in tasks]
+
+
+def by_due(world: World, count: int, queues: list[str] | None = None) -> list[str]:
+    return payloads(world.take(queues or ALL, count, order=Order.DUE))
+
+
+def take(world: World, count: int, **call: object) -> Dequeued:
+    world.clock.forward(0.001)
+    return world.use.deliveries.dequeue(ALL, batch_size=count, **call)  # type: ignore[arg-type]  # as it is given
+
+
+@pytest.fixture
+def queues(world: World) -> list[str]:
+    """Give three queues whose tasks fell due in turns: the last one's first, and so on."""
+    for name in NAMES:
+        world.queue(name)
+    for number in range(3):
+        for name in reversed(NAMES):
+            world.put(name, f'"{name} {number}"')
+            world.clock.forward(0.001)
+    return ALL
+
+
+def test_a_later_queue_gives_what_those_before_do_not_have(world: World, queues: list[str]) -> None:
+    found = take(world, 5, worker="ada:1")
+
+    assert payloads(found.tasks) == ["first 0", "first 1", "first 2", "second 0", "second 1"]
+    assert [task.queue for task in found.tasks] == ["first"] * 3 + ["second"] * 2
+    for task in found.tasks:
+        assert world.say(task, "SUCCEEDED").outcome == "OK"
+    assert payloads(take(world, 25).tasks) == ["second 2", "third 0", "third 1", "third 2"]
+
+
+def test_by_due_come_those_that_fell_due_first_of_all(world: World, queues: list[str]) -> None:
+    assert by_due(world, 4) == ["third 0", "second 0", "first 0", "third 1"]
+    assert by_due(world, 25) == ["second 1", "first 1", "third 2", "second 2", "first 2"]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_by_due_shards_are_merged(world: World, shards: int) -> None:
+    for name in NAMES:
+        world.queue(name, shards=shards)
+    for number in range(12):
+        world.put(NAMES[number % 3], f'"{number}"')
+        world.clock.forward(0.001)
+
+    assert by_due(world, 7) == [str(number) for number in range(7)]
+
+
+def test_what_a_limited_queue_does_not_give_the_others_do(world: World) -> None:
+    rate = RateLimiting(1, 1, IntervalUnit.HOURS)
+    world.queue("first", dequeuing_settings=at_most(rate=rate))
+    world.queue("second", dequeuing_settings=at_most(1))
+    world.queue("third")
+    for name in NAMES:
+        world.put(name, *[f'"{name} {number}"' for number in range(5)])
+        world.clock.forward(0.001)
+
+    assert by_due(world, 4) == ["first 0", "second 0", "third 0", "third 1"]
+    assert payloads(take(world, 4).tasks) == ["third 2", "third 3", "third 4"]
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_paused_queue_gives_nothing(world: World, queues: list[str], order: Order) -> None:
+    world.use.queues.pause("first")
+
+    found = take(world, 25, order=order)
+
+    assert {task.queue for task in found.tasks} == {"second", "third"}
+    assert len(found.tasks) == 6
+
+
+@pytest.mark.parametrize("order", Order)
+def test_where_one_queue_is_missing_nothing_is_leased(
+    world: World, queues: list[str], order: Order
+) -> None:
+    with pytest.raises(NotFound) as missing:
+        world.use.deliveries.dequeue(["first", "nowhere"], batch_size=25, order=order)
+
+    assert [error.field for error in missing.value.errors] == ["queues[1]"]
+    assert len(take(world, 25).tasks) == 9
+
+
+@pytest.mark.parametrize("order", Order)
+def test_lapsed_leases_of_each_queue_are_reclaimed(world: World, order: Order) -> None:
+    at_once = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
+    for name in NAMES:
+        world.queue(name, retry_strategy=at_once, keepalive_timeout_in_seconds=5)
+        world.put(name, f'"{name}"')
+    assert len(take(world, 25).tasks) == 3
+    world.clock.forward(5)
+
+    found = take(world, 25, order=order)
+
+    assert sorted(payloads(found.tasks)) == ALL
+    assert {task.attempts for task in found.tasks} == {2}
+
+
+def test_an_idle_worker_asks_again_when_the_first_of_them_has_something(world: World) -> None:
+    for name in NAMES:
+        world.queue(name)
+    assert take(world, 1).poll_after_seconds == 0.02
+    world.use.queues.pause("first")
+    assert take(world, 1).poll_after_seconds == 0.02
+    world.put("third", "1", delay_in_seconds=0.011)
+    assert take(world, 1).poll_after_seconds == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_wait_ends_with_the_first_task_of_any_queue(world: World, order: Order) -> None:
+    for name in NAMES:
+        world.queue(name)
+    world.put("third", '"late"', delay_in_seconds=1.5)
+    begun = world.clock()
+
+    found = take(world, 5, order=order, wait_seconds=10)
+
+    assert payloads(found.tasks) == ["late"]
+    assert world.clock() - begun < timedelta(seconds=2)
+
+
+@pytest.mark.parametrize("order", Order)
+def test_one_answer_has_room_for_all_of_them_together(world: World, order: Order) -> None:
+    for name in NAMES:
+        world.queue(name)
+        for _ in range(8):
+            world.put(name, '"' + "x" * 250_000 + '"')
+
+    first = take(world, 25, order=order)
+
+    assert 14 <= len(first.tasks) <= 17
+    assert len(take(world, 25, order=order).tasks) == 24 - len(first.tasks)
+    assert {task.attempts for task in first.tasks} == {1}
+
+
+@pytest.mark.parametrize("order", Order)
+def test_tasks_of_many_queues_go_under_one_lease(
+    world: World, queues: list[str], order: Order
+) -> None:
+    group = opened(world)
+
+    found = take(world, 25, order=order, lease_id=group)
+
+    assert {lease_name(task) for task in found.tasks} == {group}
+    assert len(found.tasks) == 9
+    world.use.leases.close(group)
+    assert len(take(world, 25).tasks) == 9
+    with pytest.raises(LeaseLost):
+        take(world, 25, lease_id=group)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("order", Order)
+def test_a_repeat_gives_the_tasks_of_all_queues_in_the_same_order(
+    world: World, queues: list[str], order: Order, *, grouped: bool
+) -> None:
+    group = {"lease_id": opened(world)} if grouped else {}
+
+    def sent() -> Dequeued:
+        request = Request("key_1", "k", "what")
+        batch = world.use.batches.of(request, within=timedelta(seconds=9), grouped=grouped)
+        return take(world, 5, order=order, batch=batch, **group)
+
+    first, again = sent(), sent()
+
+    assert again.replayed
+    assert payloads(again.tasks) == payloads(first.tasks)
+    assert [task.lease_id for task in again.tasks] == [task.lease_id for task in first.tasks]
+
+
+def test_it_costs_what_a_dequeue_of_each_costs(world: World) -> None:
+    names = [world.queue(f"q{number}") for number in range(32)]
+    with metered() as one:
+        world.use.deliveries.dequeue(names[0])
+    with metered() as all_of_them:
+        world.clock.forward(2)
+        world.use.deliveries.dequeue(names)
+
+    assert (all_of_them.read, all_of_them.write) == (32 * one.read, 0)

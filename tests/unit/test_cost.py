@@ -72,11 +72,15 @@ def test_without_history_nothing_is_stored() -> None:
     assert {line.name: line.usd for line in bill.lines}["DynamoDB storage"] == 0
 
 
-def test_an_idle_worker_costs_its_calls() -> None:
-    calls = cost.MONTH_SECONDS / cost.IDLE_POLL_SECONDS
+def test_an_idle_worker_costs_its_calls_and_a_read_for_each_queue() -> None:
+    asked = cost.MONTH_SECONDS / cost.IDLE_POLL_SECONDS
+    signs = cost.MONTH_SECONDS / cost.SIGN_SECONDS
 
-    assert cost.idle_worker_usd() > calls * 3.7 / 1e6
-    assert cost.idle_worker_usd() < calls * 4.5 / 1e6
+    one, ten, many = (cost.idle_worker_usd(queues=count) for count in (1, 10, 33))
+
+    assert 3.7 < (one - (asked * 0.125 + signs * 0.625) / 1e6) / (asked + signs) * 1e6 < 4.0
+    assert ten - one == pytest.approx(asked * 9 * 0.125 / 1e6)
+    assert many - one > asked * 3.7 / 1e6  # a second call
 
 
 def test_every_price_says_what_it_is_of() -> None:

@@ -6,9 +6,10 @@ from typing import Any, Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, queue_argument
+from headrace.cli.commands import Command, queue_names
 from headrace.cli.output import line, rows
 from headrace.cli.session import Session
+from headrace.client.calls.work import Order
 from headrace.client.models import LeasedTask
 from headrace.domain import limits
 
@@ -19,9 +20,17 @@ _TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
     "dequeue",
     cls=Command,
     example="headrace dequeue mail --wait 20s --worker nightly\n"
-    "headrace dequeue mail --count 25 --json | jq -r .lease.id",
+    "headrace dequeue mail --count 25 --json | jq -r .lease.id\n"
+    "headrace dequeue urgent mail news --count 25 --order due",
 )
-@queue_argument
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...", shell_complete=queue_names)
+@click.option(
+    "--order",
+    type=click.Choice(["preference", "due"]),
+    default="preference",
+    help="Of several queues: a later one for what those before do not have (preference), or "
+    "what fell due first of all (due).",
+)
 @click.option(
     "--count",
     type=click.IntRange(1, limits.BATCH),
@@ -44,23 +53,27 @@ _TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
 def dequeue_command(
     session: Session,
     /,
-    queue: str,
+    queues: tuple[str, ...],
     *,
+    order: Order,
     count: int,
     wait: float,
     worker: str | None,
     keepalive: float | None,
     lease: str | None,
 ) -> None:
-    """Take due tasks from a queue, each under a lease.
+    """Take due tasks from queues, each under a lease.
 
     With --json one a line, with its lease; `headrace report` wants that.  A task that nobody
     reports on until its lease ends has failed an attempt.
     """
     if wait >= session.timeout:
         raise click.UsageError("--wait must be shorter than --timeout, or no answer is heard")
+    several = len(queues) > 1
     found = session.client.dequeue(
-        queue,
+        queue=None if several else queues[0],
+        queues=queues if several else None,
+        order=order if several else None,
         batch_size=count,
         wait_seconds=wait,
         worker=worker,
@@ -71,16 +84,17 @@ def dequeue_command(
         for task in found.tasks:
             line(task)
     elif found.tasks:
-        _table(found.tasks)
+        _table(found.tasks, several=several)
     if not found.tasks:
         session.note("Nothing to take: no task is due, or the queue is paused or at a limit.")
 
 
-def _table(tasks: Sequence[LeasedTask]) -> None:
+def _table(tasks: Sequence[LeasedTask], *, several: bool) -> None:
     rows(
-        ("Task", "Attempt", "Lease", "Until", "Payload"),
+        (*(("Queue",) if several else ()), "Task", "Attempt", "Lease", "Until", "Payload"),
         (
             (
+                *((task.queue,) if several else ()),
                 task.id,
                 f"{task.attempts} of {task.max_retries + 1}",
                 task.lease.id,

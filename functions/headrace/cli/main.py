@@ -20,7 +20,7 @@ COMMANDS: Final = {
         "plan": "Reckon shards, units and monthly cost of a load.",
         "queue": "Create, show, edit, pause, purge and delete queues.",
         "enqueue": "Put tasks into a queue.",
-        "dequeue": "Take due tasks from a queue, each under a lease.",
+        "dequeue": "Take due tasks from queues, each under a lease.",
         "report": "Report on a task that `headrace dequeue` took.",
         "work": "Run an app's worker, until Ctrl-C or SIGTERM.",
         "task": "Look at tasks, and run, restart, move or delete them.",

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from headrace.domain.limits import DEQUEUE_QUEUES
+
 OVERHEAD_BYTES: Final = 600
 """What a task's item holds besides payload and result: names, times, tags, lease."""
 
@@ -20,8 +22,11 @@ SHARD_DELIVERIES: Final = 500
 """Deliveries per second of one shard: 1,000 write units, and a task passes it with two."""
 
 MONTH_SECONDS: Final = 30 * 86_400
-IDLE_POLL_SECONDS: Final = 5.0
-"""How often an idle worker asks in the cloud, once it has waited for a while."""
+IDLE_POLL_SECONDS: Final = 3.1
+"""How often an idle worker asks in the cloud, once it has waited for a while: a mean, measured."""
+
+SIGN_SECONDS: Final = 30.0
+"""How often a worker gives a sign of life, idle or not."""
 
 _KB: Final = 1024
 _GB: Final = 1_000_000_000
@@ -230,9 +235,15 @@ def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None)
     )
 
 
-def idle_worker_usd(prices: Prices | None = None, time: CallTime | None = None) -> float:
-    """Return what one worker costs in a month that only asks, and gets nothing."""
+def idle_worker_usd(
+    prices: Prices | None = None, time: CallTime | None = None, *, queues: int = 1
+) -> float:
+    """Return what one worker costs in a month that only asks, and gets nothing.
+
+    One call asks for up to 32 of its *queues*; each takes a read unit, a sign of life a write unit.
+    """
     prices, time = prices or Prices(), time or CallTime()
-    calls = MONTH_SECONDS / IDLE_POLL_SECONDS
-    each = (prices.api + prices.invocations + prices.read) / 1e6  # one read unit
-    return calls * (each + time.gb_seconds(0) * prices.gb_second)
+    polls, signs = MONTH_SECONDS / IDLE_POLL_SECONDS, MONTH_SECONDS / SIGN_SECONDS
+    calls = polls * math.ceil(queues / DEQUEUE_QUEUES[1]) + signs
+    each = (prices.api + prices.invocations) / 1e6 + time.gb_seconds(0) * prices.gb_second
+    return calls * each + (polls * queues * prices.read + signs * prices.write) / 1e6

@@ -51,6 +51,7 @@ def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
         ),
         ("one write unit for 25 tasks, ", 1e6 / 25 * cost.noted_batch().write * 0.625 / 1e6),
         ("a worker that waits ", cost.idle_worker_usd()),
+        ("if it finds nothing at all, ", cost.idle_worker_usd(queues=10)),
     ],
 )
 def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
@@ -58,6 +59,11 @@ def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
 
     assert found is not None
     assert found[1] == f"{usd:.2f}"
+
+
+def test_an_idle_worker_asks_as_often_as_it_was_measured_to() -> None:
+    """What it asks for in half an hour is counted in tests/unit/sdk/test_worker_idle.py."""
+    assert f"every {cost.IDLE_POLL_SECONDS} seconds on average" in GUIDE
 
 
 def test_every_parameter_is_explained_and_none_is_invented(template: Template) -> None:

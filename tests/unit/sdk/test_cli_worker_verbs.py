@@ -65,6 +65,27 @@ def test_a_program_gets_the_tasks_a_line_each_with_their_leases(cli: Cli) -> Non
     assert leases[0]["expires_at"].startswith("2026-11-21T08:00:30")
 
 
+def test_several_queues_are_one_call(cli: Cli) -> None:
+    cli("queue", "create", "urgent")
+    cli("enqueue", "urgent", "1", "--id", "u")
+
+    first = cli("dequeue", "urgent", "mail", "--count", "2", "--json").lines
+    rest = cli("dequeue", "urgent", "mail", "--count", "2", "--order", "due")
+
+    assert [(task["queue"], task["id"]) for task in first] == [("urgent", "u"), ("mail", "a")]
+    head, _, *rows = rest.out.splitlines()
+    assert head.split() == ["Queue", "Task", "Attempt", "Lease", "Until", "Payload"]
+    assert [row.split()[:2] for row in rows] == [["mail", "b"], ["mail", "c"]]
+
+
+def test_a_queue_that_is_missing_among_several_is_named(cli: Cli) -> None:
+    ran = cli("dequeue", "mail", "nope")
+
+    assert ran.code == 3
+    assert "nope" in ran.err
+    assert len(cli("dequeue", "mail", "--count", "25", "--json").lines) == 3
+
+
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_nothing_due_is_no_failure(cli: Cli, words: tuple[str, ...]) -> None:
     cli("queue", "create", "empty")

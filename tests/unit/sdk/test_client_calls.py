@@ -15,6 +15,7 @@ from headrace.client.consumed import Consumed
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.retry import Backoff
+from headrace.testing import MemoryService
 from tests.unit.sdk.wire import AT, Reply, Wire, enqueued, problem, reply
 
 TASK: dict[str, Any] = {
@@ -341,3 +342,33 @@ def test_what_the_calls_cost_is_added_up() -> None:
     client.get_task("t1")
     client.get_task("t1")
     assert client.consumed == Consumed(calls=2, write_units=16, read_units=2.5)
+
+
+def test_one_dequeue_takes_tasks_of_several_queues() -> None:
+    with MemoryService() as service:
+        client = service.client
+        for name in ("mail", "news"):
+            client.create_queue(name)
+        client.enqueue("news", "older")
+        client.enqueue("mail", "newer")
+
+        by_due = client.dequeue(queues=["mail", "news"], order="due").tasks
+        by_preference = client.dequeue(queues=("mail", "news"), batch_size=25).tasks
+
+        assert [(task.queue, task.payload) for task in by_due] == [("news", "older")]
+        assert [(task.queue, task.payload) for task in by_preference] == [("mail", "newer")]
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {"queue", "queues"}),
+        ({"queue": "mail", "queues": ["news"]}, {"queue", "queues"}),
+        ({"queues": "mail"}, {"queues"}),
+    ],
+)
+def test_a_dequeue_names_one_queue_or_a_list(given: dict[str, Any], fields: set[str]) -> None:
+    with MemoryService() as service, pytest.raises(InvalidRequest) as refused:
+        service.client.dequeue(**given)
+
+    assert {error.field for error in refused.value.errors} == fields

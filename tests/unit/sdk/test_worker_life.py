@@ -9,7 +9,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -439,8 +439,8 @@ def test_tasks_that_a_last_answer_brings_are_given_back(ground: Ground) -> None:
     asked, answer = threading.Event(), threading.Event()
 
     class Slow(FakeService):
-        def dequeue(self, queue: str, **call: Any) -> Any:
-            found = super().dequeue(queue, **call)
+        def dequeue(self, queues: Sequence[str], **call: Any) -> Any:
+            found = super().dequeue(queues, **call)
             if found.tasks:
                 asked.set()
                 assert answer.wait(SOON)

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
+from headrace.client.models import Dequeued
 from headrace.client.worker.sources import Source, Sources
-from tests.unit.sdk.worker_ground import dice
+from tests.unit.sdk.worker_ground import START, dice, leased
 
 
 def sources(*, strict: bool = False, **weights: float) -> Sources:
@@ -26,36 +27,100 @@ def pauses(*told: float) -> list[float]:
     return found
 
 
-def test_queues_are_asked_as_often_as_their_weights_say() -> None:
+def names(asked: list[Source]) -> list[str]:
+    return [source.queue for source in asked]
+
+
+def answer(*gave: str, poll_after: float = 1.0) -> Dequeued:
+    """Return what a call brings: a task of each queue named."""
+    tasks = [leased(number, queue=queue) for number, queue in enumerate(gave)]
+    return Dequeued(tasks=tasks, now=START, poll_after_seconds=poll_after)
+
+
+def answered(
+    queues: Sources, asked: list[Source], *gave: str, now: float, wanted: int = 25
+) -> None:
+    queues.answered(asked, answer(*gave), wanted, now, asked_at=now)
+
+
+def test_the_weights_decide_which_queue_comes_first() -> None:
     queues = sources(often=3, seldom=1)
 
-    asked = Counter(found.queue for _ in range(4000) if (found := queues.next(1.0)) is not None)
+    first = Counter(names(queues.next(1.0))[0] for _ in range(4000))
 
-    assert asked["often"] / asked["seldom"] == pytest.approx(3, rel=0.2)
-
-
-def test_strict_order_asks_a_later_queue_only_while_the_first_is_in_its_pause() -> None:
-    queues = sources(strict=True, first=1, second=1)
-    first, second = queues.all
-
-    assert queues.next(1.0) is first
-    first.had_nothing(0.02, 1.0, asked_at=1.0)
-    assert queues.next(1.0) is second
-    second.gave()
-    assert queues.next(2.0) is first
+    assert first["often"] / first["seldom"] == pytest.approx(3, rel=0.2)
+    assert {len(queues.next(1.0)) for _ in range(50)} == {2}
 
 
-def test_an_empty_queue_is_left_out_until_its_pause_is_over() -> None:
-    queues = sources(one=100, other=1)
+def test_strict_order_is_the_order_of_the_call() -> None:
+    queues = sources(strict=True, first=1, second=1, third=1)
+
+    assert names(queues.next(1.0)) == ["first", "second", "third"]
+
+
+def test_idle_queues_are_asked_together_and_rest_together() -> None:
+    queues = sources(one=1, two=5, three=1)
+    now = 100.0
+    for _ in range(20):
+        asked = queues.next(now)
+        assert sorted(names(asked)) == ["one", "three", "two"]
+        answered(queues, asked, now=now)
+        assert queues.next(now) == []
+        assert len({source.next_at for source in queues.all}) == 1
+        now += queues.rest(now)
+    assert now > 100.0 + 20 * 1.5  # their common pause has grown
+
+
+def test_while_tasks_come_the_empty_queues_are_left_out_until_their_pause_is_over() -> None:
+    queues = sources(strict=True, empty=1, busy=1, behind=1)
+    answered(queues, queues.next(100.0), "busy", now=100.0, wanted=1)
+
+    assert names(queues.next(100.5)) == ["busy", "behind"]  # behind was not looked at
+    answered(queues, queues.next(100.5), "busy", now=100.5)
+    assert names(queues.next(100.6)) == ["busy"]
+    assert names(queues.next(101.2)) == ["empty", "busy"]
+    answered(queues, queues.next(101.2), now=101.2)
+    assert queues.next(101.3) == []
+    assert names(queues.next(101.2 + 5.3)) == ["empty", "busy", "behind"]
+
+
+def test_a_pause_that_ends_while_nothing_comes_ends_for_all() -> None:
+    queues = sources(strict=True, one=1, two=1)
+    one, two = queues.all
+    one.had_nothing(5.0, 100.0, asked_at=100.0)
+    answered(queues, [two], now=100.0)
+
+    assert names(queues.next(101.5)) == ["one", "two"]
+
+
+def test_more_queues_than_one_call_takes_are_asked_one_lot_after_the_other() -> None:
+    queues = sources(strict=True, **{f"q{number:02}": 1 for number in range(70)})
+    seen = []
+    while asked := queues.next(100.0):
+        seen.append(names(asked))
+        answered(queues, asked, now=100.0)
+
+    assert [len(lot) for lot in seen] == [32, 32, 6]
+    assert [name for lot in seen for name in lot] == [f"q{number:02}" for number in range(70)]
+    assert queues.drained(since=100.0)
+
+
+def test_all_are_drained_when_each_was_found_empty_since() -> None:
+    queues = sources(one=1, other=1)
     one, other = queues.all
-    one.had_nothing(10.0, 1.0, asked_at=1.0)
-
-    assert {queues.next(1.0) for _ in range(50)} == {other}
-    other.had_nothing(5.0, 1.0, asked_at=1.0)
-    assert queues.next(1.0) is None
-    assert 4.9 < queues.rest(1.0) < 5.4
+    answered(queues, [one, other], "one", now=1.0)
+    assert not queues.drained(since=1.0)
+    answered(queues, [one], now=1.0)
     assert queues.drained(since=1.0)
     assert not queues.drained(since=1.5)
+
+
+def test_a_refused_queue_is_left_out_and_the_others_are_asked() -> None:
+    queues = sources(strict=True, bad=1, good=1)
+    queues.all[0].refused(100.0)
+
+    assert names(queues.next(100.0)) == ["good"]
+    assert names(queues.next(200.0)) == ["bad", "good"]
 
 
 def test_a_queue_that_gave_tasks_is_asked_again_at_once() -> None:
@@ -106,7 +171,7 @@ def test_a_queue_that_refuses_is_left_alone_for_longer_each_time_and_no_longer_e
     found = []
     for _ in range(20):
         asked.refused(100.0)
-        found.append(asked.next_at - 100.0)
+        found.append(asked.open_at - 100.0)
 
     assert found[0] <= 0.1
     assert 30 <= found[-1] <= 60

@@ -97,6 +97,9 @@ class FakeService:
         self.done: dict[str, Report] = {}  # by task
         self.calls: list[tuple[str, list[Report]]] = []
         self.asked: list[tuple[str, int]] = []
+        self.keys: list[tuple[str, int]] = []  # of each question, with its attempt
+        self.batches: dict[str, list[LeasedTask]] = {}  # what was leased under a key, till heard
+        self.lose_dequeues = 0  # answers that get lost
         self.signs: list[dict[str, Any]] = []
         self.fault: HeadraceError | None = None
         self.lose_answers = False
@@ -155,27 +158,42 @@ class FakeService:
 
     def dequeue(
         self,
-        queue: str,
+        queues: Sequence[str],
         *,
         batch_size: int,
         worker: str,
         keepalive: float | None,
         lease_id: str | None = None,
+        key: str,
+        attempt: int,
     ) -> Dequeued:
         self._may_fail()
         if lease_id is not None and lease_id not in self.groups:
             raise LeaseLost("the lease has lapsed")
-        self.asked.append((queue, batch_size))
+        self.asked.append((queues[0] if len(queues) == 1 else ",".join(queues), batch_size))
+        self.keys.append((key, attempt))
+        if key not in self.batches:
+            self.batches[key] = self._lease_some(queues, batch_size, lease_id)
+        if self.lose_dequeues:
+            self.lose_dequeues -= 1
+            raise Unavailable("the answer was lost")
+        tasks = self.batches.pop(key)
+        return Dequeued(tasks=tasks, now=self.now, poll_after_seconds=self.poll_after)
+
+    def _lease_some(
+        self, queues: Sequence[str], most: int, lease_id: str | None
+    ) -> list[LeasedTask]:
         tasks: list[LeasedTask] = []
-        while self.waiting[queue] and len(tasks) < batch_size:
-            task = self.waiting[queue].popleft()
+        waiting = [self.waiting[queue] for queue in queues]
+        while len(tasks) < most and any(waiting):
+            task = next(filter(None, waiting)).popleft()
             lasts = KEEPALIVE if lease_id is None else self.groups[lease_id]
             lease = Lease(
                 id=lease_id or task.lease.id, expires_at=self.now + timedelta(seconds=lasts)
             )
             self.leases[task.id if lease_id else lease.id] = lease_id or task.id
             tasks.append(msgspec.structs.replace(task, lease=lease))
-        return Dequeued(tasks=tasks, now=self.now, poll_after_seconds=self.poll_after)
+        return tasks
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
         self.within = within

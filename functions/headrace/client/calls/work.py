@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,10 @@ from headrace.client.call import (
 from headrace.client.models import Dequeued, Lease, Model, Reported, WorkerSeen, remember_codec
 from headrace.client.sending import Report, json_body, reports_body
 from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
+
+Order: TypeAlias = Literal["preference", "due"]
 
 
 class _Reports(Model, frozen=True, kw_only=True):
@@ -42,8 +45,10 @@ class _Workers(Model, frozen=True, kw_only=True):
 
 
 def dequeue(
-    queue: str,
+    queue: str | None = None,
     *,
+    queues: Sequence[str] | None = None,
+    order: Order | None = None,
     batch_size: int = 1,
     wait_seconds: float = 0,
     worker: str | None = None,
@@ -52,35 +57,51 @@ def dequeue(
 ) -> Call[Dequeued]:
     """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first.
 
+    They are of one *queue*, or of up to 32 *queues*: by the *order* ``"preference"`` a later one
+    gives only what those before do not have, by ``"due"`` come those that fell due first of all.
     With *lease_id* they are under that lease, from open_lease(), and last as long as it does.
     Sent again after a lost answer, it gets the tasks that were leased then.
-    Raises LeaseLost when that has ended.
+    Raises NotFound, LeaseLost when that lease has ended, and InvalidRequest unless exactly one of
+    queue and queues is given.
     """
-    fields: dict[str, Any] = {"batch_size": batch_size}
-    if wait_seconds:
-        fields["wait_seconds"] = wait_seconds
-    if worker is not None:
-        fields["worker"] = worker
-    if keepalive_timeout_in_seconds is not None:
-        fields["keepalive_timeout_in_seconds"] = keepalive_timeout_in_seconds
-
-    if lease_id is not None:
-        fields["lease_id"] = lease_id
-
-    def read(answer: Answer) -> Dequeued:
-        found = reads(Dequeued)(answer)
-        for task in found.tasks:
-            remember_codec(task, answer.codec)
-        return found
-
+    fields = {
+        "queues": None if queues is None else list(queues),
+        "order": order,
+        "batch_size": batch_size,
+        "wait_seconds": wait_seconds or None,
+        "worker": worker,
+        "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds,
+        "lease_id": lease_id,
+    }
+    body = {name: value for name, value in fields.items() if value is not None}
     return Call(
         "POST",
-        path_of("queues", queue, "dequeue"),
-        read,
-        body=lambda _: json_body(fields),
+        _dequeue_path(queue, queues),
+        _read_dequeued,
+        body=lambda _: json_body(body),
         key=new_idempotency_key(),
         attempt=1,
     )
+
+
+def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:
+    if queue is not None and queues is None:
+        return path_of("queues", queue, "dequeue")
+    if queues is not None and queue is None:
+        if not isinstance(queues, str):
+            return path_of("dequeue")
+        message = "must be a list of names, not one text"
+        raise InvalidRequest(f"queues {message}", errors=[FieldError("queues", message)])
+    message = "give exactly one of queue and queues"
+    errors = [FieldError(name, message) for name in ("queue", "queues")]
+    raise InvalidRequest(message, errors=errors)
+
+
+def _read_dequeued(answer: Answer) -> Dequeued:
+    found = reads(Dequeued)(answer)
+    for task in found.tasks:
+        remember_codec(task, answer.codec)
+    return found
 
 
 def open_lease(name: str | None = None, *, keepalive_timeout_in_seconds: float = 60) -> Call[Lease]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -35,16 +36,20 @@ class Service(Protocol):
 
     def dequeue(
         self,
-        queue: str,
+        queues: Sequence[str],
         *,
         batch_size: int,
         worker: str,
         keepalive: float | None,
         lease_id: str | None = None,
+        key: str,
+        attempt: int,
     ) -> Dequeued:
         """Lease up to *batch_size* tasks, under the group *lease_id* if that is named.
 
-        Raises LeaseLost when the group has ended.
+        A later queue gives only what those before do not have.  Asked again under the same *key*,
+        which *attempt* counts, it gives the tasks that were leased before.
+        Raises LeaseLost when the group has ended; a refusal of one queue names ``queues[i]``.
         """
         ...
 
@@ -110,22 +115,25 @@ class RemoteService:
 
     def dequeue(
         self,
-        queue: str,
+        queues: Sequence[str],
         *,
         batch_size: int,
         worker: str,
         keepalive: float | None,
         lease_id: str | None = None,
+        key: str,
+        attempt: int,
     ) -> Dequeued:
-        """Ask once: a repeat after a lost answer would lease further tasks."""
+        """Ask once: who asked sends the same question again, as often as it takes."""
         call = work.dequeue(
-            queue,
+            queue=queues[0] if len(queues) == 1 else None,
+            queues=None if len(queues) == 1 else queues,
             batch_size=batch_size,
             worker=worker,
             keepalive_timeout_in_seconds=keepalive,
             lease_id=lease_id,
         )
-        return self._client.send(call, again=False)
+        return self._client.send(replace(call, key=key, attempt=attempt), again=False)
 
     def open_lease(self, *, keepalive: float) -> Lease:
         """Ask once: one whose answer is lost holds nothing, and lapses."""

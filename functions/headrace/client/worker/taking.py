@@ -1,8 +1,11 @@
-"""Taking tasks: when there is room, from which queue, and how often an empty one is asked."""
+"""Taking tasks: when there is room, of which queues, and how often empty ones are asked."""
 
 import logging
 import random
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.models import Dequeued
@@ -21,6 +24,7 @@ from headrace.domain.errors import (
     RateLimited,
     Unavailable,
 )
+from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import BATCH
 
 _LONGEST_WAIT: Final = 5.0
@@ -29,12 +33,27 @@ _UNREPORTED: Final = 250
 
 _UNREPORTED_SECONDS: Final = 0.1
 _LOST_SECONDS: Final = 0.1
+_NAMED: Final = re.compile(r"queues\[(\d+)\]")
 
 _log = logging.getLogger("headrace.worker")
 
 
+@dataclass(slots=True)
+class _Question:
+    """One call for tasks; asked again under its key until it is answered, unchanged."""
+
+    asked: Sequence[Source]
+    count: int
+    group: Group | None
+    key: str
+    attempt: int = 0
+
+
 class Taker:
     """Asks the queues for tasks, from a thread of its own.
+
+    A question whose answer was lost is asked again as it was: the service knows it by its key, and
+    gives the tasks that it leased then.
 
     As long as no queue has answered yet, a refusal (a wrong key, a missing queue) is fatal;
     later it is logged, and asked again with growing pauses.
@@ -68,6 +87,7 @@ class Taker:
         self._ready, self._told_away, self._groups = ready, away, groups
         self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False
+        self._question: _Question | None = None
         self.loop = Loop("taking", self.step)
 
     def quiet(self) -> None:
@@ -75,45 +95,61 @@ class Taker:
         self._quiet = True
 
     def step(self) -> float:
-        """Ask one queue, if there is room; return the seconds until the next question."""
+        """Ask for tasks, if there is room; return the seconds until the next question."""
         if self._quiet:
             return UNTIL_WOKEN
         if not self._prepared:
             return self._begin()
         if self._desk.reporter.in_trouble or len(self._desk.reporter) >= _UNREPORTED:
             return _UNREPORTED_SECONDS  # what is done comes before what is to be done
+        now = self._clock.monotonic()
+        question = self._question or self._posed(now)
+        return self._ask(question, now) if isinstance(question, _Question) else question
+
+    def _posed(self, now: float) -> _Question | float:
+        """Return the next question, or the seconds until there is one."""
         room = self._room()
         if room <= 0:
             return UNTIL_WOKEN
-        now = self._clock.monotonic()
-        source = self._sources.next(now)
-        if source is None:
+        asked = self._sources.next(now)
+        if not asked:
             return self._sources.rest(now)
-        return self._ask(source, room, now)
-
-    def _ask(self, source: Source, room: int, now: float) -> float:
-        group: Group | None = None
         try:
-            if self._groups is not None:
-                group = self._groups.current()
+            group = None if self._groups is None else self._groups.current()
+        except (Unavailable, RateLimited) as error:
+            return self._away(error)
+        except HeadraceError as error:
+            return self._refused(asked, error)
+        self._question = _Question(asked, min(room, BATCH), group, new_idempotency_key())
+        return self._question
+
+    def _ask(self, question: _Question, now: float) -> float:
+        group = question.group
+        question.attempt += 1
+        try:
             found = self._service.dequeue(
-                source.queue,
-                batch_size=min(room, BATCH),
+                [source.queue for source in question.asked],
+                batch_size=question.count,
                 worker=self._settings.name,
                 keepalive=self._settings.keepalive if group is None else None,
                 lease_id=None if group is None else group.id,
+                key=question.key,
+                attempt=question.attempt,
             )
         except (Unavailable, RateLimited) as error:
             if group is not None and isinstance(error, Unavailable):
-                group.doubtful = True  # what was leased may never have been heard of
+                group.doubtful = True  # what was leased may never be heard of
             return self._away(error)
         except LeaseLost as error:
-            return self._lost(source, group, error)
+            self._question = None
+            return self._lost(question, error)
         except HeadraceError as error:
-            return self._refused(source, error)
+            self._question = None
+            return self._refused(question.asked, error)
+        self._question = None
         if self._backoff.worked():
             _log.info("The service answers again")
-        self._came(source, found, group, asked_at=now)
+        self._came(question, found, asked_at=now)
         return 0.0
 
     def _begin(self) -> float:
@@ -148,21 +184,18 @@ class Taker:
         held = len(self._desk.holding)  # after saying when to be woken, so that no change is missed
         return 0 if held > level else most - held
 
-    def _came(
-        self, source: Source, found: Dequeued, group: Group | None, *, asked_at: float
-    ) -> None:
+    def _came(self, question: _Question, found: Dequeued, *, asked_at: float) -> None:
         self._clock.heard(found.now, asked_at=asked_at)
         self._answered = True
-        source.refusals.worked()
         for task in found.tasks:
-            self._desk.take(task, self._clock.monotonic_at(task.lease.expires_at), group)
-        if found.tasks:
-            self._desk.taken(source.queue, len(found.tasks))
-            source.gave()
-            return
-        source.had_nothing(found.poll_after_seconds, self._clock.monotonic(), asked_at=asked_at)
+            ends = self._clock.monotonic_at(task.lease.expires_at)
+            self._desk.take(task, ends, question.group)
+        for queue, count in Counter(task.queue for task in found.tasks).items():
+            self._desk.taken(queue, count)
+        now = self._clock.monotonic()
+        self._sources.answered(question.asked, found, question.count, now, asked_at=asked_at)
         # What a report has moved may be in a queue that was empty before.
-        if self._sources.drained(since=self._desk.reporter.said_at):
+        if not found.tasks and self._sources.drained(since=self._desk.reporter.said_at):
             self._drained()
 
     def _away(self, error: HeadraceError) -> float:
@@ -174,25 +207,30 @@ class Taker:
         self._told_away(error, now - self._away_since)
         return self._backoff.failed()
 
-    def _lost(self, source: Source, group: Group | None, error: LeaseLost) -> float:
+    def _lost(self, question: _Question, error: LeaseLost) -> float:
         """Go on under another lease; the heartbeats see to what is held under this one."""
-        if group is None:
-            return self._refused(source, error)
-        group.lost = True
+        if question.group is None:
+            return self._refused(question.asked, error)
+        question.group.lost = True
         _log.warning("The lease of all tasks is lost, and another is opened: %s", error)
         return _LOST_SECONDS
 
-    def _refused(self, source: Source, error: HeadraceError) -> float:
+    def _refused(self, asked: Sequence[Source], error: HeadraceError) -> float:
+        """Leave alone what was refused: the queues that *error* names, or else all of them."""
         if not self._answered:
             self._quiet = True
             self._fatal(error)
             return UNTIL_WOKEN
-        source.refused(self._clock.monotonic())
-        _log.error(
-            "Queue %s gives no tasks, and is asked again later: %s",
-            source.queue,
-            missing(source.queue) if isinstance(error, NotFound) else error,
-        )
+        named = {int(place) for each in error.errors for place in _NAMED.findall(each.field)}
+        for place, source in enumerate(asked):
+            if named and place not in named:
+                continue
+            source.refused(self._clock.monotonic())
+            _log.error(
+                "Queue %s gives no tasks, and is asked again later: %s",
+                source.queue,
+                missing(source.queue) if isinstance(error, NotFound) else error,
+            )
         return 0.0
 
 

@@ -1,0 +1,77 @@
+"""What a worker asks of the service while there is nothing to do: the figures of the deploy guide.
+
+A whole worker, its loops taken step by step in the order of their times, against the service in
+memory, whose requests are counted.
+"""
+
+import random
+from collections import Counter
+from datetime import datetime
+from typing import Final
+
+import httpx2 as httpx
+import pytest
+
+from headrace.client.app.app import App
+from headrace.client.worker.worker import Worker
+from headrace.domain import cost
+from headrace.testing import MemoryService
+
+_A_MOMENT: Final = 0.001  # by which a thread wakes late
+
+
+class Idle:
+    """A worker of some queues with nothing in them; what it asks is counted by method and path."""
+
+    def __init__(self, queues: list[str]) -> None:
+        self.requests: Counter[str] = Counter()
+        self.service = MemoryService(seed=7)
+        self.service.use_cases.deliveries.poll_after_seconds = 1.0  # as in the cloud
+        self.begun: datetime = self.service.clock.now
+        for name in queues:
+            self.service.client.create_queue(name)
+        self.worker = Worker(
+            App(),
+            client=self.service.connect(transport=httpx.MockTransport(self._counted)),
+            queues=queues,
+            name="idle",
+            monotonic=self._monotonic,
+            now=self.service.clock,
+            chance=random.Random(7),
+        )
+
+    def _counted(self, request: httpx.Request) -> httpx.Response:
+        self.requests[f"{request.method} {request.url.path}"] += 1
+        return self.service.transport.handle_request(request)
+
+    def _monotonic(self) -> float:
+        return (self.service.clock.now - self.begun).total_seconds()
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        steps = [loop._step for loop in self.worker._loops]  # noqa: SLF001 (as its threads do)
+        due = dict.fromkeys(range(len(steps)), self._monotonic())
+        end = self._monotonic() + seconds
+        while (at := min(due.values())) < end:
+            self.service.clock.forward(max(_A_MOMENT, at - self._monotonic()))
+            for place in [place for place, when in due.items() if when <= at]:
+                due[place] = self._monotonic() + steps[place]()
+
+
+@pytest.mark.parametrize(
+    ("count", "minutes", "within"), [(1, 30, 0.03), (10, 5, 0.1), (32, 2, 0.2)]
+)
+def test_an_idle_worker_asks_for_all_its_queues_in_one_call(
+    count: int, minutes: int, within: float
+) -> None:
+    seconds = 60.0 * minutes
+    idle = Idle([f"q{number}" for number in range(count)])
+    idle.run(60)  # until it asks as seldom as it ever does
+    idle.requests.clear()
+    idle.run(seconds)
+
+    asked = idle.requests["POST /v1/queues/q0/dequeue" if count == 1 else "POST /v1/dequeue"]
+    signs = idle.requests["PUT /v1/workers/idle"]
+    assert idle.requests.total() == asked + signs
+    assert seconds / asked == pytest.approx(cost.IDLE_POLL_SECONDS, rel=within)
+    assert seconds / signs == pytest.approx(cost.SIGN_SECONDS, rel=within)

@@ -82,6 +82,18 @@ _KEY_PARAMETER: Final = {
     ),
     "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_KEY}$"},
 }
+_ATTEMPT_PARAMETER: Final = {
+    "name": repeats.ATTEMPT,
+    "in": "header",
+    "required": False,
+    "description": (
+        "With an `Idempotency-Key`: which try of this call it is. At the first, 1, nobody needs "
+        "to look for earlier ones, which saves a read unit; a later one that is told of no task "
+        "makes sure that an earlier one, should it still be waiting, leases none."
+    ),
+    "schema": {"type": "integer", "minimum": 1, "maximum": 999_999},
+}
+_OWN_RECORD: Final = frozenset({"dequeue", "dequeue_many"})
 _REPLAYED: Final = {
     repeats.REPLAYED: {
         "description": "With the answer to a repeat.",
@@ -136,6 +148,8 @@ def document(resolver: APIGatewayRestResolver) -> Document:
 def _may_be_repeated(operation: Document) -> None:
     """Add the header that makes a repeat safe, and what it does to answers."""
     operation.setdefault("parameters", []).append(_KEY_PARAMETER)
+    if operation["operationId"] in _OWN_RECORD:
+        operation["parameters"].append(_ATTEMPT_PARAMETER)
     for status, answer in operation["responses"].items():
         if status.startswith("2"):
             answer["headers"] = _REPLAYED

@@ -49,10 +49,11 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
     request, and Unavailable while the first one still runs.
     """
     route: Route = app.context["_route"]
-    keyed = route.method == "POST" and app.serves(route)
-    asked = request(app.current_event.raw_event) if keyed else None
-    if asked is None or _safe_by_itself(route, app.context["_route_args"]):
+    event = app.current_event.raw_event
+    key = key_in(event) if route.method == "POST" and app.serves(route) else None
+    if key is None or _safe_by_itself(route, app.context["_route_args"]):
         return next_middleware(app)
+    asked = request(event, key)
     repeats = use_cases().repeats
     turn = repeats.begin(asked, within=time_left(app.lambda_context))
     if isinstance(turn, Answer):
@@ -69,29 +70,35 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
     return response
 
 
-def request(event: Mapping[str, Any]) -> Request | None:
-    """Return what is asked under which key; None without one.
+def key_in(event: Mapping[str, Any]) -> str | None:
+    """Return the key of a request; None without one.
 
     Raises InvalidRequest naming the header for what can be no key.
     """
     key = header(event, HEADER.lower())
-    if key is None:
-        return None
-    if not IDEMPOTENCY_KEY_RE.fullmatch(key):
+    if key is not None and not IDEMPOTENCY_KEY_RE.fullmatch(key):
         message = f"must match {IDEMPOTENCY_KEY}"
         raise InvalidRequest(f"{HEADER} {message}", errors=[FieldError(HEADER, message)])
+    return key
+
+
+def request(event: Mapping[str, Any], key: str) -> Request:
+    """Return what is asked under *key*."""
     query = event.get("multiValueQueryStringParameters") or {}
-    parts = [event["httpMethod"], event["path"], sorted(query.items()), event.get("body") or ""]
-    digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGEST_BYTES)
+    head = json.dumps([event["httpMethod"], event["path"], sorted(query.items())])
+    body = event.get("body") or ""
+    digest = hashlib.blake2b(head.encode(), digest_size=_DIGEST_BYTES)
+    digest.update(body.encode("utf-8", "surrogatepass"))
     return Request(principal().key_id, key, digest.hexdigest())
 
 
 def batch_of(router: Router, *, grouped: bool) -> Batch | None:
-    """Return what a dequeue leases under its key; None without one.  Raises as request()."""
+    """Return what a dequeue leases under its key; None without one.  Raises as key_in()."""
     event = router.current_event.raw_event
-    asked = request(event)
-    if asked is None:
+    key = key_in(event)
+    if key is None:
         return None
+    asked = request(event, key)
     said = header(event, ATTEMPT.lower()) or ""
     attempt = int(said) if _ATTEMPT_RE.fullmatch(said) else None
     within = time_left(router.lambda_context)

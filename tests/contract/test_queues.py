@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -324,9 +325,7 @@ def test_what_a_purge_leaves_undone_the_reaper_finishes(world: World) -> None:
         world.put(queue, *["1"] * 25)
     kept = world.queue("kept")
     world.put(kept)
-    world.use.queues.chores = world.use.reaping.chores.__class__(
-        world.store, world.clock, world.use.deliveries.limiting, patience=0
-    )
+    world.use.queues.chores = replace(world.use.queues.chores, patience=0)
 
     assert not world.use.queues.delete(queue)
     with pytest.raises(QueueExists, match="still being deleted"):
@@ -349,7 +348,7 @@ def test_latecomers_to_a_deleted_queue_are_swept_and_those_to_a_new_one_stay(wor
     world.queue(queue)
     (fresh,) = world.put(queue)
 
-    world.clock.forward(20)
+    world.clock.forward(100)
     world.use.reaping.run()
 
     assert set(world.store.read([late, fresh])) == {fresh}

@@ -37,7 +37,7 @@ def planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
         settle.hand_back(held, queue, now=_T0),
-        *(plan.purge(task_in(state), before=_T0) for state in State),
+        *(plan.purge(task_in(state)) for state in State),
         *(_operated(action, state) for action, states in STATES.items() for state in states),
     ]
     blind = replace(Held.of(held), task=None)

@@ -1,5 +1,6 @@
 """The reaper's minute is divided fairly: nothing holds up the rest, and nothing is forgotten."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -177,9 +178,7 @@ def test_chores_and_closings_have_their_share_of_a_busy_minute(there: Deployment
         there.leased(there.queue(f"q{number:02}"), 2_000)
     there.leased(there.queue("gone"), 5_000)
     world = there.container()
-    world.use.queues.chores = world.use.reaping.chores.__class__(
-        world.store, world.clock, world.use.deliveries.limiting, patience=0
-    )
+    world.use.queues.chores = replace(world.use.queues.chores, patience=0)
     assert not world.use.queues.delete("gone")
     group = world.use.leases.open("stage", keepalive=60)
     there.grouped("q00", 3_000, group)

@@ -275,7 +275,7 @@ def planned() -> list[Change]:
         plan.enqueue(new, MAIL, task_id="t-1", due_at=NOW, now=NOW, token="x"),
         plan.dequeue(waiting, MAIL, lease_id="lse_1", now=NOW, worker="ada", keepalive=None),
         plan.expire(waiting, MAIL, now=NOW),
-        plan.purge(waiting, before=NOW),
+        plan.purge(waiting),
         plan.delete(task, unless_changed=True),
         settle.reclaim(task, MAIL, now=NOW, spread=0.5),
     ]

@@ -22,12 +22,14 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.ops import key_body, ledger, queue_body, schedule_body
 from headrace.ops.reaper_record import PARTS
 from headrace.runtime.headers import ALWAYS
+from headrace.runtime.settings import Settings
 from infra.local.tables import Template
 
 RESOURCES: dict[str, Any] = {
@@ -200,6 +202,14 @@ def test_no_function_has_a_secret_in_its_environment(template: Template) -> None
 @pytest.mark.parametrize("name", ["HEADRACE_METRICS", "HEADRACE_SETTINGS_TTL_SECONDS"])
 def test_every_function_is_told(template: Template, name: str) -> None:
     assert name in template["Globals"]["Function"]["Environment"]["Variables"]
+
+
+def test_settings_are_cached_no_longer_than_a_deleted_queue_waits_for(template: Template) -> None:
+    ttl = template["Parameters"]["SettingsTtlSeconds"]
+
+    assert (ttl["MinValue"], ttl["MaxValue"]) == SETTINGS_TTL_SECONDS
+    with pytest.raises(ValueError, match=r"HEADRACE_SETTINGS_TTL_SECONDS .* from 0 to 60"):
+        Settings.from_env({"HEADRACE_SETTINGS_TTL_SECONDS": "61"})
 
 
 def test_the_console_may_do_no_more_than_the_api(template: Template) -> None:

@@ -94,7 +94,7 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
 def _restart(task: Task, queue: Queue, *, now: datetime) -> Change:
     """A new life: attempts 0, a fresh expiry, the errors kept, the dedupe key taken again."""
     row = rule(Action.RESTART, task.state, State.ENQUEUED)
-    change = _reborn(Change(row, task.id), task, queue, due_at=now)
+    change = _reborn(Change(row, task.id), task, queue, now=now, due_at=now)
     if task.dedupe_key is None:
         return change
     taken = plan.holder(queue.name, task.dedupe_key, value=task.id, expects=None)
@@ -106,21 +106,24 @@ def _move(task: Task, target: Queue, *, now: datetime) -> Change:
     row = rule(Action.MOVE, task.state, State.ENQUEUED)
     due_at = task.due_at if task.state is State.ENQUEUED else now
     trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
-    moved = _reborn(Change(row, task.id), task, target, due_at=due_at)
+    moved = _reborn(Change(row, task.id), task, target, now=now, due_at=due_at)
     change = replace(
         moved,
-        put={**moved.put, "enqueued_at": now, "trail": trail},
+        put={**moved.put, "trail": trail},
         clear=(*moved.clear, "keepalive", "retry", "dedupe_key"),
         done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
     )
     return plan.parted(change, task)
 
 
-def _reborn(change: Change, task: Task, queue: Queue, *, due_at: datetime) -> Change:
+def _reborn(change: Change, task: Task, queue: Queue, *, now: datetime, due_at: datetime) -> Change:
+    """Begin a new life in *queue*."""
     put: dict[str, Any] = {
         "place": plan.place_in(queue, State.ENQUEUED, task.id),
         "scheduled_at": due_at,
         "due_at": due_at,
+        "enqueued_at": now,
+        "returned_at": now,
         "attempts": 0,
     }
     expires_at = queue.expiry(due_at)

@@ -232,12 +232,17 @@ def unchanged(task: Task) -> tuple[Condition, ...]:
     return (*still_there(task), Equals("version", task.version))
 
 
-def purge(of: Entry | Task, *, before: datetime) -> Change:
-    """Plan a removal of what was in its queue and state *before* the purge was asked for."""
+def purge(of: Entry | Task) -> Change:
+    """Plan a removal from the state in which a task was read, in this very life of it.
+
+    Of a finished one an index entry will do: its time is that of its finish.
+    """
     row = rule(Action.PURGE, of.place.state, None)
-    when = (In(of.place.queue, of.place.state), AtMost("enqueued_at", before))
-    task_id = of.id if isinstance(of, Task) else of.task_id
-    return parted(Change(row, task_id, when=when, gone=True), of)
+    if isinstance(of, Task):
+        here = (*still_there(of), Equals("enqueued_at", of.enqueued_at))
+        return parted(Change(row, of.id, when=here, gone=True), of)
+    there = (In(of.place.queue, of.place.state), Equals("scheduled_at", of.scheduled_at))
+    return parted(Change(row, of.task_id, when=there, gone=True), of)
 
 
 def parted(change: Change, of: "Entry | Task | None") -> Change:

@@ -200,6 +200,7 @@ def move(
         "scheduled_at": due_at,
         "due_at": due_at,
         "enqueued_at": now,
+        "returned_at": now,
         "attempts": 0,
     }
     given = {"payload": payload, "tags": tags, "expires_at": expires_at}
@@ -291,6 +292,7 @@ def _wait(
             "place": place_in(queue, State.ENQUEUED, held.task_id),
             "scheduled_at": due_at,
             "due_at": due_at,
+            "returned_at": now,
         },
         clear=LEASE,
         append=report.append,

@@ -7,7 +7,7 @@ state it was seen in, and perhaps come back, is another matter than the one that
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import Self
+from typing import Final, Self
 
 from headrace.domain.task import FINISHED, State, Task
 
@@ -43,5 +43,26 @@ def came_after(task: Task, moment: datetime) -> bool:
         known = (task.started_at,)
     else:
         # One that was delivered since, and is back, is not the one that waited then.
-        known = (task.enqueued_at, task.started_at)
+        known = (task.enqueued_at, task.returned_at, task.started_at)
     return any(at is not None and at > moment for at in known)
+
+
+LIVE: Final = frozenset({State.ENQUEUED, State.INFLIGHT})
+
+
+def states_at(task: Task, moment: datetime) -> frozenset[State]:
+    """Return the states in one of which *task* was at *moment*, in the life and queue it is in.
+
+    None if that life began later.  One, if it can be known: a task tells of its last two stays,
+    waiting and in flight.  Of one that has come and gone more often since, both.
+    """
+    if task.enqueued_at > moment:
+        return frozenset()
+    if task.finished_at is not None and task.state in FINISHED and task.finished_at <= moment:
+        return frozenset({task.state})
+    stays = [(max(task.enqueued_at, task.returned_at or task.enqueued_at), State.ENQUEUED)]
+    if task.started_at is not None and task.started_at >= task.enqueued_at:  # in this life
+        after = task.state is State.INFLIGHT or task.started_at > stays[0][0]
+        stays.insert(0 if after else 1, (task.started_at, State.INFLIGHT))
+    known = (frozenset({state}) for since, state in stays if since <= moment)
+    return next(known, LIVE)

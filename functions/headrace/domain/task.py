@@ -84,6 +84,8 @@ class Task:
     ``payload``, ``result`` and ``progress`` are JSON texts, exactly as they came in;
     ``payload`` is None when it was not asked for.
     ``lease_*`` exist exactly while the task is in flight.
+    ``enqueued_at`` is when its life in this queue began: enqueued, moved here, or restarted;
+    ``returned_at`` when it last came back to wait there: given back, retried, moved or restarted.
     """
 
     id: str
@@ -92,6 +94,7 @@ class Task:
     due_at: datetime
     created_at: datetime
     enqueued_at: datetime
+    returned_at: datetime | None = None
     payload: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     dedupe_key: str | None = None

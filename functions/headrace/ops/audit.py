@@ -73,6 +73,8 @@ class Outcome:
 
     matched: int = 1
     changed: int = 1
+    entry: str = ""
+    """Which entry it is, for one that goes on in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Audit:
         entry = self._entry(action, queue, where, ids)
         name = _new_name(entry)
         self.store.put_record(_record(name, entry), replaces=None)
-        outcome = Outcome(0, 0) if by_parts else Outcome()
+        outcome = Outcome(0, 0, name) if by_parts else Outcome(entry=name)
         try:
             yield outcome
         except BaseException:
@@ -181,6 +183,14 @@ class Audit:
             request_id=caller.request_id,
             actor_id=caller.actor_id,
         )
+
+    def revise(self, name: str, *, changed: int) -> None:
+        """Note of an action that has gone on in the background how many it *changed* in all."""
+        record = self.store.record(KIND, name)
+        if record is not None:
+            body = {**record.body, "matched": changed, "changed": changed}
+            revised = replace(record, body=body, version=record.version + 1)
+            self.store.put_record(revised, replaces=record.version)
 
     def list(self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None) -> AuditPage:
         """Return a page of entries, newest first.

@@ -2,79 +2,43 @@
 
 A chore is a record in the control table.  The call that made it works on it for a while; what is
 left the reaper finishes.  Doing a part of it twice changes nothing.
+
+It takes what was in the states it names at the moment it was asked for.  The index proposes; the
+task, which is read, tells whether it was one of them (see ``domain.sighting``): so what came later
+stays, nothing is counted that only a lagging index still shows, and what workers take and give back
+meanwhile is followed by its id until it is gone.  Of one that is with a worker that means waiting.
+
+No look at the index shows one moment, and it lags: a chore that found nothing more is looked at
+again, at once for what moved behind our back, and a while later for what was not to be seen.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.ids import new_request_token
-from headrace.domain.task import Place, State
+from headrace.domain.limits import SETTINGS_TTL_SECONDS
+from headrace.domain.sighting import LIVE
+from headrace.domain.task import Place, State, Task
+from headrace.ops.audit import Audit
+from headrace.ops.chore_body import KIND, Chore, deletion
 from headrace.ops.limiting import Limiting
-from headrace.ops.marked import commit_proposed
-from headrace.store.base import Done, Position, Record, Store
+from headrace.ops.marked import commit
+from headrace.ops.named import Named, forget_spared, keep_spared, leaves_doubt, spared
+from headrace.store.base import Done, Store
 
-KIND: Final = "chore"
 _PAGE: Final = 250
-_PURGE: Final = "purge:"
-_DELETE: Final = "delete:"
-# A service that has cached a queue's settings may still enqueue to it after its deletion.
-_LATECOMERS: Final = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True)
-class Chore:
-    """Remove what was in *states* of *queue* at *asked_at*; a deleted queue is swept twice."""
-
-    queue: str
-    states: tuple[State, ...]
-    asked_at: datetime
-    shards: int
-    deletes_queue: bool
-    name: str = ""
-    swept: bool = False
-
-    def record(self) -> Record:
-        body = {
-            "queue": self.queue,
-            "states": [str(state) for state in self.states],
-            "asked_at": self.asked_at.isoformat(),
-            "shards": self.shards,
-            "deletes_queue": self.deletes_queue,
-            "swept": self.swept,
-        }
-        return Record(KIND, self.key, body, version=2 if self.swept else 1)
-
-    @property
-    def key(self) -> str:
-        """The name of the record: one per deleted queue, any number of purges."""
-        return (
-            f"{_DELETE}{self.queue}" if self.deletes_queue else f"{_PURGE}{self.queue}:{self.name}"
-        )
-
-    @classmethod
-    def of(cls, record: Record) -> "Chore":
-        body = record.body
-        return cls(
-            body["queue"],
-            tuple(State(state) for state in body["states"]),
-            datetime.fromisoformat(body["asked_at"]),
-            body["shards"],
-            body["deletes_queue"],
-            record.name.rpartition(":")[2],
-            body["swept"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How many tasks a piece of work removed, and whether it was the last."""
-
-    deleted: int
-    finished: bool
+_LOOKS: Final = 4  # that find nothing more to remove, where tasks move
+_BETWEEN_SECONDS: Final = 0.005  # at most: to be out of step with whoever moves them
+_TRIES: Final = 5  # at tasks that change while they are removed
+_FOLLOWED: Final = 1_000  # ids that a record holds
+_LAG: Final = timedelta(seconds=60)  # an index shows everything by then
+# A call may begin with settings as old as can be, and may take half a minute.
+_LATECOMERS: Final = timedelta(seconds=SETTINGS_TTL_SECONDS[1] + 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +48,18 @@ class Chores:
     store: Store
     now: Callable[[], datetime]
     limiting: Limiting
+    audit: Audit
     patience: float = 20.0
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
 
-    def begin(self, chore: Chore) -> Progress:
-        """Write a purge down and work on it."""
-        named = Chore(
-            chore.queue,
-            chore.states,
-            chore.asked_at,
-            chore.shards,
-            chore.deletes_queue,
-            new_request_token(),
-        )
-        self.write(named)
-        return self.work(named)
+    def begin(self, chore: Chore, gone: set[str]) -> bool:
+        """Write a purge down and work on it; as work()."""
+        begun = replace(chore, name=new_request_token())
+        self.write(begun)
+        if leaves_doubt(begun):
+            keep_spared(self.store, begun, self._in_flight(begun))
+        return self.work(begun, gone)
 
     def write(self, chore: Chore) -> None:
         """Write *chore* down, instead of one of the same name."""
@@ -105,10 +67,10 @@ class Chores:
             self.store.drop_record(KIND, chore.key)
             self.store.put_record(chore.record(), replaces=None)
 
-    def deleting(self, queue: str) -> bool:
-        """Tell whether tasks of a deleted queue of this name are still there."""
-        record = self.store.record(KIND, f"{_DELETE}{queue}")
-        return record is not None and not Chore.of(record).swept
+    def deletion(self, queue: str) -> Chore | None:
+        """Return the deletion of a queue of this name, if there was one a short while ago."""
+        record = self.store.record(KIND, deletion(queue))
+        return None if record is None else Chore.of(record)
 
     def pending(self) -> list[Chore]:
         """Return everything that waits to be finished."""
@@ -121,74 +83,151 @@ class Chores:
             chores += [Chore.of(record) for record in records]
         return chores
 
-    def work(self, chore: Chore) -> Progress:
-        """Remove tasks until none is left or patience ends."""
+    def work(self, chore: Chore, gone: set[str]) -> bool:
+        """Remove tasks until none is left or patience ends, and note in *gone* which.
+
+        Tell whether all it names is gone, as far as the index shows.
+        """
         until = self.now() + timedelta(seconds=self.patience)
-        gone: set[str] = set()
-        for _ in self.pages(chore, gone):
-            if self.now() >= until:
-                return Progress(len(gone), finished=False)
-        return Progress(len(gone), finished=True)
-
-    def pages(self, chore: Chore, gone: set[str]) -> Iterator[None]:
-        """Remove tasks and note in *gone* which; after each page that another follows, yield.
-
-        When this ends, so does the chore; whoever stops earlier leaves the rest for later.
-        """
-        before = chore.asked_at
-        if chore.swept:
-            if self.now() < chore.asked_at + _LATECOMERS:
-                return
-            before = self._latecomers_before(chore)
+        pages = self.pages(chore, gone, revises=False)
         while True:
-            known = len(gone)
-            yield from self._pass(chore, before, gone)
-            if len(gone) == known or len(chore.states) == 1:
-                break  # else once more: a task may have moved behind our back
-        self._tick_off(chore)
+            try:
+                next(pages)
+            except StopIteration as end:
+                return bool(end.value)
+            if self.now() >= until:
+                return False
 
-    def _pass(self, chore: Chore, before: datetime, gone: set[str]) -> Iterator[None]:
-        """Go once over every partition and note in *gone* what went.
+    def pages(
+        self, chore: Chore, gone: set[str], *, revises: bool = True
+    ) -> Generator[None, None, bool]:
+        """Remove tasks and note in *gone* which; after each page, yield.
 
-        What is gone when it is to be removed went by this very work, if the answer was lost.
+        Whoever stops leaves the rest for later: how far it is, is written down.  At the end, tell
+        whether all is gone, as far as the index shows.  *revises*: then the audit is told how many
+        it were in all.
         """
-        for state in chore.states:
-            for shard in range(chore.shards):
-                place = Place(chore.queue, state, shard)
-                after: Position | None = None
+        late = self.now() >= _again(chore)
+        if chore.swept and not late:
+            return True
+        named = self._named(chore)
+        away, quiet, saved = set(chore.away), 0, 0
+        while quiet < (looks := _LOOKS if LIVE & {*chore.states} else 1):
+            if quiet:
+                self.sleep(self.chance.uniform(0, _BETWEEN_SECONDS))
+            whole, known = (chore.at, chore.after) == (0, None), len(gone)
+            places = _places(chore, others=quiet == looks - 1)
+            for at in range(chore.at, len(places)):
+                after = chore.after
                 while True:
-                    page = self.store.entries(place, after=after, limit=_PAGE)
-                    outcomes = commit_proposed(
-                        self.store, page.entries, partial(plan.purge, before=before)
-                    )
-                    gone |= {
-                        entry.task_id
-                        for entry, outcome in zip(page.entries, outcomes, strict=True)
-                        if isinstance(outcome, Done) or outcome.task is None
-                    }
+                    page = self.store.entries(places[at], after=after, limit=_PAGE)
+                    found = {entry.task_id for entry in page.entries} - gone
+                    away |= self._remove(named, found, gone)
                     after = page.last
+                    here = (at, after) if after else (at + 1, None)
+                    chore = replace(chore, at=here[0], after=here[1], away=frozenset(away))
+                    if after or len(gone) > saved:
+                        chore = self._save(chore, len(gone) - saved)
+                        saved = len(gone)
+                    yield
                     if after is None:
                         break
-                    yield
+            away = self._remove(named, away, gone)
+            chore = replace(chore, at=0, after=None, away=frozenset(away))
+            quiet = quiet + 1 if whole and len(gone) == known else 0
+        if away:
+            self._save(chore, len(gone) - saved)
+            return False
+        last = chore.swept or (late and not chore.deletes_queue)
+        self._finish(chore, len(gone) - saved, last=last, revises=revises)
+        return True
 
-    def _tick_off(self, chore: Chore) -> None:
-        self.store.drop_record(KIND, chore.key)
-        if chore.deletes_queue:
-            self.limiting.forget(chore.queue)
-        if chore.deletes_queue and not chore.swept:
-            swept = Chore(
-                chore.queue,
-                chore.states,
-                chore.asked_at,
-                chore.shards,
-                deletes_queue=True,
-                swept=True,
-            )
-            self.store.put_record(swept.record(), replaces=None)
+    def _remove(self, named: Named, ids: Collection[str], gone: set[str]) -> set[str]:
+        """Remove those of *ids* that are *named*; return those that are, and are not gone."""
+        left = {*ids}
+        for _ in range(_TRIES):
+            tasks = self.store.read(left, payload=False) if left else {}
+            meant = [task for task in tasks.values() if named.means(task)]
+            left = {task.id for task in meant}
+            here = [task for task in meant if task.state in named.chore.states]
+            outcomes = commit(self.store, [plan.purge(task) for task in here])
+            removed = {
+                task.id
+                for task, outcome in zip(here, outcomes, strict=True)
+                # Gone since it was read: by this very work, if the answer was lost.
+                if isinstance(outcome, Done) or not task.same_as(outcome.task)
+            }
+            gone |= removed
+            left -= removed
+            if len(removed) == len(here):
+                break
+        return left
 
-    def _latecomers_before(self, chore: Chore) -> datetime:
-        """What came to the deleted queue late goes; what came to a new one of its name stays."""
+    def _named(self, chore: Chore) -> Named:
+        """Return what *chore* names.
+
+        A deleted queue's latecomers go too, but not what came to a new one of its name.
+        """
+        if leaves_doubt(chore):
+            return Named(chore, chore.asked_at, spared(self.store, chore))
+        if not (chore.deletes_queue and chore.swept):
+            return Named(chore, chore.asked_at)
         record = self.store.record("queue", chore.queue)
         if record is None:
-            return self.now()
-        return datetime.fromisoformat(record.body["created_at"]) - timedelta(microseconds=1)
+            return Named(chore, self.now())
+        created_at = datetime.fromisoformat(record.body["created_at"])
+        return Named(chore, created_at - timedelta(microseconds=1))
+
+    def _in_flight(self, chore: Chore) -> Iterator[Task]:
+        for shard in range(chore.shards):
+            place, after = Place(chore.queue, State.INFLIGHT, shard), None
+            while True:
+                page = self.store.entries(place, after=after, limit=_PAGE)
+                ids = [entry.task_id for entry in page.entries]
+                yield from self.store.read(ids, payload=False).values() if ids else ()
+                after = page.last
+                if after is None:
+                    break
+
+    def _save(self, chore: Chore, removed: int) -> Chore:
+        """Write down how far it is, with so many more *removed*; return it as it is now."""
+        while True:
+            total = chore.removed + removed
+            away = frozenset(sorted(chore.away)[:_FOLLOWED])
+            saved = replace(chore, removed=total, away=away, version=chore.version + 1)
+            if self.store.put_record(saved.record(), replaces=chore.version):
+                return saved
+            record = self.store.record(KIND, chore.key)
+            if record is None:  # somebody else has finished it
+                return saved
+            other = Chore.of(record)
+            chore = replace(chore, removed=other.removed, version=other.version)
+
+    def _finish(self, chore: Chore, removed: int, *, last: bool, revises: bool) -> None:
+        if chore.deletes_queue and (not chore.swept or not self._exists(chore.queue)):
+            self.limiting.forget(chore.queue)
+        total = chore.removed + removed
+        if last:
+            self.store.drop_record(KIND, chore.key)
+            if leaves_doubt(chore):
+                forget_spared(self.store, chore)
+        else:
+            total = self._save(replace(chore, swept=True), removed).removed
+        if revises and chore.noted is not None:
+            self.audit.revise(chore.noted, changed=total)
+
+    def _exists(self, queue: str) -> bool:
+        return self.store.record("queue", queue) is not None
+
+
+def _again(chore: Chore) -> datetime:
+    """Return when a chore that is done is looked at once more."""
+    return chore.asked_at + (_LATECOMERS if chore.deletes_queue else _LAG)
+
+
+def _places(chore: Chore, *, others: bool) -> Sequence[Place]:
+    """Return where to look; with *others* also where workers have what would come back."""
+    states = list(chore.states)
+    if others and State.ENQUEUED in states and State.INFLIGHT not in states:
+        states.append(State.INFLIGHT)
+    return [Place(chore.queue, state, shard) for state in states for shard in range(chore.shards)]

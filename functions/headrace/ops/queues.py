@@ -21,7 +21,8 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import State
 from headrace.ops import queue_body, schedule_body
 from headrace.ops.audit import Audit
-from headrace.ops.chores import Chore, Chores
+from headrace.ops.chore_body import Chore
+from headrace.ops.chores import Chores
 from headrace.ops.cursor import Cursors
 from headrace.store.base import Store
 
@@ -63,11 +64,14 @@ class Queues:
         if not NAME_RE.fullmatch(name):
             detail = f"name must match {NAME}"
             raise InvalidRequest(detail, errors=(FieldError("name", detail),))
-        if self.chores.deleting(name):
+        before = self.chores.deletion(name)
+        if before is not None and not before.swept:
             message = f"queue {name} is still being deleted; try again later"
             raise QueueExists(message)
         now = self.now()
-        queue = Queue(name, settings, now, now, shards_in_use=settings.shards)
+        # Whoever has not heard of the deletion yet still uses the shards there were.
+        shards_in_use = max(settings.shards, before.shards if before else 0)
+        queue = Queue(name, settings, now, now, shards_in_use=shards_in_use)
         with self.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_body.to_record(queue), replaces=None):
                 message = f"queue {name} exists"
@@ -142,14 +146,20 @@ class Queues:
             return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
 
     def purge(self, name: str, states: tuple[State, ...]) -> Purged:
-        """Remove every task that is in *states* now; settings stay.  Raises NotFound."""
+        """Remove every task that is in *states* now; settings stay.  Raises NotFound.
+
+        What came to one of them later stays, however long it takes.
+        """
         queue = self._stored(name)
         chore = Chore(name, states, self.now(), queue.shards_in_use, deletes_queue=False)
         where = {"state": ",".join(states)}
-        with self.audit.action("purge", queue=name, where=where) as outcome:
-            done = self.chores.begin(chore)
-            outcome.matched = outcome.changed = done.deleted
-        return Purged(done.deleted, done.finished)
+        gone: set[str] = set()
+        with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
+            try:
+                finished = self.chores.begin(replace(chore, noted=outcome.entry), gone)
+            finally:
+                outcome.matched = outcome.changed = len(gone)
+        return Purged(len(gone), finished)
 
     def delete(self, name: str) -> bool:
         """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
@@ -163,7 +173,7 @@ class Queues:
             self.store.drop_record(queue_body.KIND, name)
             schedule_body.drop_all(self.store, name)
             self._cache.pop(name, None)
-            return self.chores.work(chore).finished
+            return self.chores.work(chore, set())
 
     def _stored(self, name: str) -> Queue:
         record = self.store.record(queue_body.KIND, name)

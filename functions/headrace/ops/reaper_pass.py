@@ -12,7 +12,7 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State
 from headrace.domain.turns import Job, Turns
-from headrace.ops.chores import Chore
+from headrace.ops.chore_body import Chore
 from headrace.ops.counting import counted
 from headrace.ops.leases import Verdicts
 from headrace.ops.reaper_record import COMFORT, KIND, PARTS, Left, Part, parts_for
@@ -230,7 +230,7 @@ class Pass:
             ),
             key=lambda entry: (entry.scheduled_at, entry.task_id),
         )[:most]
-        outcomes = self.reaper.store.commit([plan.purge(entry, before=now) for entry in oldest])
+        outcomes = self.reaper.store.commit([plan.purge(entry) for entry in oldest])
         return sum(isinstance(outcome, Done) for outcome in outcomes)
 
     def _closings(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.store.dynamo import Sender
 from headrace.store.lake import s3_place
 
@@ -49,7 +50,9 @@ class Settings:
             dynamodb_url=env.get("HEADRACE_DYNAMODB_URL") or None,
             admin_key=env.get("HEADRACE_ADMIN_KEY") or None,
             poll_after_seconds=_seconds(env, "HEADRACE_POLL_AFTER_SECONDS", 1.0),
-            settings_ttl_seconds=_seconds(env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0),
+            settings_ttl_seconds=_seconds(
+                env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0, most=SETTINGS_TTL_SECONDS[1]
+            ),
             session_secret=env.get("HEADRACE_SESSION_SECRET") or None,
             sender=sender,  # type: ignore[arg-type]  # checked above
             lake=_lake(env),
@@ -70,13 +73,13 @@ class Settings:
         return replace(self, admin_key=admin_key, session_secret=session_secret)
 
 
-def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+def _seconds(env: Mapping[str, str], name: str, default: float, *, most: int = 3600) -> float:
     try:
         value = float(env.get(name, default))
     except ValueError:
         value = -1.0
-    if not 0 <= value <= 3600:  # noqa: PLR2004  an hour is more than anyone wants
-        message = f"{name} must be a number of seconds from 0 to 3600"
+    if not 0 <= value <= most:
+        message = f"{name} must be a number of seconds from 0 to {most}"
         raise ValueError(message)
     return value
 

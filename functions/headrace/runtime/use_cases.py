@@ -270,7 +270,7 @@ class UseCases:
     def _chores(self) -> "Chores":
         from headrace.ops.chores import Chores
 
-        return Chores(self._store, self.now, self._limiting)
+        return Chores(self._store, self.now, self._limiting, self.audit)
 
     @_once
     def _ledger(self) -> "Ledger":

@@ -123,6 +123,7 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "due_at": ("due_at", MICROS),
     "created_at": ("created_at", MICROS),
     "enqueued_at": ("enqueued_at", MICROS),
+    "returned_at": ("returned_at", MICROS),
     "payload": ("payload", TEXT),
     "tags": ("tags", TAGS),
     "dedupe_key": ("dedupe_key", TEXT),

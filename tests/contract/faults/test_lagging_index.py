@@ -120,6 +120,38 @@ def test_a_purge_by_an_index_that_lags_removes_only_what_is_in_the_states_named(
     assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
 
 
+def test_a_purge_counts_nothing_that_only_a_lagging_index_still_shows(
+    service: Service, world: World, new_service: Callable[[], Service]
+) -> None:
+    queue = world.queue(history_retention_in_seconds=0)
+    world.put(queue, *["{}"] * 5)
+    other = new_service()
+    other.client.freeze_index(service.tables.tasks)
+    for task in world.take(queue, 3):
+        world.say(task, "SUCCEEDED")
+
+    with other.suffering(stale=1):
+        purged = [other.world.use.queues.purge(queue, (State.ENQUEUED,)) for _ in range(2)]
+
+    assert [(of.deleted, of.finished) for of in purged] == [(2, True), (0, True)]
+
+
+def test_a_purge_finds_what_the_index_did_not_show_at_first(service: Service, world: World) -> None:
+    queue = world.queue()
+    service.client.freeze_index(service.tables.tasks)
+    hidden = world.put(queue)
+    world.clock.forward(0.001)
+
+    with service.suffering(stale=1):
+        assert world.use.queues.purge(queue, (State.ENQUEUED,)).deleted == 0
+    world.clock.forward(0.001)
+    (later,) = world.put(queue)
+    world.clock.forward(60)
+    assert world.use.reaping.run().purged == 1
+
+    assert set(world.store.read([*hidden, later])) == {later}
+
+
 def test_a_list_by_an_index_that_lags_shows_nothing_in_a_state_it_is_not_in(
     service: Service, world: World
 ) -> None:

@@ -26,7 +26,7 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import State
 from headrace.ops import schedule_body
 from headrace.ops.audit import AuditFilter
-from headrace.ops.chores import Chore
+from headrace.ops.chore_body import Chore
 from headrace.ops.keys import BOOTSTRAP, acting
 from headrace.ops.workers import Command, Sign
 from headrace.store.dynamo import Dialect, DynamoStore

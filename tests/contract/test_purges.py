@@ -1,0 +1,287 @@
+"""What every store promises about purges: they take what existed at the call, and all of it."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.ops.audit import AuditFilter, Entry
+from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.runtime.wiring import Settings, build, utc_now
+from headrace.store.dynamo import DynamoStore
+from infra.local.tables import DynamoDBClient, TableNames
+from tests.contract.conftest import World, lease_name
+
+AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
+E, F, D, S = State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED
+
+
+def purge_begun(world: World, queue: str, *states: State) -> None:
+    """Ask for a purge that has no time: it is left to the reaper."""
+    chores = world.use.queues.chores
+    world.use.queues.chores = replace(chores, patience=0)
+    world.clock.forward(0.001)
+    assert not world.use.queues.purge(queue, states).finished
+    world.use.queues.chores = chores
+    world.clock.forward(0.001)
+
+
+def full(world: World, count: int = 300, **settings: Any) -> tuple[str, list[str]]:
+    """Fill a queue with more than one page of the index."""
+    queue = world.queue(retry_strategy=AT_ONCE, **settings)
+    return queue, [task_id for _ in range(count // 25) for task_id in world.put(queue, *["1"] * 25)]
+
+
+def died(world: World, task: Task) -> str:
+    world.say(task, "FAILED", retryable=False)
+    return task.id
+
+
+def restart(world: World, queue: str, *ids: str) -> None:
+    world.clock.forward(0.001)
+    answer = world.use.bulk.by_ids(queue, BulkAction.RESTART, ids)
+    assert answer.changed == len(ids)
+
+
+def test_what_is_restarted_after_the_call_survives_a_purge_that_goes_on(world: World) -> None:
+    queue, _ = full(world)
+    dead = died(world, world.one(queue))
+    purge_begun(world, queue, E)
+    restart(world, queue, dead)
+
+    world.use.reaping.run()
+
+    assert world.see(dead).state is E
+    assert world.use.inspect.count(queue).count == 1
+
+
+def test_who_dies_after_the_call_survives_a_purge_of_the_dead(world: World) -> None:
+    queue, _ = full(world, 325)
+    tasks = [task for _ in range(13) for task in world.take(queue, 25)]
+    for task in tasks[:-1]:
+        died(world, task)
+    purge_begun(world, queue, D)
+    late = died(world, tasks[-1])
+
+    world.use.reaping.run()
+
+    assert world.see(late).state is D
+    assert world.use.inspect.count(queue).count == 1
+
+
+def test_what_was_in_flight_at_the_call_survives_a_purge_of_what_waits(world: World) -> None:
+    """However often it comes back and goes meanwhile."""
+    queue, _ = full(world)
+    once, twice = world.take(queue, 2)
+    purge_begun(world, queue, E)
+    assert world.say(once, "FAILED").outcome is ReportOutcome.OK
+    assert world.say(twice, "RELEASED", delay_in_seconds=1).outcome is ReportOutcome.OK
+    world.clock.forward(1)
+    taken = [task for _ in range(3) for task in world.take(queue, 25)]
+    (again,) = (task for task in taken if task.id == twice.id)
+    assert world.say(again, "FAILED").outcome is ReportOutcome.OK
+
+    for _ in range(3):
+        world.clock.forward(60)
+        world.use.reaping.run()
+
+    assert set(world.store.read([once.id, twice.id])) == {once.id, twice.id}
+
+
+@pytest.mark.parametrize("status", ["RELEASED", "FAILED"])
+def test_what_waited_at_the_call_is_purged_though_a_worker_has_it_for_a_while(
+    world: World, status: str
+) -> None:
+    queue, _ = full(world)
+    purge_begun(world, queue, E)
+    task = world.one(queue)
+
+    assert world.use.reaping.run().purged == 49
+    assert world.use.reaping.run().purged == 0  # a worker has it
+    assert world.say(task, status).outcome is ReportOutcome.OK
+    assert world.use.reaping.run().purged == 1
+    assert world.store.read([task.id]) == {}
+
+
+def test_what_a_worker_is_done_with_meanwhile_waits_no_more_and_is_kept(world: World) -> None:
+    queue, _ = full(world)
+    purge_begun(world, queue, E)
+    task = world.one(queue)
+    world.use.reaping.run()
+
+    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
+    world.clock.forward(60)
+    world.use.reaping.run()
+
+    assert world.see(task.id).state is S
+    assert world.use.queues.chores.pending() == []
+
+
+def test_what_waited_or_was_in_flight_is_purged_from_wherever_of_these_it_is(world: World) -> None:
+    queue, _ = full(world)
+    (held,) = world.take(queue)
+    purge_begun(world, queue, E, F)
+    world.say(held, "RELEASED")
+    moved = world.take(queue, 25)
+
+    world.use.reaping.run()
+
+    assert world.use.inspect.count(queue).count == 0
+    assert world.say(moved[0], "SUCCEEDED").outcome is ReportOutcome.NOT_FOUND
+
+
+def test_a_delivery_that_began_after_the_call_survives_a_purge_of_what_is_in_flight(
+    world: World,
+) -> None:
+    queue, _ = full(world)
+    for _ in range(11):
+        world.take(queue, 25)
+    purge_begun(world, queue, F)
+    late = world.one(queue)
+
+    world.use.reaping.run()
+
+    assert world.say(late, "SUCCEEDED").outcome is ReportOutcome.OK
+    assert world.use.inspect.count(queue).by_state == {E: 24, F: 0, S: 1, D: 0}
+
+
+def noted(world: World) -> Entry:
+    (entry,) = world.use.audit.list(AuditFilter(action="purge")).entries
+    return entry
+
+
+def test_the_audit_says_in_the_end_how_many_a_purge_removed_that_went_on(world: World) -> None:
+    queue, _ = full(world)
+    purge_begun(world, queue, E)
+    assert noted(world).changed == 250
+
+    world.use.reaping.run()
+
+    assert (noted(world).matched, noted(world).changed) == (300, 300)
+
+
+def test_a_purge_goes_on_where_it_was_stopped_however_much_came_since(world: World) -> None:
+    """Else what came later would be read again and again, and nothing behind it."""
+    queue = world.queue()
+    hidden = world.put(queue, delay_in_seconds=7200)
+    for _ in range(11):
+        world.put(queue, *["1"] * 25)
+    purge_begun(world, queue, E)
+    for _ in range(22):
+        world.put(queue, *["1"] * 25, delay_in_seconds=3600)
+
+    gone: set[str] = set()
+    for _ in range(12):  # looks that are stopped after a page
+        (chore,) = world.use.queues.chores.pending()
+        next(world.use.queues.chores.pages(chore, gone), None)
+
+    assert world.store.read(hidden) == {}
+    assert world.use.inspect.count(queue).count == 550
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("states", [(E,), (E, F), tuple(State)], ids="+".join)
+def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
+    dynamodb: DynamoDBClient, tables: TableNames, states: Sequence[State]
+) -> None:
+    """One task, one worker, twenty purges; half of them used to end with the task there."""
+    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+    use = build(Settings(admin_key="test"), store, now=utc_now)
+
+    def work(queue: str, stop: threading.Event) -> None:
+        while not stop.is_set():
+            for task in use.deliveries.dequeue(queue).tasks:
+                report = Report(task.id, str(lease_name(task)), ReportStatus.RELEASED)
+                use.reports.report(queue, [report])
+
+    for number in range(20):
+        queue = use.queues.create(f"mail-{number}", QueueSettings()).name
+        (made,) = use.tasks.enqueue(queue, [NewTask("{}")])
+        stop = threading.Event()
+        worker = threading.Thread(target=work, args=(queue, stop))
+        worker.start()
+        try:
+            purged = use.queues.purge(queue, tuple(states))
+            there = store.read([str(made.id)])
+        finally:
+            stop.set()
+            worker.join()
+        assert not (purged.finished and there)
+
+
+# -- queues that are deleted and created again -----------------------------------------------------
+
+
+def deleted(world: World, queue: str) -> Any:
+    """Delete *queue*; return what a process that has just read its settings goes on with."""
+    stale = world.use.queues.cached(queue)
+    assert world.use.queues.delete(queue)
+    return stale
+
+
+def put_by(world: World, stale: Any, *payloads: str) -> list[str]:
+    """Enqueue as a process that does not know of the deletion yet."""
+    queues = world.use.queues
+    known = dict(queues._cache)  # noqa: SLF001  the other process has its own
+    queues._cache[stale.name] = (world.clock(), stale)  # noqa: SLF001
+    ids = world.put(stale.name, *payloads)
+    queues._cache.clear()  # noqa: SLF001
+    queues._cache.update(known)  # noqa: SLF001
+    return ids
+
+
+def test_latecomers_to_a_deleted_queue_are_swept_however_long_its_settings_may_be_cached(
+    world: World,
+) -> None:
+    stale = deleted(world, world.queue(shards=2))
+    world.clock.forward(31)
+    world.use.reaping.run()
+    world.clock.forward(28.9)
+    ids = put_by(world, stale, "1", "2", "3")
+
+    for _ in range(2):
+        world.clock.forward(60)
+        world.use.reaping.run()
+
+    assert world.store.read(ids) == {}
+    assert world.use.queues.chores.pending() == []
+
+
+def test_latecomers_to_a_queue_that_was_created_again_are_seen_there(world: World) -> None:
+    """With the shards of the old one, which the other process goes on using."""
+    stale = deleted(world, world.queue(shards=5))
+    world.clock.forward(1)
+    queue = world.queue()
+    world.clock.forward(1)
+    ids = put_by(world, stale, *["1"] * 20)
+
+    for _ in range(3):
+        world.clock.forward(60)
+        world.use.reaping.run()
+
+    assert world.use.inspect.count(queue).count == 20
+    assert sorted(task.id for task in world.take(queue, 25)) == sorted(ids)
+
+
+def test_the_limits_of_a_queue_that_was_created_again_hold(world: World) -> None:
+    """The last look at the old one must not take the new one's tokens for its own."""
+    limits = DequeuingSettings(rate_limiting=RateLimiting(2, 3600))
+    queue = world.queue(dequeuing_settings=limits)
+    deleted(world, queue)
+    world.clock.forward(1)
+    world.queue(dequeuing_settings=limits)
+    world.put(queue, *["1"] * 5)
+    assert len(world.take(queue, 5)) == 2
+
+    for _ in range(3):
+        world.clock.forward(60)
+        world.use.reaping.run()
+
+    assert world.take(queue, 5) == ()

@@ -1,0 +1,291 @@
+"""Purges while producers, workers and operators go on, between any two calls of the store.
+
+The model keeps for each task what it was, when: nothing but what a purge named may go, and all of
+it must be gone when the purge says that it is finished.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from headrace.domain.change import Change
+from headrace.domain.operate import BulkAction
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State, Task
+from headrace.store.base import Outcome, Page
+from headrace.testing.faults import Faults
+from headrace.testing.lagging import LaggingStore
+from tests.contract.conftest import new_world
+from tests.manual_clock import ManualClock
+
+AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
+E, F, S, D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
+STEPS = ("enqueue", "take", "take", "release", "fail", "beat", "succeed", "die", "restart")
+NAMED = [(E,), (F,), (D,), (S,), (E, F), (E, D), (D, S), (E, F, S, D)]
+
+
+class Meddled(LaggingStore):
+    """A store where others act before each call, as long as there is something for them to do."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(faults)
+        self.meanwhile: list[Callable[[], None]] = []
+
+    def _let_others_act(self) -> None:
+        if self.meanwhile:
+            waiting, self.meanwhile = self.meanwhile, []
+            act, *rest = waiting
+            act()
+            self.meanwhile = rest
+
+    def commit(self, changes: Iterable[Change], *, partly: bool = False) -> list[Outcome]:
+        self._let_others_act()
+        return super().commit([*changes], partly=partly)
+
+    def read(self, task_ids: Iterable[str], **how: bool) -> dict[str, Task]:
+        self._let_others_act()
+        return super().read(task_ids, **how)
+
+    def entries(self, *place: Any, **how: Any) -> Page:
+        self._let_others_act()
+        return super().entries(*place, **how)
+
+
+@dataclass
+class Life:
+    """What a task was since when: its latest life, and in which states."""
+
+    number: int
+    stays: list[tuple[datetime, State]]
+
+    def at(self, moment: datetime) -> State | None:
+        known = [state for since, state in self.stays if since <= moment]
+        return known[-1] if known else None
+
+
+@dataclass
+class Purge:
+    """What a purge named: the tasks there were in its states, each in one life."""
+
+    asked_at: datetime
+    states: tuple[State, ...]
+    was: dict[str, tuple[int, State]]
+    lagged: bool
+    noted_at: datetime
+
+
+class Purges(RuleBasedStateMachine):
+    """Rules are calls, and those that others make while a purge is under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.faults = Faults(7)
+        self.store = Meddled(self.faults)
+        self.world = new_world(self.store, self.clock)
+        queues = self.world.use.queues
+        queues.chores = replace(queues.chores, sleep=lambda _: None)
+        self.world.use.reaping.chores = queues.chores
+        self.lives: dict[str, Life] = {}
+        self.held: list[Task] = []
+        self.purges: list[Purge] = []
+
+    @initialize(shards=st.sampled_from([1, 2]))
+    def begin(self, shards: int) -> None:
+        self.queue = self.world.queue(
+            retry_strategy=AT_ONCE, keepalive_timeout_in_seconds=40_000, shards=shards
+        )
+        self.do("enqueue", 0)
+        self.do("enqueue", 0)
+
+    # -- what others do ------------------------------------------------------------------------
+
+    def do(self, step: str, which: int) -> None:
+        self.clock.forward(0.001)
+        if step == "enqueue":
+            (task_id,) = self.world.put(self.queue)
+            self.lives[task_id] = Life(0, [(self.clock(), E)])
+        elif step == "take":
+            for task in self.world.use.deliveries.dequeue(self.queue).tasks:
+                self.held.append(task)
+                self.lives[task.id].stays.append((self.clock(), F))
+        elif step == "restart":
+            self._restart(which)
+        elif self.held:
+            task = self.held[which % len(self.held)]
+            status, more, state = {
+                "release": ("RELEASED", {}, E),
+                "fail": ("FAILED", {}, E),
+                "beat": ("INFLIGHT", {}, None),
+                "succeed": ("SUCCEEDED", {}, S),
+                "die": ("FAILED", {"retryable": False}, D),
+            }[step]
+            result = self.world.say(task, status, **more)
+            if state is None:
+                return
+            self.held.remove(task)
+            if result.outcome == "OK":
+                self.lives[task.id].stays.append((self.clock(), state))
+
+    def _restart(self, which: int) -> None:
+        over = [task for task in self.store.everything() if task.state in (S, D)]
+        if not over:
+            return
+        task = sorted(over, key=lambda task: task.id)[which % len(over)]
+        answer = self.world.use.bulk.by_ids(self.queue, BulkAction.RESTART, [task.id])
+        if answer.changed:
+            number = self.lives[task.id].number + 1
+            self.lives[task.id] = Life(number, [(self.clock(), E)])
+
+    @rule(step=st.sampled_from(STEPS), which=st.integers(0, 7))
+    def step(self, step: str, which: int) -> None:
+        self.do(step, which)
+
+    @rule()
+    def come_and_go(self) -> None:
+        """What is in flight comes back, goes and comes back again."""
+        for step in ("release", "take", "release"):
+            for _ in range(len(self.held) or 1):
+                self.do(step, 0)
+
+    @rule(seconds=st.sampled_from([0.1, 3, 8, 61]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.forward(seconds)
+        if self.faults.asked:
+            self.faults.when_index_slows()  # it lags, but not for ever
+
+    @rule()
+    def lag(self) -> None:
+        self.faults.clear()
+        self.faults.slow_index(rate=1)
+
+    @precondition(lambda self: self.faults.asked)
+    @rule()
+    def lag_no_more(self) -> None:
+        self.faults.clear()
+
+    # -- purges --------------------------------------------------------------------------------
+
+    steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), max_size=12)
+
+    def _meanwhile(self, steps: list[tuple[str, int]]) -> None:
+        self.store.meanwhile = [partial(self.do, step, which) for step, which in steps]
+
+    @rule(states=st.sampled_from(NAMED), patience=st.sampled_from([0, 20]), steps=steps)
+    def purge(self, states: tuple[State, ...], patience: int, steps: list[tuple[str, int]]) -> None:
+        self.purge_now(states, patience, steps)
+
+    def purge_now(
+        self, states: tuple[State, ...], patience: int, steps: list[tuple[str, int]]
+    ) -> None:
+        self.clock.forward(0.001)
+        there = {task.id: task.state for task in self.store.everything()}
+        was = {task_id: (self.lives[task_id].number, state) for task_id, state in there.items()}
+        purge = Purge(self.clock(), states, was, bool(self.faults.asked), self.clock())
+        self.purges.append(purge)
+        chores = self.world.use.queues.chores
+        self.world.use.queues.chores = replace(chores, patience=patience)
+        self._meanwhile(steps)
+
+        done = self.world.use.queues.purge(self.queue, states)
+
+        self.store.meanwhile = []
+        self.world.use.queues.chores = chores
+        purge.noted_at = self.clock()
+        gone = there.keys() - {task.id for task in self.store.everything()}
+        assert done.deleted <= len(gone)  # as many as it removed, whatever the index showed
+        if done.finished and not purge.lagged:
+            self._is_gone(purge)
+
+    @rule(steps=steps)
+    def reap(self, steps: list[tuple[str, int]]) -> None:
+        self.reap_now(steps)
+
+    def reap_now(self, steps: list[tuple[str, int]]) -> None:
+        self._meanwhile(steps)
+        self.world.use.reaping.run()
+        self.store.meanwhile = []
+
+    @invariant()
+    def nothing_goes_that_no_purge_named(self) -> None:
+        there = {task.id for task in self.store.everything()}
+        for task_id in [*self.lives.keys() - there]:
+            assert any(self._may_take(purge, task_id) for purge in self.purges), task_id
+            del self.lives[task_id]
+
+    def _may_take(self, purge: Purge, task_id: str) -> bool:
+        life = self.lives[task_id]
+        number, state = purge.was.get(task_id, (-1, None))
+        if number != life.number:
+            return False
+        if state in purge.states:
+            return True
+        # It left before the purge could note it, and only its last two stays are known.
+        left = [at for at, _ in life.stays if at > purge.asked_at]
+        return E in purge.states and state is F and len(left) > 2 and left[0] < purge.noted_at
+
+    def _is_gone(self, purge: Purge) -> None:
+        for task in self.store.everything():
+            number, state = purge.was.get(task.id, (-1, None))
+            named = state in purge.states and number == self.lives[task.id].number
+            may_be_back = state is E and task.state is F
+            if not named or not (task.state in purge.states or may_be_back):
+                continue
+            delivery_is_over = self.lives[task.id].stays[-1][0] > purge.asked_at
+            only_that = state is F and E not in purge.states
+            assert only_that and delivery_is_over, (purge, task)  # noqa: PT018  one question
+
+    @rule(states=st.sampled_from(NAMED))
+    def purge_and_look_again(self, states: tuple[State, ...]) -> None:
+        self.purge_now(states, 20, [])
+        self.come_and_go()
+        self.pass_time(61)
+        self.reap_now([])
+
+    def teardown(self) -> None:
+        """All comes to an end: the index catches up, and workers give back what they have."""
+        self.faults.clear()
+        while self.held:
+            self.do("release", 0)
+        for _ in range(3):
+            self.clock.forward(61)
+            self.world.use.reaping.run()
+        assert self.world.use.queues.chores.pending() == []
+        self.nothing_goes_that_no_purge_named()
+        for purge in self.purges:
+            if not purge.lagged or {E, F} <= {*purge.states}:
+                self._is_gone(purge)
+
+
+QUICK = settings(
+    max_examples=150,
+    stateful_step_count=25,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+LONGER = settings(QUICK, max_examples=1_500)
+
+
+@pytest.mark.parametrize("some", [QUICK, pytest.param(LONGER, marks=pytest.mark.slow)])
+def test_a_purge_takes_what_it_named_and_nothing_else_whatever_goes_on_meanwhile(
+    some: settings,
+) -> None:
+    run_state_machine_as_test(Purges, settings=some)

@@ -81,6 +81,19 @@ def test_one_revokes_a_key(console: Console, enter: Enter) -> None:
     assert key.id not in {each.id for each in console.client.list_keys()}
 
 
+def test_one_gives_a_key_another_secret(console: Console, enter: Enter) -> None:
+    key = console.client.create_key("of the night shift", "worker", ["mail"])
+    person = enter().go("/console").open("Keys")
+
+    person.open("Rotate of the night shift").open("Rotate this key")
+
+    assert person.heading == "The new secret"
+    assert "The secret before stops working in an hour" in person.text
+    secret = person.page.locator(".secret code").inner_text()
+    assert secret.startswith(key.prefix)
+    assert secret != key.secret
+
+
 def test_one_restarts_exactly_what_matches(console: Console, enter: Enter) -> None:
     console.client.create_queue("sms")
     meant = let_die(console.client, "sms", 8, "gateway timeout")

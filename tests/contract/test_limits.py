@@ -37,7 +37,7 @@ def test_no_more_tasks_are_in_flight_than_the_queue_allows(world: World) -> None
 
     assert len(first) == 3
     assert world.take(queue, 5) == ()
-    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 1
+    assert world.use.deliveries.dequeue(queue).poll_after_seconds == 0.1  # nobody knows until when
     world.say(first[0], "SUCCEEDED")
     assert len(world.take(queue, 5)) == 1
 
@@ -78,6 +78,27 @@ def test_a_lowered_limit_holds_as_tasks_end_and_a_raised_one_at_once(world: Worl
 
     world.use.queues.replace(queue, QueueSettings(dequeuing_settings=at_most(5)))
     assert len(world.take(queue, 5)) == 3
+
+
+@pytest.mark.parametrize(
+    ("rate", "least", "most"),
+    [
+        (RateLimiting(1, 1, IntervalUnit.HOURS), 60, 60),
+        (RateLimiting(1, 30), 29, 30),
+        (RateLimiting(4, 1), 1, 1),  # sooner, but each call costs
+    ],
+)
+def test_a_worker_is_told_when_the_rate_may_let_something_through(
+    world: World, rate: RateLimiting, least: float, most: float
+) -> None:
+    queue = filled(world, 9, dequeuing_settings=at_most(rate=rate))
+    world.use.deliveries.poll_after_seconds = 1
+    world.take(queue, rate.max_tokens)
+
+    answer = world.use.deliveries.dequeue(queue)
+
+    assert answer.tasks == ()
+    assert least <= answer.poll_after_seconds <= most
 
 
 def test_a_limit_counts_what_was_in_flight_before_it(world: World) -> None:

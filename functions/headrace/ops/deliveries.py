@@ -28,7 +28,6 @@ from headrace.ops.reaping import Reaping
 from headrace.store.base import Done, Outcome, Page, Position, Refused, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
-_NO_SLOT_SECONDS: Final = 1.0
 _WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
 
@@ -200,7 +199,7 @@ class Deliveries:
             slots = self.limiting.slots(queue, wanted)
             wanted = len(slots)
             if wanted == 0:
-                call.limited_for = _NO_SLOT_SECONDS
+                call.no_slot = True
         if wanted == 0 or limits.rate_limiting is None:
             return self._race(queue, ready, wanted, call, slots).won
         granted = self.limiting.tokens.take(queue, wanted)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.ops.deliveries import Deliveries
 
 _PAUSED_POLL_SECONDS: Final = 5.0
-_LIMITED_POLL_SECONDS: Final = 1.0
+_LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile
 _POLL_GROWTH: Final = 1.5
 _POLL_CEILING: Final = 5
 _HELP_EVERY: Final = timedelta(seconds=1)
@@ -53,7 +53,8 @@ class Call:
     group: Group | None = None
     batch: Batch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
-    limited_for: float | None = None  # seconds until a limit may let something through
+    limited_for: float | None = None  # seconds until the rate may let something through
+    no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
 
 
 class Order(StrEnum):
@@ -223,6 +224,8 @@ class Dequeue:
             return min(longer, (queue.resume_at - now).total_seconds())
         if call.limited_for is not None:
             return max(usual, min(call.limited_for, _LIMITED_POLL_SECONDS))
+        if call.no_slot:
+            return usual * _POLL_CEILING
         if call.next_due is None:
             return usual
         return max(0.0, min(usual, (call.next_due - now).total_seconds()))

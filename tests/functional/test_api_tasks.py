@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain import limits
 from tests.functional.conftest import Service
 
 EXACT = '{ "price": 1.10, "big": 123456789012345678901234567890, "e": 1E5, "u": "\\u00e9é" }'
@@ -336,3 +337,43 @@ def test_a_task_that_is_not_there(call: Service, task_id: str) -> None:
     for method in ("GET", "DELETE"):
         answer = call(method, f"/v1/tasks/{task_id}")
         assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+def test_a_result_that_is_too_large_costs_its_own_report_only(call: Service) -> None:
+    path = call.queue()
+    call.put(path, 1, 2, 3)
+    tasks = call.take(path, 3)
+    large, spaced = "x" * limits.RESULT_BYTES, " " * limits.RESULT_BYTES
+    entries = [
+        f'{{"task_id":"{task["id"]}","lease_id":"{task["lease"]["id"]}","status":"SUCCEEDED",'
+        f'"result":{result}}}'
+        for task, result in zip(tasks, ["1", f'"{large}"', f"[{spaced}3]"], strict=True)
+    ]
+
+    answer = call("POST", f"{path}/reports", f'{{"reports":[{",".join(entries)}]}}')
+
+    assert answer.status == 200
+    first, second, third = answer.json["results"]
+    assert (first["outcome"], third["outcome"]) == ("OK", "OK")
+    assert (second["outcome"], second["task_id"]) == ("INVALID", tasks[1]["id"])
+    assert second["detail"] == "result must be at most 32768 bytes of JSON text; it is 32770"
+    assert call.see(tasks[1]["id"])["state"] == "INFLIGHT"
+    assert call.see(tasks[2]["id"])["result"] == [3]
+    assert call.say(tasks[1], "FAILED", error={"type": "TooLarge"})["outcome"] == "OK"
+
+
+@pytest.mark.parametrize("result", ["NaN", "{", "1 2", "[" * 100_000])
+def test_a_body_that_is_no_json_is_refused_whole(call: Service, result: str) -> None:
+    path = call.queue()
+    call.put(path, 1)
+    (task,) = call.take(path)
+    lease = task["lease"]["id"]
+
+    answer = call(
+        "POST",
+        f"{path}/reports",
+        f'{{"reports":[{{"task_id":"{task["id"]}","lease_id":"{lease}","status":"SUCCEEDED",'
+        f'"result":{result}}}]}}',
+    )
+
+    assert (answer.status, answer.json["code"]) == (400, "invalid_request")

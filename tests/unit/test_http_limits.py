@@ -102,13 +102,6 @@ LIMITS = [
     ),
     Limit(
         ReportsBody,
-        "reports[0].result",
-        report(result=text(32_768)),
-        report(result=text(32_769)),
-        "32768",
-    ),
-    Limit(
-        ReportsBody,
         "reports[0].progress",
         report("INFLIGHT", progress=text(4096)),
         report("INFLIGHT", progress=text(4097)),

@@ -218,7 +218,12 @@ def _instant(value: object) -> datetime:
     return instant.astimezone(UTC)
 
 
-def _json_within(most: int) -> Callable[[object], JsonText]:
+def _json_within(most: int, *, refused_alone: bool = False) -> Callable[[object], JsonText]:
+    """Return a check that a value takes *most* bytes, written as short as it can be.
+
+    With *refused_alone* one that takes more is let through: its entry is refused, and no other.
+    """
+
     def check(value: object) -> JsonText:
         if not isinstance(value, JsonText):
             raise wrong("must be a JSON value of the request's body")
@@ -226,10 +231,12 @@ def _json_within(most: int) -> Callable[[object], JsonText]:
         if size <= most:
             return value
         short = shortest(value, most)
-        if short is None or limits.utf8_bytes(short) > most:
-            message: LiteralString = "must be at most {most} bytes of JSON text; it is {size}"
-            raise too_large(message, most=most, size=size)
-        return short
+        if short is not None and limits.utf8_bytes(short) <= most:
+            return short
+        if refused_alone:
+            return value
+        message: LiteralString = "must be at most {most} bytes of JSON text; it is {size}"
+        raise too_large(message, most=most, size=size)
 
     return check
 
@@ -259,8 +266,10 @@ Payload: TypeAlias = Annotated[
 ]
 Result: TypeAlias = Annotated[
     JsonText,
-    PlainValidator(_json_within(limits.RESULT_BYTES)),
-    _any_json(limits.RESULT_BYTES, "kept with the finished task"),
+    PlainValidator(_json_within(limits.RESULT_BYTES, refused_alone=True)),
+    _any_json(
+        limits.RESULT_BYTES, "kept with the finished task. A larger one makes its report INVALID"
+    ),
 ]
 Progress: TypeAlias = Annotated[
     JsonText,

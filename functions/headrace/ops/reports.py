@@ -4,14 +4,15 @@ Each report is first planned from the lease alone (see ``domain.settle``) and co
 read; only what was refused is looked at, and planned again from the task as it is.
 """
 
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NoReturn
 
-from headrace.domain import settle
+from headrace.domain import limits, settle
 from headrace.domain.change import Change
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.group import group_of, is_group_id
@@ -30,6 +31,17 @@ from headrace.ops.tasks import Enqueued
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 5
+
+
+def _no_constant(name: str) -> NoReturn:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+# Checks and converts nothing: Python bounds the digits of a number, JSON does not.
+_check_json: Final = json.JSONDecoder(
+    parse_constant=_no_constant, parse_int=str, parse_float=str
+).decode
 
 
 class ReportStatus(StrEnum):
@@ -113,13 +125,18 @@ class Reports:
     def report(self, queue: str, reports: Sequence[Report]) -> list[Reported]:
         """Carry out *reports* about tasks of *queue*; results in the order given.
 
-        Several reports of one task take effect one after the other.
+        Several reports of one task take effect one after the other.  One whose result cannot be
+        kept changes nothing: its worker has the lease still, and says what is to become of it.
         Raises NotFound when there is no such queue.
         """
         source = self.queues.cached(queue)
         now = self.now()
-        results: dict[int, Reported] = {}
-        waiting = dict(enumerate(reports))
+        results = {
+            place: Reported(report.task_id, ReportOutcome.INVALID, detail=f"result {wrong}")
+            for place, report in enumerate(reports)
+            if (wrong := _wrong_with(report.result))
+        }
+        waiting = {place: report for place, report in enumerate(reports) if place not in results}
         while waiting:
             round_ = _one_of_each_task(waiting)
             results |= self._round(source, round_, now)
@@ -283,6 +300,20 @@ class Reports:
             payload=report.payload,
             tags=report.tags,
         )
+
+
+def _wrong_with(result: str | None) -> str:
+    """Return why *result* cannot be kept; "" if it can, or there is none."""
+    if result is None:
+        return ""
+    size = limits.utf8_bytes(result)
+    if size > limits.RESULT_BYTES:
+        return f"must be at most {limits.RESULT_BYTES} bytes of JSON text; it is {size}"
+    try:
+        _check_json(result)
+    except (ValueError, RecursionError) as error:
+        return f"must be JSON: {error}"
+    return ""
 
 
 def _held(report: Report, queue: Queue) -> Held | None:

@@ -77,15 +77,80 @@ def test_what_the_handler_returns_is_the_result() -> None:
         ("x" * 40_000, "takes 40002 bytes as JSON; at most 32768 are taken"),
     ],
 )
-def test_work_whose_result_cannot_be_kept_is_done_all_the_same(
+def test_an_attempt_whose_result_cannot_be_kept_has_failed_and_is_not_repeated(
     result: object, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = ending(lambda: result)
     assert report is not None
-    assert report.status == "SUCCEEDED"
-    assert report.result["headrace"].startswith(f"result not kept: {why}")
+    assert report.error is not None
+    assert (report.status, report.retryable, report.result) == ("FAILED", False, None)
+    assert report.error.message.startswith(f"result {why}")
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert caplog.records[0].name == "headrace.task"
+
+
+def test_the_result_of_a_codec_that_fails_cannot_be_kept() -> None:
+    class Broken(Backwards):
+        def encode(self, value: object) -> bytes:
+            raise KeyError(value)
+
+    report = returning("x", "drop", Broken())
+    assert (report.status, report.retryable) == ("FAILED", False)
+    assert report.error is not None
+    assert report.error.type == "KeyError"
+
+
+def returning(result: object, choice: Any, codec: Any = PLAIN) -> Report:
+    app = Service().app(codec=codec)
+    app.handler(queue="mail", on_large_result=choice)(lambda _payload: result)
+    report = app.execute(leased(5), Held())
+    assert report is not None
+    return report
+
+
+@pytest.mark.parametrize("codec", [PLAIN, Backwards()], ids=["plain", "codec"])
+@pytest.mark.parametrize("text", ["x" * 40_000, "é" * 20_000, '"' * 40_000])
+def test_of_a_text_that_is_too_large_a_task_may_keep_what_fits(text: str, codec: Any) -> None:
+    report = returning(text, "truncate", codec)
+
+    assert report.status == "SUCCEEDED"
+    assert report.result.endswith("… [cut]")
+    beginning = report.result.removesuffix("… [cut]")
+    assert text.startswith(beginning)
+    size = len(codec.encode(report.result))
+    assert limits.RESULT_BYTES - 8 < size <= limits.RESULT_BYTES
+
+
+def test_of_any_other_result_that_is_too_large_a_task_may_keep_how_it_begins() -> None:
+    report = returning({"rows": list(range(20_000))}, "truncate")
+
+    assert report.status == "SUCCEEDED"
+    assert report.result["headrace"] == (
+        "result truncated: it takes 108900 bytes as JSON; at most 32768 are taken"
+    )
+    assert report.result["beginning"].startswith('{"rows":[0,1,2')
+    assert len(PLAIN.encode(report.result)) <= limits.RESULT_BYTES
+
+
+def test_a_task_may_drop_a_result_that_is_too_large(caplog: pytest.LogCaptureFixture) -> None:
+    report = returning("x" * 40_000, "drop")
+
+    assert (report.status, report.result) == ("SUCCEEDED", None)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert returning("small", "drop").result == "small"
+
+
+@pytest.mark.parametrize("choice", ["truncate", "drop"])
+def test_a_result_that_is_no_json_fails_whatever_becomes_of_large_ones(choice: str) -> None:
+    assert returning(object(), choice).status == "FAILED"
+
+
+def test_what_becomes_of_a_large_result_is_said_with_a_word_there_is() -> None:
+    app, message = Service().app(), "on_large_result must be one of truncate, drop"
+    with pytest.raises(InvalidRequest, match=message):
+        app.task(on_large_result="cut")  # type: ignore[call-overload]
+    with pytest.raises(InvalidRequest, match=message):
+        app.handler(queue="mail", on_large_result="cut")  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------- failures

@@ -20,6 +20,7 @@ from headrace.client.app.options import Options
 from headrace.client.app.periodic import Beat, Periodic
 from headrace.client.app.posting import Posting
 from headrace.client.app.queues import Queues
+from headrace.client.app.results import OnLargeResult, checked
 from headrace.client.app.timeouts import Timeouts
 from headrace.client.client import Client
 from headrace.client.clock import utc_now
@@ -160,6 +161,7 @@ class App:
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
+        on_large_result: OnLargeResult | None = None,
     ) -> Declaring: ...
     @named
     def task(  # noqa: PLR0913 (each a keyword)
@@ -176,6 +178,7 @@ class App:
         keepalive: Duration | None = None,
         tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
+        on_large_result: OnLargeResult | None = None,
     ) -> Any:
         """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", retries=3)``.
 
@@ -191,6 +194,8 @@ class App:
             keepalive: how long a lease lasts between two signs of life.
             tags: for filters.
             expires: how long after its due time a task is still worth running.
+            on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
+                ``"drop"``, nothing; unless it is said, the attempt fails and is not repeated.
 
         Raises:
             TypeError: the function cannot be a task, and why.
@@ -198,6 +203,7 @@ class App:
             InvalidRequest: an option is out of its limits.
 
         """
+        large = checked(on_large_result)
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
             made: TaskFunction[..., ..., Any] = TaskFunction(
@@ -207,6 +213,7 @@ class App:
                 declared=Options(retries=retries, keepalive=keepalive, tags=tags, expires=expires),
                 dedupe=dedupe,
                 timeouts=Timeouts.of(soft_timeout, timeout),
+                on_large_result=large,
                 posting=self._posting,
             )
             self._add(made)
@@ -224,6 +231,7 @@ class App:
         name: str | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
+        on_large_result: OnLargeResult | None = None,
     ) -> Callable[[F], F]:
         """Run a function for every task of *queue* whose payload names no task function.
 
@@ -231,11 +239,15 @@ class App:
 
         Raises TypeError for other parameters, ValueError when the queue has a handler.
         """
-        timeouts = Timeouts.of(soft_timeout, timeout)
+        timeouts, large = Timeouts.of(soft_timeout, timeout), checked(on_large_result)
 
         def declare(function: F) -> F:
             made = RawHandler.of(
-                function, name=name or name_of(function), queue=queue, timeouts=timeouts
+                function,
+                name=name or name_of(function),
+                queue=queue,
+                timeouts=timeouts,
+                on_large_result=large,
             )
             old = self._handlers.get(queue)
             if old is not None and not _same(old.function, function):

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
-from headrace.client.app.failures import failure_of, from_the_handler, type_of
+from headrace.client.app.failures import failure_of, from_the_handler
 from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
@@ -19,11 +19,11 @@ from headrace.client.app.outcomes import (
     Stopped,
     UnknownTask,
 )
+from headrace.client.app.results import OnLargeResult, kept
 from headrace.client.app.timeouts import Timeouts
 from headrace.client.codec import Codec, Unreadable
-from headrace.client.sending import Report, Status, carried
-from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, LeaseLost
+from headrace.client.sending import Report, Status
+from headrace.domain.errors import LeaseLost
 
 Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 Wrapped: TypeAlias = Callable[[Context], Iterator[None]]
@@ -44,6 +44,11 @@ class Runnable(Protocol):
     @property
     def timeouts(self) -> Timeouts:
         """How long it may take."""
+        ...
+
+    @property
+    def on_large_result(self) -> OnLargeResult | None:
+        """What is kept of a result that is too large; None: nothing, the attempt fails."""
         ...
 
     @property
@@ -84,7 +89,7 @@ class Attempt:
             if isinstance(error, KeyboardInterrupt) and _in_main_thread():
                 raise
             return self._failed(error)
-        return self._returned(result)
+        return self._reported(result)
 
     async def run_async(self) -> Report | None:
         """Run it in this event loop, likewise."""
@@ -101,7 +106,7 @@ class Attempt:
             if isinstance(error, KeyboardInterrupt):
                 raise
             return self._failed(error)
-        return self._returned(result)
+        return self._reported(result)
 
     def _invoke(self) -> Any:  # noqa: ANN401 (its result, or what is to be awaited)
         if isinstance(self._found, Exception):
@@ -113,6 +118,17 @@ class Attempt:
             around.enter_context(middleware(self._ctx))
 
     # ------------------------------------------------------------------------------- its report
+
+    def _reported(self, result: object) -> Report:
+        """Return the report of a handler that ran to its end."""
+        try:
+            return self._returned(result)
+        except Exception as error:  # noqa: BLE001 (of a codec of somebody else's, too)
+            about = self._about()
+            _log.error("the result of %s cannot be kept: %s", self._called, error, extra=about)
+            # To do the work again would not help, so nobody does.
+            failure = failure_of(error, private=self._codec.private)
+            return self._report("FAILED", error=failure, retryable=False)
 
     def _returned(self, result: object) -> Report:
         move, spawned = self._ctx.moved, tuple(self._ctx.spawned)
@@ -128,18 +144,13 @@ class Attempt:
         )
 
     def _kept(self, result: object) -> object:
-        """Return the result, or a note in its place: the work is done, and is not done again."""
-        if result is None:
-            return None
-        try:
-            text = carried(result, self._codec, field="result", most=limits.RESULT_BYTES)
-            return self._codec.decode(bytes(text))  # as it is now, whatever becomes of it
-        except InvalidRequest as error:
-            why = error.errors[0].message
-        except Exception as error:  # noqa: BLE001 (a codec of somebody else's)
-            why = f"its codec failed with {type_of(error)}"
-        _log.error("the result of %s is not kept: %s", self._called, why, extra=self._about())
-        return {"headrace": f"result not kept: {why}"}
+        choice = None if isinstance(self._found, Exception) else self._found.on_large_result
+        value, why = kept(result, self._codec, choice)
+        if why:
+            _log.warning(
+                "the result of %s is not kept whole: it %s", self._called, why, extra=self._about()
+            )
+        return value
 
     def _failed(self, error: BaseException) -> Report | None:
         ctx = self._ctx

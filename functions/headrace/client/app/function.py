@@ -14,6 +14,7 @@ from headrace.client.app.hints import ELSEWHERE, named
 from headrace.client.app.options import Options
 from headrace.client.app.outcomes import Reject
 from headrace.client.app.posting import Posting
+from headrace.client.app.results import OnLargeResult
 from headrace.client.app.signature import Signature
 from headrace.client.app.timeouts import Timeouts
 from headrace.client.batches import Errors, checked, raises
@@ -41,6 +42,7 @@ class TaskFunction(Generic[C, P, R]):
         declared: Options,
         dedupe: Dedupe | None,
         timeouts: Timeouts,
+        on_large_result: OnLargeResult | None,
         posting: Posting,
     ) -> None:
         update_wrapper(self, function)
@@ -49,6 +51,7 @@ class TaskFunction(Generic[C, P, R]):
         self.queue = queue
         self.declared = declared
         self.timeouts = timeouts
+        self.on_large_result = on_large_result
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = Signature.of(function)
         self._key = key_maker(dedupe, name, self.signature)

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.client.app.context import Context
 from headrace.client.app.outcomes import Reject
+from headrace.client.app.results import OnLargeResult
 from headrace.client.app.signature import Signature, fitting
 from headrace.client.app.timeouts import Timeouts
 from headrace.domain.errors import InvalidRequest
@@ -20,13 +21,20 @@ class RawHandler:
     name: str
     queue: str
     timeouts: Timeouts
+    on_large_result: OnLargeResult | None
     signature: Signature
     parameter: str | None
     is_async: bool
 
     @classmethod
     def of(
-        cls, function: Callable[..., Any], *, name: str, queue: str, timeouts: Timeouts
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        queue: str,
+        timeouts: Timeouts,
+        on_large_result: OnLargeResult | None,
     ) -> "RawHandler":
         """Read the signature of *function*.  Raises TypeError unless it takes one payload."""
         signature = Signature.of(function)
@@ -40,6 +48,7 @@ class RawHandler:
             name,
             queue,
             timeouts,
+            on_large_result,
             signature,
             parameters[0] if parameters else None,
             inspect.iscoroutinefunction(function),

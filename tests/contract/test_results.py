@@ -1,0 +1,47 @@
+"""What every store promises about results that cannot be kept: they cost their own report only."""
+
+import pytest
+
+from headrace.domain import limits
+from headrace.domain.plan import NewTask
+from headrace.domain.task import State
+from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from tests.contract.conftest import World, lease_name
+
+TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'
+
+
+@pytest.mark.parametrize("result", [TOO_LARGE, "{", "NaN", "[1] 2", "[" * 100_000, ""])
+def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
+    world: World, result: str
+) -> None:
+    queue = world.queue()
+    world.put(queue, "1", "2", "3")
+    tasks = world.take(queue, 3)
+    reports = [
+        Report(task.id, lease_name(task), ReportStatus.SUCCEEDED, result=kept)
+        for task, kept in zip(tasks, ["1", result, '{"n": 2}'], strict=True)
+    ]
+
+    outcomes = world.use.reports.report(queue, reports)
+
+    assert [of.outcome for of in outcomes] == [
+        ReportOutcome.OK,
+        ReportOutcome.INVALID,
+        ReportOutcome.OK,
+    ]
+    assert str(outcomes[1].detail).startswith("result must be ")
+    assert world.see(tasks[1].id) == tasks[1]
+    assert world.say(tasks[1], "SUCCEEDED", result="9" * 5_000).outcome is ReportOutcome.OK
+    assert world.see(tasks[1].id).state is State.SUCCEEDED
+
+
+def test_a_report_whose_result_cannot_be_kept_spawns_nothing(world: World) -> None:
+    queue = world.queue()
+    world.put(queue)
+    task = world.one(queue)
+
+    said = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, NewTask("1")),))
+
+    assert said.outcome is ReportOutcome.INVALID
+    assert world.use.inspect.count(queue).count == 1

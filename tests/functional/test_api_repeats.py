@@ -166,6 +166,18 @@ def test_a_key_is_its_callers_own(call: Service) -> None:
     assert (other.status, replayed(other)) == (200, False)
 
 
+def test_a_rotated_key_is_the_same_caller(call: Service) -> None:
+    path = call.queue("mail")
+    made = call("POST", "/v1/keys", {"name": "ada", "role": "operator", "queues": ["*"]}).json
+    before = replace(call, key=made["secret"])
+    first = before("POST", f"{path}/pause", headers=under("k"))
+    rotated = call("POST", f"/v1/keys/{made['id']}/rotate", {}).json
+
+    again = replace(call, key=rotated["secret"])("POST", f"{path}/pause", headers=under("k"))
+
+    assert (again.body, replayed(again)) == (first.body, True)
+
+
 def test_a_repeat_after_a_quarter_of_an_hour_runs_anew(call: Service) -> None:
     path = call.queue("mail")
     body = {"tasks": [{"payload": 1}]}

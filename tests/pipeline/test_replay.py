@@ -1,11 +1,15 @@
 """A replay enqueues again what SQL selects: counted before, once however often it runs."""
 
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.client.client import Client
 from headrace.client.codec import Codec
+from headrace.client.models import Enqueued
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.spark.lake.changes import changes
 from headrace.spark.lake.frames import LakeFrames
@@ -162,15 +166,33 @@ def test_what_cannot_be_replayed_is_refused_by_name(
         selected(lake, replay)
 
 
-def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
+def test_a_task_that_is_in_another_queue_by_now_is_not_added_again(
     told: LakeFrames, service: MemoryService
 ) -> None:
     service.client.enqueue("again", id=new_id("x", "t0", 1))
 
     _, done = run(told, Replay("x", SQL), service)
 
+    assert (done.added, done.existing, done.refused) == (TASKS - 1, 1, {})
+
+
+def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
+    told: LakeFrames, service: MemoryService
+) -> None:
+    class Refusing(Client):
+        def enqueue_each(self, *given: Any, **named: Any) -> Iterator[Enqueued]:
+            first, *rest = super().enqueue_each(*given, **named)
+            yield msgspec.structs.replace(first, outcome="INVALID", detail="not this one")
+            yield from rest
+
+    def connect(codec: Codec) -> Client:
+        return Refusing(service.url, service.key, codec=codec, transport=service.transport)
+
+    rows = selected(told, Replay("x", SQL))
+    done = replayed(rows, Replay("x", SQL), looked_at(rows), connect, now=service.clock.now)
+
+    assert done.refused == {"not this one": 1}
     assert done.added == TASKS - 1
-    assert sum(done.refused.values()) == 1
 
 
 def test_a_queue_that_is_missing_ends_the_replay(told: LakeFrames, service: MemoryService) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,8 @@ from headrace.cli.exits import Exit
 from headrace.client.clock import utc_now
 
 if TYPE_CHECKING:
+    import httpx2 as httpx
+
     from headrace.client.client import Client
     from headrace.client.codec import Codec
     from headrace.domain.errors import HeadraceError
@@ -56,6 +59,8 @@ class Session:
     retries: int = RETRIES
     now: Callable[[], datetime] = utc_now
     at_terminal: Callable[[], bool] = _at_terminal
+    sleep: Callable[[float], None] = time.sleep
+    transport: "httpx.BaseTransport | None" = field(default=None, repr=False)
 
     @cached_property
     def client(self) -> "Client":

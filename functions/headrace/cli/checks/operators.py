@@ -1,0 +1,205 @@
+"""Group leases, keys, workers and the audit."""
+
+from typing import Final
+
+from headrace import __version__
+from headrace.cli.checks.made import OurKey
+from headrace.cli.checks.run import Smoke, expect, words
+from headrace.cli.checks.wire import Wrong
+from headrace.cli.output import many
+from headrace.client.calls import queues, service, tasks, work
+from headrace.client.models import AuditEntry, LeasedTask, Task, WorkerSeen
+from headrace.client.sending import NewTask
+from headrace.domain.errors import Forbidden, LeaseLost, Unauthenticated
+from headrace.domain.task import State
+
+_REVOKED_SECONDS: Final = 75.0  # 60 behind an authorizer that keeps what it has seen
+
+# ----------------------------------------------------------------------------------- group leases
+
+
+def open_lease(smoke: Smoke) -> str:
+    """Open a group lease, and lease the restarted task under it."""
+    lease = smoke.send(work.open_lease(smoke.name))
+    expect(smoke.wire.last.status, 201, "the status")
+    smoke.kept["lease"] = lease.id
+    again = smoke.need("restarted", "tasks: restart")
+
+    def look() -> list[LeasedTask] | None:
+        return smoke.send(work.dequeue(smoke.name, lease_id=lease.id, wait_seconds=2)).tasks or None
+
+    found = smoke.indexed(look, "task to lease")
+    expect([task.id for task in found], [again], "what was leased")
+    smoke.events["started"] += 1
+    smoke.kept["grouped"] = again
+    return "open, with a task under it"
+
+
+def extend_lease(smoke: Smoke) -> str:
+    """Extend it."""
+    id = smoke.need("lease", "lease: open")
+    expect(smoke.send(work.extend_lease(id)).id, id, "the lease")
+    return "extended"
+
+
+def close_lease(smoke: Smoke) -> str:
+    """Close it: its task is given back, and it cannot be extended any more."""
+    id = smoke.need("lease", "lease: open")
+    smoke.send(work.close_lease(id))
+    expect(smoke.wire.last.status, 204, "the status")
+    smoke.refused(LeaseLost, work.extend_lease(id))
+    grouped = smoke.kept.get("grouped")
+    if grouped is None:
+        return "closed, with nothing under it"
+
+    def look() -> Task | None:
+        task = smoke.send(tasks.get_task(grouped))
+        if task.state is State.ENQUEUED:
+            return task
+        smoke.send(work.close_lease(id))  # of what the index did not show yet
+        return None
+
+    expect(smoke.indexed(look, "task given back").attempts, 0, "its attempts")
+    return "closed, and its task given back"
+
+
+# ------------------------------------------------------------------------------------------- keys
+
+
+def create_key(smoke: Smoke) -> str:
+    """Make a key that may look at the main queue, and at nothing else."""
+    thing = smoke.made.begin(OurKey(smoke.name))
+    made = smoke.send(service.create_key(smoke.name, "viewer", [smoke.name]))
+    thing.id, thing.sure = made.id, True
+    expect(smoke.wire.last.status, 201, "the status")
+    smoke.kept["key"], smoke.kept["secret"] = made.id, made.secret
+    return f"a viewer of {smoke.name}"
+
+
+def list_keys(smoke: Smoke) -> str:
+    """Find it among the keys, without its secret."""
+    id, secret = smoke.need("key", "key: make"), smoke.need("secret", "key: make")
+    cursor, found = None, False
+    while True:
+        page = smoke.send(service.list_keys().at(cursor))
+        found = found or any(key.id == id for key in page.entries)
+        if secret.encode() in smoke.wire.last.body:
+            message = "the list shows its secret"
+            raise Wrong(message)
+        cursor = page.cursor
+        if found or cursor is None:
+            break
+    expect(found, right=True, what="whether the list has it")
+    return "there, without its secret"
+
+
+def forbidden(smoke: Smoke) -> str:
+    """Use it where it may be used, and where not: another queue, another role's call."""
+    secret = smoke.need("secret", "key: make")
+    smoke.send(queues.get_queue(smoke.name), key=secret)
+    smoke.refused(Forbidden, queues.get_queue(smoke.other), key=secret)
+    smoke.refused(Forbidden, tasks.enqueue_task(smoke.name, NewTask()), key=secret)
+    return "403 for another queue, and for what its role may not do"
+
+
+def rotate_key(smoke: Smoke) -> str:
+    """Give it another secret, which works at once."""
+    made = smoke.send(service.rotate_key(smoke.need("key", "key: make")))
+    before, smoke.kept["secret"] = smoke.kept["secret"], made.secret
+    expect(made.secret == before, right=False, what="whether the secret is the one of before")
+    smoke.send(queues.get_queue(smoke.name), key=made.secret)
+    return "another secret, which works"
+
+
+def revoke_key(smoke: Smoke) -> str:
+    """Revoke it."""
+    id = smoke.need("key", "key: make")
+    smoke.send(service.delete_key(id))
+    expect(smoke.wire.last.status, 204, "the status")
+    smoke.at["revoked"] = smoke.now()
+    for thing in [one for one in smoke.made.things if isinstance(one, OurKey)]:
+        smoke.made.gone(thing)
+    return "revoked"
+
+
+def revoked(smoke: Smoke) -> str:
+    """Wait until the revoked key is refused."""
+    secret, since = smoke.need("secret", "key: make"), smoke.since("revoked", "key: revoke")
+
+    def look() -> bool | None:
+        seen = smoke.wire.ask("GET", f"/v1/queues/{smoke.name}", key=secret)
+        return seen.status == Unauthenticated.status or None
+
+    smoke.until(look, what="refusal of the revoked key", since=since, most=_REVOKED_SECONDS)
+    smoke.problem(Unauthenticated)
+    return f"401, {words(smoke.now() - since)} after it was revoked"
+
+
+# ---------------------------------------------------------------------------------------- workers
+
+
+def _sign_of_life(smoke: Smoke) -> str | None:
+    started = smoke.at.setdefault("worker", smoke.now())
+    return smoke.send(
+        work.put_worker(
+            smoke.name,
+            queues=[smoke.name],
+            concurrency=1,
+            running=[],
+            version=__version__,
+            started_at=started,
+        )
+    )
+
+
+def put_worker(smoke: Smoke) -> str:
+    """Give a worker's sign of life."""
+    expect(_sign_of_life(smoke), None, "the command")
+    smoke.kept["worker"] = smoke.name
+    return "nothing is asked of it"
+
+
+def list_workers(smoke: Smoke) -> str:
+    """Find it among the workers."""
+    name = smoke.need("worker", "worker: sign of life")
+
+    def look() -> WorkerSeen | None:
+        cursor = None
+        while True:
+            page = smoke.send(work.list_workers().at(cursor))
+            found = next((one for one in page.entries if one.name == name), None)
+            cursor = page.cursor
+            if found is not None or cursor is None:
+                return found
+
+    expect(smoke.indexed(look, "worker of ours in the list").queues, [smoke.name], "its queues")
+    return "there"
+
+
+def quiet_worker(smoke: Smoke) -> str:
+    """Ask it to take nothing more, as its next sign of life hears."""
+    smoke.send(work.quiet_worker(smoke.need("worker", "worker: sign of life")))
+    expect(_sign_of_life(smoke), "quiet", "the command")
+    return "hears quiet"
+
+
+def stop_worker(smoke: Smoke) -> str:
+    """Ask it to end."""
+    smoke.send(work.stop_worker(smoke.need("worker", "worker: sign of life")))
+    expect(_sign_of_life(smoke), "stop", "the command")
+    return "hears stop"
+
+
+# ------------------------------------------------------------------------------------------ audit
+
+
+def audit(smoke: Smoke) -> str:
+    """Find what this test did to the main queue."""
+
+    def look() -> list[AuditEntry] | None:
+        found = smoke.send(service.list_audit(queue=smoke.name).at(None)).entries
+        return found if any(one.action == "create_queue" for one in found) else None
+
+    found = smoke.indexed(look, "entry of the queue's creation")
+    expect({entry.queue for entry in found}, {smoke.name}, "the queues of the entries")
+    return f"{many(len(found), 'change')} of the queue"

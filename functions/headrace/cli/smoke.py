@@ -1,0 +1,130 @@
+"""`headrace smoke`: does a deployment do what it should, every call of it, once."""
+
+import secrets
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from headrace.cli.commands import Command
+from headrace.cli.exits import Exit, exit_of
+from headrace.cli.output import cell, document, grid, many, progress, span, write
+from headrace.cli.session import Failed, Session
+from headrace.domain.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.cli.checks.run import Row, Smoke
+
+_ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
+_STYLES: Final = {"ok": "green", "wrong": "red", "left out": "yellow"}
+
+
+@click.command("smoke", cls=Command, example="headrace smoke\nheadrace smoke --json")
+@click.option(
+    "--ngsi",
+    is_flag=True,
+    help="Check the adapters for NGSI even where the queue ngsi.notify is in use.",
+)
+@click.pass_obj
+def smoke_command(session: Session, *, ngsi: bool) -> Exit:
+    """Call everything a deployment has, once, and clean up.
+
+    It takes the key of an admin, and about a minute: what runs once a minute is waited for.  All
+    that it makes has a name of its own, smoke-…, and is removed in the end, whatever happens.
+    Ends with 0 when all is as it should be, 1 when something is not, 4 when the key is refused or
+    no admin's, and 6 when the service cannot be reached.
+    """
+    # HTTP takes as long to import as all else together: not before it is needed.
+    from headrace.cli.checks.run import Outcome, Smoke  # noqa: PLC0415
+    from headrace.cli.checks.wire import Wire  # noqa: PLC0415
+
+    began = session.now()
+    name = f"smoke-{secrets.token_hex(4)}"
+    with Wire(session.client.settings, transport=session.transport) as wire:
+        smoke = Smoke(wire, name, session.now, session.sleep, ngsi=ngsi)
+        rows: list[Row] = []
+        with _cleaning_up(smoke):
+            rows += _checked(session, smoke)
+        took = (session.now() - began).total_seconds()
+        _tell(session, smoke, rows, took)
+        wrong = any(row.outcome is Outcome.WRONG for row in rows)
+        return Exit.FAILED if wrong or smoke.made.things else Exit.DONE
+
+
+def _checked(session: Session, smoke: "Smoke") -> "Iterator[Row]":
+    """Make all checks.  Raises what ends the command, if the first ones cannot be made."""
+    from headrace.cli.checks import every  # noqa: PLC0415 (likewise)
+    from headrace.cli.checks.run import must, rows  # noqa: PLC0415
+    from headrace.cli.checks.wire import Wrong  # noqa: PLC0415
+
+    try:
+        yield from (must(smoke, check) for check in every.FIRST)
+    except (HeadraceError, Wrong) as error:
+        if isinstance(error, HeadraceError) and exit_of(error) in _ENDS:
+            raise
+        raise Failed(f"{smoke.wire.settings.url}: {error}; {session.named_by()}") from None
+    with progress(session) as bar:
+        shown = bar.add_task("Checks", total=len(every.OTHERS))
+        for row in rows(smoke, every.OTHERS):
+            bar.advance(shown)
+            yield row
+
+
+@contextmanager
+def _cleaning_up(smoke: "Smoke") -> Iterator[None]:
+    """Remove in the end what was made, and say what could not be removed.
+
+    A request to end (SIGTERM) is taken as Ctrl-C is, so that it comes to this too.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        try:
+            smoke.made.remove()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            for thing in smoke.made.things:
+                click.echo(f"left behind: {thing.text}; remove it: {thing.command}", err=True)
+
+
+def _tell(session: Session, smoke: "Smoke", rows: "Sequence[Row]", took: float) -> None:
+    from headrace.cli.checks.run import Outcome  # noqa: PLC0415 (as above)
+
+    counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
+    if session.json:
+        document(
+            {
+                "url": smoke.wire.settings.url,
+                "name": smoke.name,
+                "seconds": round(took, 1),
+                "counts": counts,
+                "checks": rows,
+                "left_behind": [
+                    {"what": thing.text, "command": thing.command} for thing in smoke.made.things
+                ],
+            }
+        )
+        return
+    made = grid("Check", "Outcome", "Seen", "ms", right=("ms",))
+    for row in sorted(rows, key=lambda row: row.outcome is not Outcome.WRONG):
+        outcome = cell(row.outcome.value, _STYLES[row.outcome])
+        made.add_row(cell(row.check), outcome, cell(_seen(row)), cell(row.milliseconds))
+    write(made)
+    parts = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
+    cost = smoke.wire.consumed
+    session.note(
+        f"{many(len(rows), 'check')}: {parts}. {many(cost.calls, 'call')} in {span(took)}, "
+        f"for {cost.write_units:,.0f} write units and {cost.read_units:,.0f} read units."
+    )
+
+
+def _seen(row: "Row") -> str:
+    """Return what was seen; of a wrong row, after the request whose answer it was."""
+    if row.method is None:
+        return row.seen
+    answer = " ".join(str(part) for part in (row.status or "no answer", row.code) if part)
+    request = f", request {row.request_id}" if row.request_id else ""
+    return f"{row.method} {row.path}: {answer}{request}: {row.seen}"

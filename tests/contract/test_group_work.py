@@ -1,9 +1,11 @@
 """What every store promises of reports under a group lease, and of what else is in the queue."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headrace.domain.operate import BulkAction
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import State
@@ -119,6 +121,84 @@ def test_a_repeated_report_does_not_touch_the_next_delivery_under_the_same_group
     assert world.see(again.id) == before
 
     assert world.say(again, "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+def by_another_lease(world: World, queue: str) -> None:
+    world.say(world.one(queue), "RELEASED")
+
+
+def by_another_group(world: World, queue: str) -> None:
+    other = opened(world)
+    task = world.one(queue, lease_id=other)
+    assert settle(world, task, other, "FAILED") is ReportOutcome.OK
+
+
+def by_two_moves(world: World, queue: str) -> None:
+    world.queue("other")
+    world.say(world.one(queue), "MOVED", to_queue="other")
+    world.say(world.one("other"), "MOVED", to_queue=queue)
+
+
+def by_death_and_restart(world: World, queue: str) -> None:
+    task = world.one(queue)
+    world.say(task, "FAILED", retryable=False)
+    world.clock.forward(0.001)
+    assert world.use.bulk.by_ids(queue, BulkAction.RESTART, [task.id]).changed == 1
+
+
+def by_death_and_an_operators_move(world: World, queue: str) -> None:
+    world.queue("other")
+    by_two_moves = (queue, "other"), ("other", queue)
+    for source, target in by_two_moves:
+        task = world.one(source)
+        world.say(task, "FAILED", retryable=False)
+        world.clock.forward(0.001)
+        moved = world.use.bulk.by_ids(source, BulkAction.MOVE, [task.id], to_queue=target)
+        assert moved.changed == 1
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        by_another_lease,
+        by_another_group,
+        by_two_moves,
+        by_death_and_restart,
+        by_death_and_an_operators_move,
+    ],
+)
+def test_a_late_report_does_not_touch_a_delivery_that_came_after_others(
+    world: World, between: Callable[[World, str], None]
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    group = opened(world)
+    first = world.one(queue, lease_id=group)
+    assert settle(world, first, group, "RELEASED") is ReportOutcome.OK
+    between(world, queue)
+    again = world.one(queue, lease_id=group)
+    before = world.see(again.id)
+
+    for status in ("RELEASED", "SUCCEEDED", "FAILED", "INFLIGHT", "MOVED"):
+        outcome = settle(world, first, group, status, to_queue=queue if status == "MOVED" else None)
+        assert outcome is ReportOutcome.STALE_LEASE
+    assert world.see(again.id) == before
+
+    assert world.say(again, "SUCCEEDED").outcome is ReportOutcome.OK
+
+
+def test_a_task_that_others_had_before_the_group_was_opened_goes_by_the_groups_id(
+    world: World,
+) -> None:
+    queue = world.queue(retry_strategy=AT_ONCE)
+    world.put(queue)
+    world.say(world.one(queue), "FAILED")
+    group = opened(world)
+
+    task = world.one(queue, lease_id=group)
+
+    assert lease_name(task) == group
+    assert settle(world, task, group, "SUCCEEDED") is ReportOutcome.OK
 
 
 def test_two_that_work_under_one_group_never_get_the_same_task(world: World) -> None:

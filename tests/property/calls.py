@@ -99,3 +99,4 @@ class Delivery:
     task_id: str
     queue: str
     lease: str
+    token: str  # of this delivery alone, whatever the lease is called

@@ -7,6 +7,7 @@ from typing import Final
 
 from hypothesis.stateful import RuleBasedStateMachine
 
+from headrace.domain.ids import group_id
 from headrace.domain.task import Task
 from headrace.runtime.wiring import UseCases
 from headrace.store.base import Store
@@ -42,7 +43,7 @@ class Ground(RuleBasedStateMachine):
         use.tasks.new_id = lambda now: f"tsk_{next(numbers):026}"
         use.tasks.new_token = lambda: f"{next(numbers):010}"
         use.deliveries.new_lease = lambda: f"lse_{next(numbers):020}"
-        use.leases.new_id = lambda _: f"lsg_{next(numbers):020}_{next(numbers):016}"
+        use.leases.new_id = lambda _, now: group_id(now, next(numbers), next(numbers))
         use.deliveries.chance = random.Random(7)
         use.reaping.spread = use.reports.spread = lambda: SPREAD
 

@@ -1,5 +1,6 @@
 """Group leases are opened, extended, closed, and left to lapse, compared with the model."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -24,7 +25,7 @@ class Groups(Workers):
 
         end = now + timedelta(seconds=keepalive)
         assert opened.expires_at == end
-        group = Group(opened.id, keepalive, granted=end, end=end)
+        group = Group(opened.id, keepalive, now, granted=end, end=end)
         self.model.groups[opened.id] = group
         self.now()
         self.taken(queue, 3, None, group)
@@ -100,6 +101,26 @@ class Groups(Workers):
         if group.holds(self.now()):
             self.taken(task.queue, 5, None, group)
         self.report([again])
+
+    @precondition(lambda self: self._used())
+    @rule(which=any_of_them, status=st.sampled_from(["RELEASED", "SUCCEEDED", "INFLIGHT"]))
+    def settle_take_alone_and_take_again(self, which: int, status: str) -> None:
+        """In between somebody else has it, without the group; then the first report is late."""
+        group = self._used()[which % len(self._used())]
+        task = self.model.under(group)[0]
+        first = max(n for n, of in enumerate(self.deliveries) if of.task_id == task.id)
+        back = Say(
+            live=False, delivery=first, lease="held", status="RELEASED", delay=None,
+            keepalive=None, text=None, retryable=True, target=task.queue, elsewhere=False,
+        )  # fmt: skip
+        self.report([back])
+        self.taken(task.queue, 5, None, None)
+        if task.state == "INFLIGHT":
+            again = max(n for n, of in enumerate(self.deliveries) if of.task_id == task.id)
+            self.report([replace(back, delivery=again)])
+        if group.holds(self.now()):
+            self.taken(task.queue, 5, None, group)
+        self.report([replace(back, status=status)])
 
     @precondition(lambda self: self.model.groups)
     @rule(which=any_of_them, queue=queue_names)

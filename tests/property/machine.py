@@ -46,7 +46,7 @@ class AnyOrder(Producers, Groups, Operators):
         for task in self.model.tasks.values():
             there = stored.pop(task.id, None)
             assert there is not None, f"lost: {task}"
-            there.beaten = task.beaten
+            there.beaten, there.first = task.beaten, task.first
             assert there == task
         assert not stored, "gone by the model, but there"
 

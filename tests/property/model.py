@@ -75,6 +75,7 @@ class Group:
 
     id: str
     keepalive: float
+    opened: datetime
     granted: datetime  # its end at first, where the index keeps its tasks
     end: datetime
     state: str = "OPEN"
@@ -117,6 +118,8 @@ class Known:
     settled: tuple[str, str] | None = None
     beaten: bool = False  # a heartbeat has moved the end of this lease
     named: str | None = None  # what the report at hand calls the lease
+    returned: datetime | None = None  # when it last came back to wait
+    first: bool = False  # whether no earlier delivery can have gone by the group's id
 
     def hidden(self, now: datetime) -> bool:
         return self.retained is not None and self.retained <= now
@@ -134,7 +137,7 @@ class Known:
         """Tell whether *name*, of a group or of a delivery, means the lease that is held."""
         if name == self.lease is not None:
             return True
-        return self.group is not None and name == self.group and not self.settled_under(name)
+        return self.group is not None and name == self.group and self.first
 
     def settled_under(self, group: str) -> bool:
         return self.settled is not None and self.settled[0].partition(":")[0] == group
@@ -173,6 +176,7 @@ def known(task: Task) -> Known:
         trail=[hop.queue for hop in task.trail],
         retained=task.retained_until,
         settled=(settled[0], settled[1]) if settled[0] and settled[1] else None,
+        returned=task.returned_at,
     )
 
 
@@ -243,6 +247,9 @@ class Model:
         task.lease, task.worker, task.started = lease, worker, now
         task.progress, task.beaten = None, False
         task.attempts += 1
+        if group is not None:
+            back = task.returned is not None and task.returned > group.opened
+            task.first = not back and not task.settled_under(group.id)
         self._put(task, "dequeue", "INFLIGHT", group.granted if group else task.lease_end)
 
     def heartbeat(
@@ -304,6 +311,7 @@ class Model:
         task.trail = [*task.trail, task.queue][-_TRAIL_KEPT:]
         fresh = self.new(task.id, target, "", now + timedelta(seconds=delay or 0), now)
         task.queue, task.due, task.enqueued = target, fresh.due, now
+        task.returned = now
         task.payload = payload if payload is not None else task.payload
         task.expires, task.keepalive, task.retry, task.attempts = fresh.expires, None, None, 0
         self._unlease(task, "move")
@@ -323,7 +331,7 @@ class Model:
         if task.expires is not None and task.expires <= due:
             self._bury(task, action, "expired", now)
             return
-        task.due = due
+        task.due, task.returned = due, now
         self._unlease(task, action)
         self._put(task, action, "ENQUEUED", due)
 

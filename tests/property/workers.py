@@ -169,8 +169,8 @@ class Workers(Ground):
         self.model.deliver(task, lease, "ada", now, keepalive, group)
         name = lease_name(got)
         if group is not None:
-            assert (name == group.id) is not task.settled_under(group.id)
-        self.deliveries.append(Delivery(task.id, task.queue, name))
+            assert (name == group.id) is task.first
+        self.deliveries.append(Delivery(task.id, task.queue, name, lease))
 
     @precondition(lambda self: self.deliveries)
     @rule(say=says)
@@ -197,7 +197,7 @@ class Workers(Ground):
 
         for say, of, lease, result in zip(said, chosen, leases, results, strict=True):
             before = self.model.tasks.get(of.task_id)
-            expected = self._expected(say, of.task_id, path, lease, now)
+            expected = self._expected(say, of, path, lease, now)
             assert result.outcome is expected, (say, before, result)
 
     def _chosen(self, say: Say, deliveries: list[Delivery]) -> Delivery:
@@ -241,15 +241,17 @@ class Workers(Ground):
         return Report(of.task_id, lease, ReportStatus(say.status), **fields)
 
     def _expected(
-        self, say: Say, task_id: str, path: str, lease: str, now: datetime
+        self, say: Say, of: Delivery, path: str, lease: str, now: datetime
     ) -> ReportOutcome:
         """Carry out the report on the model and return what its outcome should be."""
-        task = self.model.tasks.get(task_id)
+        task = self.model.tasks.get(of.task_id)
         secret = lease.partition(".")[0]
         if say.lease != "nonsense":
             if say.status == "MOVED" and say.target == "nowhere":
                 return ReportOutcome.INVALID
             if task is not None and task.queue == path and task.answers_to(secret):
+                late = say.lease == "held" and task.lease != of.token
+                assert not late, "a late report would hit a newer delivery"
                 task.named = secret
                 self._take_effect(say, task, now)
                 task.named = None

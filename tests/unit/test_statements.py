@@ -22,6 +22,7 @@ from headrace.domain.change import (
     Shorter,
     Unset,
     UnsetOrAfter,
+    UnsetOrAtMost,
 )
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.plan import NewTask
@@ -72,6 +73,13 @@ CONDITIONS = [
         '("expires_at" IS MISSING OR "expires_at" > ?)',
         "(attribute_not_exists(#c) OR #c > :c)",
         "expires_at",
+        MICROS,
+    ),
+    Told(
+        UnsetOrAtMost("returned_at", NOW),
+        '("returned_at" IS MISSING OR "returned_at" <= ?)',
+        "(attribute_not_exists(#c) OR #c <= :c)",
+        "returned_at",
         MICROS,
     ),
     Told(Unset("retry"), '"retry" IS MISSING', "attribute_not_exists(#c)", "retry", None),

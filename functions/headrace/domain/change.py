@@ -49,6 +49,18 @@ class UnsetOrAfter:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsetOrAtMost:
+    """*name* is not set, or is not after *value*."""
+
+    name: str
+    value: datetime
+
+    def holds(self, task: Task) -> bool:
+        stored = getattr(task, self.name)
+        return stored is None or stored <= self.value
+
+
+@dataclass(frozen=True, slots=True)
 class Unset:
     """*name* is not set."""
 
@@ -93,7 +105,7 @@ class Begins:
         return bool(stored.startswith(self.text)) != self.not_so
 
 
-Condition = Equals | AtMost | UnsetOrAfter | Unset | Shorter | In | Begins
+Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | Shorter | In | Begins
 
 
 @dataclass(frozen=True, slots=True)

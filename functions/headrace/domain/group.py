@@ -10,11 +10,11 @@ that a slot, a repeated write or a late report of one delivery is never taken fo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from headrace.domain.ids import new_group_id
+from headrace.domain.ids import group_opened_at, new_group_id
 from headrace.domain.limits import GROUP_ID_RE, KEEPALIVE_SECONDS
 from headrace.domain.retry import Seconds
 
@@ -24,6 +24,7 @@ GRACE: Final = timedelta(days=1)
 _OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, if nobody extends it
 _MARK: Final = ":"  # between the group and the delivery
 _KEY_LENGTH: Final = 16
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GroupState(StrEnum):
@@ -58,7 +59,8 @@ class Group:
         """Return a new group, open from *now* for *keepalive* seconds."""
         length = timedelta(seconds=keepalive)
         end = now + length
-        return cls(group_id or new_group_id(name), name, length, end, end, now + _OPEN_FOR + GRACE)
+        own = group_id or new_group_id(name, now)
+        return cls(own, name, length, end, end, now + _OPEN_FOR + GRACE)
 
     @property
     def key(self) -> str:
@@ -99,6 +101,11 @@ def token_of(lease_id: str) -> str:
 def leases_of(group_id: str) -> str:
     """Return what the leases of all deliveries under a group begin with."""
     return group_id + _MARK
+
+
+def opened_at(group_id: str) -> datetime:
+    """Return when a group was opened; long ago for what is no group's id."""
+    return group_opened_at(group_id) if is_group_id(group_id) else _LONG_AGO
 
 
 def settled_under(group_id: str, settled_lease_id: str | None) -> bool:

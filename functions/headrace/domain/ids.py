@@ -1,12 +1,14 @@
 """Identifiers: sortable where order helps, unguessable where they grant something."""
 
 import hashlib
+import math
 import secrets
 import zlib
-from datetime import datetime
+from datetime import UTC, datetime
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
 _RANDOM_BITS = 80
+_SECRET_BITS = 52  # beside 48 of milliseconds
 _TAG_BITS, _TAG_LENGTH = 50, 10
 
 
@@ -65,14 +67,28 @@ def new_idempotency_key() -> str:
     return _base32(secrets.randbits(100), 20)
 
 
-def new_group_id(name: str | None) -> str:
-    """Return a fresh id of a group lease: ``lsg_``, a secret of 100 random bits, and its key.
+def new_group_id(name: str | None, now: datetime) -> str:
+    """Return a fresh id of a group lease opened *now*, with a secret of 52 random bits.
 
-    The key is where the group is kept, the same for the same *name*, so that no two groups of one
+    Its key, where the group is kept, is the same for the same *name*, so that no two groups of one
     name are there at a time.
     """
     key = _digest(name) if name is not None else secrets.randbits(_RANDOM_BITS)
-    return f"lsg_{_base32(secrets.randbits(100), 20)}_{_base32(key, 16)}"
+    return group_id(now, secrets.randbits(_SECRET_BITS), key)
+
+
+def group_id(opened_at: datetime, secret: int, key: int) -> str:
+    """Return the id of a group lease: ``lsg_``, when it was opened and a secret, and its key."""
+    millis = math.ceil(opened_at.timestamp() * 1000)
+    return f"lsg_{_base32(millis << _SECRET_BITS | secret, 20)}_{_base32(key, 16)}"
+
+
+def group_opened_at(group_id: str) -> datetime:
+    """Return when the group lease of this id was opened, to the next millisecond."""
+    number = 0
+    for character in group_id.split("_")[1]:
+        number = number << 5 | _ALPHABET.index(character)
+    return datetime.fromtimestamp((number >> _SECRET_BITS) / 1000, UTC)
 
 
 def new_request_token() -> str:

@@ -4,16 +4,17 @@ The name is the lease's secret and two facts about the delivery, the attempt and
 save a read when the worker reports: the write checks that they are true, so a name that was
 tampered with is refused like any other foreign lease.
 
-A lease under a group goes by the group's id alone.  Only a task that was settled under this very
-group before, and was dequeued under it again, is shown with the whole name of the delivery: by the
-group's id a late repeat of the first report could not be told from a report on the second delivery.
+A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
+task that came back to wait since the group was opened may have been under it before, and whoever
+had it then knows it by that id: so the next delivery is shown with its whole name, and by the
+group's id nothing happens to it.
 """
 
 import base64
 import binascii
 from dataclasses import dataclass
 
-from headrace.domain.group import group_of, settled_under
+from headrace.domain.group import group_of, opened_at, settled_under
 from headrace.domain.task import Task
 
 _ATTEMPT_DIGITS = 9
@@ -57,9 +58,13 @@ class LeaseName:
 def shown_lease(task: Task) -> str:
     """Return the name by which the worker that has *task* is told its lease."""
     group = group_of(task.lease_id)
-    if group is None or settled_under(group, task.settled_lease_id):
-        return str(LeaseName.of(task))
-    return group
+    return str(LeaseName.of(task)) if group is None or _was_under(group, task) else group
+
+
+def _was_under(group: str, task: Task) -> bool:
+    """Tell whether *task* may have been delivered under *group* before the present delivery."""
+    returned = task.returned_at is not None and task.returned_at > opened_at(group)
+    return returned or settled_under(group, task.settled_lease_id)
 
 
 def names_lease(name: str, task: Task) -> bool:

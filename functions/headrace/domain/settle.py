@@ -23,8 +23,9 @@ from headrace.domain.change import (
     Shorter,
     Unset,
     UnsetOrAfter,
+    UnsetOrAtMost,
 )
-from headrace.domain.group import group_of, leases_of
+from headrace.domain.group import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, Lease, Rule, rule
 from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
 from headrace.domain.queue import Queue
@@ -231,6 +232,7 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
             where,
             Begins("lease_id", leases_of(held.group)),
             Begins("settled_lease_id", held.group, not_so=True),
+            UnsetOrAtMost("returned_at", opened_at(held.group)),
         )
     lease: tuple[Condition, ...] = (where, Equals("lease_id", held.lease_id))
     if held.task is None:  # what the name of the lease says besides must be true

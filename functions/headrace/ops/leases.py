@@ -41,7 +41,7 @@ class Leases:
     queues: Queues
     now: Callable[[], datetime]
     patience: float = 15.0
-    new_id: Callable[[str | None], str] = new_group_id
+    new_id: Callable[[str | None, datetime], str] = new_group_id
 
     def open(self, name: str | None, *, keepalive: Seconds) -> Group:
         """Open a group for *keepalive* seconds.
@@ -50,7 +50,7 @@ class Leases:
         less.
         """
         now = self.now()
-        group = Group.opened(name, keepalive=keepalive, now=now, group_id=self.new_id(name))
+        group = Group.opened(name, keepalive=keepalive, now=now, group_id=self.new_id(name, now))
         if not self.store.open_group(group, now=now):
             message = f"name: a lease named {name} is open, or has ended within the last day"
             raise LeaseLost(message)

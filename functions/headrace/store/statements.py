@@ -20,6 +20,7 @@ from headrace.domain.change import (
     Shorter,
     Unset,
     UnsetOrAfter,
+    UnsetOrAtMost,
 )
 from headrace.store import keys
 from headrace.store.items import FIELDS, MAPS, MICROS, Item, Value, to_item
@@ -81,6 +82,9 @@ class _Writer:
             case UnsetOrAfter(name, limit):
                 path = self.name(_path(name))
                 return f"({self.missing(path)} OR {path} > {self.value(MICROS.encode(limit))})"
+            case UnsetOrAtMost(name, limit):
+                path = self.name(_path(name))
+                return f"({self.missing(path)} OR {path} <= {self.value(MICROS.encode(limit))})"
             case Unset(name):
                 return self.missing(self.name(_path(name)))
             case Shorter(name, length):

@@ -75,6 +75,7 @@ _ONE_SENDER = frozenset(
         "queues",
         "recorder",
         "recording",
+        "recount",
         "records",
         "schedule_changes",
         "schedulers",

@@ -9,7 +9,7 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.tally import MINUTE, Activity
 from headrace.domain.task import Status
 from headrace.domain.transitions import Event, Happening
-from headrace.ops.ledger import micros_of
+from headrace.ops.lane import micros_of
 from headrace.ops.schedules import SchedulePage
 from headrace.store.base import Store, metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked

@@ -19,6 +19,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import Activity
 from headrace.domain.task import State
 from headrace.ops import ledger as books
+from headrace.ops.lane import micros_of
 from headrace.ops.ledger import (
     BUCKETS,
     KEPT,
@@ -28,7 +29,6 @@ from headrace.ops.ledger import (
     Ledger,
     bucket_of,
     lane_of,
-    micros_of,
 )
 from headrace.ops.recording import Recorded, Recording
 from headrace.store.base import Store, metered

@@ -58,6 +58,7 @@ TABLE: list[tuple[set[Role], list[str]]] = [
             "POST /v1/queues/{queue}/tasks/run",
             "POST /v1/queues/{queue}/tasks/move",
             "POST /v1/queues/{queue}/purge",
+            "POST /v1/queues/{queue}/recount",
             "POST /v1/queues/{queue}/pause",
             "POST /v1/queues/{queue}/resume",
             "PUT /v1/queues/{queue}/schedules/{name}",

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.http.answers import Recount
 from headrace.http.schedule_answers import QueueInFull
 from headrace.http.stats_answers import Metrics, Stats
 from headrace.ops.metrics import POINTS
@@ -256,6 +257,34 @@ def test_what_is_past_its_retention_is_not_counted(counted: Counted) -> None:
     truth = counted("GET", f"{path}/count", query={"state": "SUCCEEDED"}).json["count"]
     assert truth == pytest.approx(180, abs=3)
     assert counted.stats(path)["counts"]["succeeded"] == pytest.approx(truth, abs=10)
+
+
+@pytest.mark.parametrize("patience", [5, -1])
+def test_a_recount_mends_what_the_recorder_has_missed(counted: Counted, patience: float) -> None:
+    path = worked(counted)
+    for _ in range(30):
+        counted.put(path, *range(25))
+    counted.stream.taken()  # which it never hears of
+    counted.clock.forward(1)
+    counted.use.recounting.patience = patience
+    truth = counted("GET", f"{path}/count").json["by_state"]
+    body: dict[str, str] = {}
+    steps: list[Any] = []
+    while not steps or body:
+        answer = counted("POST", f"{path}/recount", body)
+        Recount.model_validate(answer.json)
+        steps.append(answer.json)
+        cursor = answer.json["cursor"]
+        body = {"cursor": cursor} if cursor is not None else {}
+        counted.clock.forward(1)
+
+    assert len(steps) == (4 if patience < 0 else 1)
+    assert steps[-1]["counts"] == truth
+    assert steps[-1]["was"] == dict.fromkeys(truth, 0)
+    shown = counted.stats(path)["counts"]
+    assert shown["ready"] + shown["scheduled"] == truth["ENQUEUED"]
+    again = counted("POST", f"{path}/recount").json
+    assert patience < 0 or again["was"] == again["counts"] == truth
 
 
 def test_a_series_has_a_point_for_every_minute_of_the_last_hour(counted: Counted) -> None:

@@ -46,6 +46,7 @@ def _each_method(client: Client) -> None:
         lambda: client.pause_queue("Q"),
         lambda: client.resume_queue("Q"),
         lambda: client.purge_queue("Q", ["DEAD"]),
+        lambda: client.recount_queue("Q"),
         lambda: client.get_stats("Q"),
         lambda: client.get_metrics("Q"),
         lambda: client.put_schedule("Q", "N", every_seconds=1),

@@ -15,9 +15,11 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import COUNTED, STATES, Activity, Tally
 from headrace.domain.task import Place, State, Task
 from headrace.domain.transitions import transition
-from headrace.ops.ledger import LANE_BYTES, MOVES_BYTES, Ledger, micros_of
+from headrace.ops.lane import micros_of
+from headrace.ops.ledger import LANE_BYTES, MOVES_BYTES, Ledger
 from headrace.ops.recording import Recording
 from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
@@ -83,9 +85,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 class Life:
     """Tasks in four queues, to which anything may happen."""
 
-    def __init__(self) -> None:
-        clock = ManualClock()
-        self.stream = Streamed(MemoryStore(), clock)
+    def __init__(self, store: Store | None = None, clock: ManualClock | None = None) -> None:
+        clock = clock or ManualClock()
+        self.stream = Streamed(store or MemoryStore(), clock)
         self.world = new_world(self.stream.store, clock)
         self.held: list[Task] = []
         for name, chosen in SETTINGS.items():

@@ -49,6 +49,7 @@ def test_every_route_of_the_contract_is_there() -> None:
         "POST /v1/queues/{queue}/pause",
         "POST /v1/queues/{queue}/resume",
         "POST /v1/queues/{queue}/purge",
+        "POST /v1/queues/{queue}/recount",
         "GET /v1/queues/{queue}/stats",
         "GET /v1/queues/{queue}/metrics",
         "POST /v1/queues/{queue}/tasks",

@@ -99,6 +99,7 @@ class QueuePage(Page):
     resume_at: datetime | None
     pause: Confirm | None
     resume: Confirm | None
+    recount: Confirm | None
     tabs: tuple[Tab, ...]
     as_of: datetime
     figures: Figures

@@ -30,9 +30,10 @@ _ASKED: Final = {
     "scheduled_before": "before",
 }
 ACTIONS: Final = (
-    "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "restart", "run",
-    "move", "delete", "put_schedule", "run_schedule", "delete_schedule", "create_key", "rotate_key",
-    "revoke_key", "quiet", "stop", "sign_in", "sign_out", "refuse_sign_in", "refuse",
+    "create_queue", "update_queue", "delete_queue", "pause", "resume", "purge", "recount",
+    "restart", "run", "move", "delete", "put_schedule", "run_schedule", "delete_schedule",
+    "create_key", "rotate_key", "revoke_key", "quiet", "stop", "sign_in", "sign_out",
+    "refuse_sign_in", "refuse",
 )  # fmt: skip
 _BESIDES: Final = ("to_queue", "seen_at", "set")  # noted with a filter, but no part of it
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link

@@ -20,7 +20,7 @@ from console.chalicelib.pages.parts import (
 )
 from console.chalicelib.pages.queue import Figures, QueuePage, ScheduleRow, TaskList, TaskRow
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views import charting, filtering, schedules
+from console.chalicelib.views import charting, filtering, recounting, schedules
 from console.chalicelib.views.acting import ACTIONS
 from console.chalicelib.views.filtering import Asked
 from console.chalicelib.views.queues import crumb, limits_of, waiting
@@ -79,6 +79,7 @@ def show(visit: Visit) -> Reply:
         resume_at=queue.resume_at,
         pause=_pause_form(visit) if operates and not paused else None,
         resume=_resume_form(visit) if operates and paused else None,
+        recount=recounting.form(visit, "Count anew") if operates else None,
         tabs=_tabs(visit, stats, asked),
         as_of=stats.as_of,
         figures=Figures(

@@ -13,7 +13,7 @@ from headrace.cli.commands import (
     split,
     yes_option,
 )
-from headrace.cli.output import answer, count_of, document, facts, many, rows, span
+from headrace.cli.output import answer, count_of, document, facts, many, progress, rows, span
 from headrace.cli.queue_settings import NOT_SETTINGS, settings_of, settings_options
 from headrace.cli.session import Session
 from headrace.client.models import Queue
@@ -179,6 +179,31 @@ def resume(session: Session, queue: str) -> None:
     session.note(f"Queue {queue} delivers.")
     if session.json:
         document(resumed)
+
+
+@queue_command.command("recount", example="headrace queue recount mail")
+@queue_argument
+@click.pass_obj
+def recount(session: Session, queue: str) -> None:
+    """Count a queue anew, and mend its counters where they are off.
+
+    They are after the recorder was away for more than a day. Workers need not stop for it.
+    """
+    from headrace.client.calls.queues import recount_queue  # noqa: PLC0415
+
+    with progress(session) as bar:
+        seen = bar.add_task("Counted", total=None)
+        for found in session.client.steps(recount_queue(queue)):
+            bar.update(seen, completed=sum(found.counts.values()))
+
+    def show_() -> None:
+        columns = ("State", "Tasks", "The counter said")
+        numbers = ((state, number, found.was[state]) for state, number in found.counts.items())
+        rows(columns, numbers, right=columns[1:])
+
+    answer(session, found, show_)
+    off = sum(abs(number - found.was[state]) for state, number in found.counts.items())
+    session.note(f"The counters were off by {off:,} and are mended." if off else "They were right.")
 
 
 @queue_command.command("purge", example="headrace queue purge mail --state DEAD --dry-run")

@@ -182,6 +182,7 @@ class Client:
     pause_queue = _sent(queues.pause_queue)
     resume_queue = _sent(queues.resume_queue)
     purge_queue = _sent(queues.purge_queue)
+    recount_queue = _stepped(queues.recount_queue)
     get_stats = _sent(queues.get_stats)
     get_metrics = _sent(queues.get_metrics)
     put_schedule = _sent(queues.put_schedule)

@@ -130,6 +130,14 @@ class Queue(Model, frozen=True, kw_only=True):
     schedules: list[ScheduleInShort] | None = None
 
 
+class Recount(Model, frozen=True, kw_only=True):
+    """What a queue that was counted anew has, and what its counters said before."""
+
+    counts: dict[State, int]
+    was: dict[State, int]
+    cursor: str | None = None
+
+
 class Purged(Model, frozen=True, kw_only=True):
     """How many tasks a purge has removed so far, and whether it goes on by itself."""
 

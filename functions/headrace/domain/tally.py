@@ -93,6 +93,10 @@ class Tally:
         for happening in happenings:
             self._activity(happening.queue, happening.at // MINUTE).add(happening)
 
+    def add_count(self, queue: str, place: int, step: int) -> None:
+        """Change by *step* how many tasks of *queue* are in the state at *place* of STATES."""
+        self._counts(queue)[place] += step
+
     def merge(self, other: "Tally") -> None:
         """Count everything that *other* has counted."""
         for queue, counts in other.counts.items():

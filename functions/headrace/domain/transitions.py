@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headrace.domain.group import group_of
 from headrace.domain.lifecycle import Action
@@ -26,7 +26,9 @@ Image = Mapping[str, Mapping[str, Any]]
 
 # Attributes by the names under which headrace.store.items keeps them; a test compares.  The two
 # of the lease are within its map.
+TASK_ID: Final = "task_id"
 PLACE: Final = "queue#state"
+SCHEDULED_AT: Final = "scheduled_at"
 LAST_MOVE: Final = "last_move"
 DUE: Final = "due_at"
 ENQUEUED_AT: Final = "enqueued_at"
@@ -40,6 +42,16 @@ ERRORS: Final = "errors"
 
 _LATEST: Final = 253_402_300_800_000_000  # the year 10,000 in microseconds
 _PLACES: Final = 4096  # remembered; a place is a queue, a state and a shard
+
+
+class IndexEntry(NamedTuple):
+    """Where an image stands in the index; *at* in microseconds since 1970."""
+
+    queue: str
+    state: State
+    shard: int
+    at: int
+    task_id: str
 
 
 class Unreadable(ValueError):
@@ -105,6 +117,15 @@ def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Tra
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
         raise Unreadable(message) from error
+
+
+def index_entry(image: Image | None) -> IndexEntry | None:
+    """Return where *image*, one that transition() could read, stands in the index."""
+    if image is None:
+        return None
+    queue, state, shard = image[PLACE]["S"].split("#")
+    at = int(image[SCHEDULED_AT]["N"])
+    return IndexEntry(queue, State(state), int(shard), at, image[TASK_ID]["S"])
 
 
 def farewell(old: Image, queue: Queue, *, recorded_at: int) -> tuple[Happening, ...]:

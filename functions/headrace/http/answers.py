@@ -249,6 +249,23 @@ class Count(Answer):
     cursor: Cursor
 
 
+class Recount(Answer):
+    """What a recount has come to, by stored state; final when `cursor` is null."""
+
+    counts: Annotated[
+        dict[State, int],
+        Field(
+            description="Counted so far, in the order of the states; in the end what the counters "
+            "say from now on. With tasks past their retention, until the table removes them."
+        ),
+    ]
+    was: Annotated[
+        dict[State, int],
+        Field(description="What the counters say; in the end, what they said before."),
+    ]
+    cursor: Cursor
+
+
 class Health(Answer):
     """The service and its tables answer."""
 
@@ -268,6 +285,7 @@ SHOWN: tuple[type[BaseModel], ...] = (
     ReportResults,
     Tasks,
     Count,
+    Recount,
     Health,
 )
 """What routes name in their documented answers."""

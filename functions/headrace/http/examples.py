@@ -73,6 +73,7 @@ PUT_WORKER: Final[Examples] = {
         },
     ),
 }
+RECOUNT: Final[Examples] = {"begin": _example("The first step", {"cursor": None})}
 PURGE: Final[Examples] = {"dead": _example("Drop the dead letters", {"states": ["DEAD"]})}
 ENQUEUE: Final[Examples] = {
     "one": _example("One task, due at once", {"tasks": [{"payload": {"room": "Room1"}}]}),

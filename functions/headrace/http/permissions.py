@@ -74,6 +74,7 @@ NEEDS: Final[Mapping[str, Needs]] = {
     "POST /v1/queues/{queue}/tasks/run": _needs(Permission.OPERATE),
     "POST /v1/queues/{queue}/tasks/move": _needs(Permission.OPERATE),
     "POST /v1/queues/{queue}/purge": _needs(Permission.OPERATE),
+    "POST /v1/queues/{queue}/recount": _needs(Permission.OPERATE),
     "POST /v1/queues/{queue}/pause": _needs(Permission.OPERATE),
     "POST /v1/queues/{queue}/resume": _needs(Permission.OPERATE),
     "PUT /v1/queues/{queue}/schedules/{name}": _needs(Permission.OPERATE),

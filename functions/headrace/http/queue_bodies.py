@@ -16,6 +16,7 @@ from headrace.domain.queue import (
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.http.fields import (
+    CURSOR_LENGTH,
     BaseSeconds,
     Body,
     Count,
@@ -178,6 +179,12 @@ class PauseBody(Body):
 
 class ResumeBody(Body):
     """Nothing needs to be said."""
+
+
+class RecountBody(Body):
+    """Where a recount goes on; nothing to begin one."""
+
+    cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
 
 
 class PurgeBody(Body):

@@ -5,11 +5,11 @@ they came in, without being parsed again.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from json.encoder import encode_basestring as quoted
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.lease import shown_lease
 from headrace.domain.queue import Queue
@@ -25,6 +25,9 @@ from headrace.ops.keys import KeyPage, NewKey, current_actor
 from headrace.ops.queues import Purged, QueuePage
 from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
 from headrace.ops.tasks import Enqueued
+
+if TYPE_CHECKING:
+    from headrace.ops.recounting import Recounted
 
 dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -176,6 +179,21 @@ def counted_json(counted: Counted) -> str:
             "as_of": instant(counted.as_of),
             "partial": counted.partial,
             "cursor": counted.cursor,
+        }
+    )
+
+
+def recounted_json(recounted: "Recounted") -> str:
+    """Return what a recount has come to."""
+
+    def by_state(counts: Sequence[int]) -> dict[str, int]:
+        return {state.value: number for state, number in zip(State, counts, strict=True)}
+
+    return dumps(
+        {
+            "counts": by_state(recounted.counts),
+            "was": by_state(recounted.was),
+            "cursor": recounted.cursor,
         }
     )
 

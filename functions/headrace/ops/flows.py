@@ -9,7 +9,8 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.moves import last_day, last_hour
 from headrace.domain.tally import STATES
 from headrace.domain.task import State
-from headrace.ops.ledger import Ledger, micros_of
+from headrace.ops.lane import micros_of
+from headrace.ops.ledger import Ledger
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

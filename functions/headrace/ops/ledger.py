@@ -24,13 +24,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.moves import Moves
 from headrace.domain.pace import Pace, grown, pace_of
 from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
+from headrace.ops.lane import Lane, micros_of
 from headrace.store.base import Record, Store, flat_rate
 
 LANE: Final = "recorder"
@@ -49,64 +49,6 @@ _BLOCK: Final = 10  # minutes of a block
 _PAGE: Final = 200
 _TRIES: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# A stream keeps its records for a day; a shard not heard of for longer has nothing to repeat.
-_SHARD_HOURS: Final = 26
-
-
-@dataclass(slots=True)
-class Lane:
-    """What was counted since the last post; ``version`` is the stored one, 0 when there is none.
-
-    ``as_of`` is the time of the latest change counted, in microseconds since 1970; ``opened`` the
-    minute of the first batch since the post; ``shards`` has for each the last sequence number and
-    the hour it was seen.
-    """
-
-    number: int
-    version: int = 0
-    as_of: int = 0
-    opened: int = 0
-    sealed: bool = False
-    shards: dict[str, tuple[int, int]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
-
-    def done(self, shard: str) -> int:
-        """Return the last sequence number counted of *shard*, -1 if none was."""
-        return self.shards.get(_shard_key(shard), (-1, 0))[0]
-
-    def reach(self, shard: str, sequence: int, now: datetime) -> None:
-        """Remember how far *shard* is counted, and forget shards that have long ended."""
-        hour = int(now.timestamp()) // 3600
-        self.shards[_shard_key(shard)] = (sequence, hour)
-        self.shards = {
-            key: (last, seen)
-            for key, (last, seen) in self.shards.items()
-            if hour - seen <= _SHARD_HOURS
-        }
-
-    def body(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {
-            "as_of": self.as_of,
-            "opened": self.opened,
-            "sealed": self.sealed,
-            "shards": {key: [str(last), seen] for key, (last, seen) in self.shards.items()},
-            **self.tally.body(),
-        }
-
-    @classmethod
-    def of(cls, record: Record) -> "Lane":
-        body = record.body
-        shards = {key: (int(last), seen) for key, (last, seen) in body["shards"].items()}
-        return cls(
-            int(record.name),
-            record.version,
-            body["as_of"],
-            body["opened"],
-            body["sealed"],
-            shards,
-            Tally.of(body),
-        )
 
 
 _NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}}
@@ -122,7 +64,7 @@ class Totals:
     @property
     def as_of(self) -> int | None:
         """The time of the latest change counted, in microseconds since 1970; None for none yet."""
-        return max((lane.body["as_of"] for lane in self.lanes), default=None)
+        return max((lane.body["as_of"] for lane in self.lanes), default=0) or None
 
     def counts(self, queue: str) -> Counts:
         """Return how many tasks *queue* has, in the order of STATES."""
@@ -171,6 +113,7 @@ class Ledger:
         """Write *lane*, sealed if it is time; tell whether nobody else did since it was read."""
         minute = micros_of(self.now()) // MINUTE
         lane.opened = lane.opened or minute
+        lane.forget_recounts(self.now())
         body = lane.body()
         lane.sealed = body["sealed"] = lane.opened < minute or body_bytes(body) > LANE_BYTES
         replaces = lane.version or None
@@ -224,6 +167,48 @@ class Ledger:
             if self.store.put_record(
                 Record(TOTALS, name, added, version + 1), replaces=version or None
             ):
+                return
+            self.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def change_lanes(self, change: Callable[[Lane], None]) -> None:
+        """Make *change* to every lane, each for itself.
+
+        Raises Unavailable when too many others write to one at once, and what *change* raises.
+        """
+        with flat_rate(write=LANES, read=LANES):  # they are about every queue
+            for number in range(LANES):
+                self._change_lane(number, change)
+
+    def _change_lane(self, number: int, change: Callable[[Lane], None]) -> None:
+        for _ in range(_TRIES):
+            lane = self.lane(number)
+            if lane.sealed:
+                self.post(lane)
+            change(lane)
+            if self.keep(lane):
+                return
+            self.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def mend(self, queue: str, by: Counts) -> None:
+        """Add *by* to the counts of *queue*.  Raises Unavailable."""
+        with flat_rate(write=1.0):  # queues share their buckets
+            self._mend(queue, by)
+
+    def _mend(self, queue: str, by: Counts) -> None:
+        bucket = bucket_of(queue)
+        for _ in range(_TRIES):
+            record = self.store.record(TOTALS, str(bucket))
+            body = record.body if record else _NOTHING
+            counts = {**body["counts"], queue: list(body["counts"].get(queue, [0] * len(STATES)))}
+            add_counts(counts[queue], by)
+            kept = {name: sums for name, sums in counts.items() if any(sums)}
+            version = record.version if record else 0
+            mended = Record(TOTALS, str(bucket), {**body, "counts": kept}, version + 1)
+            if self.store.put_record(mended, replaces=version or None):
                 return
             self.wait()
         message = "too many shards of the stream are being counted at once"
@@ -327,11 +312,6 @@ def bucket_of(queue: str) -> int:
     return zlib.crc32(queue.encode()) % BUCKETS
 
 
-def micros_of(instant: datetime) -> int:
-    """Return *instant* in microseconds since 1970."""
-    return (instant - _EPOCH) // timedelta(microseconds=1)
-
-
 def body_bytes(body: Mapping[str, Any]) -> int:
     """Return how much room *body* takes in a record; all of it is ASCII."""
     return len(json.dumps(body))
@@ -339,10 +319,6 @@ def body_bytes(body: Mapping[str, Any]) -> int:
 
 def _instant(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
-
-
-def _shard_key(shard: str) -> str:
-    return blake2b(shard.encode(), digest_size=6).hexdigest()
 
 
 def _series(bucket: int) -> str:

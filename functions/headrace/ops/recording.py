@@ -15,12 +15,24 @@ from typing import Any, Final
 from headrace.domain.changelog import Line, line
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.tally import MINUTE
-from headrace.domain.transitions import Event, Transition, Unreadable, farewell, transition
+from headrace.domain.transitions import (
+    Event,
+    Image,
+    Transition,
+    Unreadable,
+    farewell,
+    index_entry,
+    transition,
+)
 from headrace.ops.changelog import Changelog
-from headrace.ops.ledger import BATCH_BYTES, Lane, Ledger, lane_of
+from headrace.ops.judging import Judging, Move
+from headrace.ops.lane import Lane
+from headrace.ops.ledger import BATCH_BYTES, Ledger, lane_of
 from headrace.ops.queues import Queues
 
 _TRIES: Final = 20
+_HELD_TRIES: Final = 100  # longer than any lane is held
+_HELD_SECONDS: Final = 0.25
 _MICROS: Final = 1_000_000
 # What a record of a lane takes for a queue or a minute besides the name, and for one duration.
 _ENTRY_BYTES: Final = 48
@@ -55,6 +67,13 @@ class _Reading:
     sequence: int
     change: Transition
     line: Line | None
+    images: tuple[Image | None, Image | None]
+
+    @property
+    def move(self) -> Move:
+        """What it did to the index."""
+        old, new = self.images
+        return index_entry(old), index_entry(new), self.change.at
 
 
 @dataclass(slots=True)
@@ -64,7 +83,11 @@ class Recording:
     queues: Queues
     ledger: Ledger
     changelog: Changelog | None = None
+    _judging: Judging = field(init=False)
     _lanes: dict[int, Lane] = field(default_factory=dict)  # as last written by us
+
+    def __post_init__(self) -> None:
+        self._judging = Judging(self.ledger)
 
     def record(self, shard: str, records: Sequence[StreamRecord]) -> Recorded:
         """Count *records* of one shard of the stream, each once however often it comes."""
@@ -109,7 +132,7 @@ class Recording:
         Return how many were new.
         """
         number = lane_of(shard)
-        for _ in range(_TRIES):
+        for _ in range(_TRIES + _HELD_TRIES):
             # Taken out until it is written: what is half done must not be gone on with.
             lane = self._lanes.pop(number, None) or self.ledger.lane(number)
             done = lane.done(shard)
@@ -121,6 +144,9 @@ class Recording:
                 self.ledger.post(lane)
             for reading in fresh:
                 lane.tally.add(reading.change)
+            if lane.recounts and not self._judging.add(lane, [read.move for read in fresh]):
+                self.ledger.sleep(_HELD_SECONDS)  # its queue is just being counted anew
+                continue
             lane.as_of = max(lane.as_of, *(reading.change.at for reading in fresh))
             lane.reach(shard, fresh[-1].sequence, self.ledger.now())
             if self.ledger.keep(lane):
@@ -154,7 +180,7 @@ class Recording:
             message = f"{sequence}: {error}"
             raise Unreadable(message) from error
         if self.changelog is None:
-            return _Reading(sequence, read, None)
+            return _Reading(sequence, read, None, (old, new))
         queue = (read.entered or read.left or ("",))[0]
         told = line(
             old,
@@ -166,7 +192,7 @@ class Recording:
             forgotten=_forgotten(record),
             payload=self.changelog.keeps_payload(queue),
         )
-        return _Reading(sequence, read, told)
+        return _Reading(sequence, read, told, (old, new))
 
     def _explained(self, read: Transition, old: Any, recorded_at: int) -> Transition:  # noqa: ANN401  an image
         """Return *read*, a removal, with what it meant by the settings of its queue."""

@@ -26,7 +26,8 @@ from headrace.domain.task import Place, State, Status, Task
 from headrace.domain.transitions import Event
 from headrace.ops.archive import Archive
 from headrace.ops.inspect import Inspect
-from headrace.ops.ledger import Ledger, Totals, micros_of
+from headrace.ops.lane import micros_of
+from headrace.ops.ledger import Ledger, Totals
 from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
 from headrace.ops.queues import Queues
 from headrace.store.base import Record, Store
@@ -322,7 +323,7 @@ class Stats:
 
     def _as_of(self, queue: Queue, lanes: Sequence[Record], now: datetime) -> datetime:
         """Return the time up to which all changes of *queue* are counted, as far as one can see."""
-        counted = max((lane.body["as_of"] for lane in lanes), default=None)
+        counted = max((lane.body["as_of"] for lane in lanes), default=0) or None
         if counted is None:
             as_of = queue.created_at
         else:

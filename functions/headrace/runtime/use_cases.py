@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.ops.queues import Queues
     from headrace.ops.reaper import Reaper
     from headrace.ops.recording import Recording
+    from headrace.ops.recounting import Recounting
     from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
@@ -215,6 +216,13 @@ class UseCases:
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
         return Recording(self.queues, self._ledger, changelog)
+
+    @_once
+    def recounting(self) -> "Recounting":
+        from headrace.ops.recounting import Recounting
+
+        ledger, audit = self._ledger, self.audit
+        return Recounting(self._store, self.queues, ledger, self._cursors, audit, self.now)
 
     @_once
     def schedules(self) -> "Schedules":

@@ -100,6 +100,7 @@ def the_api(of: Stories) -> None:
         use.workers.ask(BOOTSTRAP, "ada:1", Command.STOP)
         use.workers.list(BOOTSTRAP)
         use.stats.of(queue)
+        use.recounting.step(queue)
         use.audit.list(AuditFilter())
         use.queues.purge(queue, EVERYTHING)
         use.queues.delete(queue)
@@ -207,6 +208,7 @@ def the_console(of: Stories) -> None:
     use.matched.stop(found.name)
     _schedules(world, queue)
     use.schedules.seen_by(BOOTSTRAP)
+    use.recounting.step(queue)
     use.audit.list(AuditFilter())
     use.queues.purge(queue, EVERYTHING)
     use.queues.delete(queue)
@@ -277,6 +279,14 @@ def the_recorder(of: Stories) -> None:
     queue = world.queue("mail", history_retention_in_seconds=60)
     world.put(queue, *["{}"] * 3)
     world.say(world.one(queue), "SUCCEEDED")
+    of.here.use.recording.record(SHARD, stream.taken())
+    world.put(queue)
+    world.use.recounting.patience = -1
+    opened = world.use.recounting.step(queue)
+    of.here.use.recording.record(SHARD, stream.taken())
+    while opened.cursor is not None:
+        opened = world.use.recounting.step(queue, opened.cursor)
+    world.put(queue)
     of.here.use.recording.record(SHARD, stream.taken())
 
 

@@ -251,3 +251,28 @@ def test_names_of_queues_are_completed(cli: Cli) -> None:
 
     assert [item.value for item in found] == ["mail"]
     assert away == []
+
+
+def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+    for _ in range(3):
+        cli.service.client.enqueue("mail")
+    cli.service.use_cases.recounting.patience = -1
+
+    ran = cli("queue", "recount", "mail")
+
+    assert ran.code == 0
+    assert "ENQUEUED" in ran.out
+    assert "The counters were off by 3 and are mended." in ran.err
+    cli.service.clock.forward(1)
+    again = cli("queue", "recount", "mail", "--json")
+    assert again.json["counts"] == again.json["was"]
+    assert again.json["counts"]["ENQUEUED"] == 3
+    assert "They were right." in again.err
+    assert cli("queue", "recount", "none").code != 0
+
+
+def test_a_viewer_counts_nothing_anew(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    assert "operator" in cli.as_role("viewer")("queue", "recount", "mail").error

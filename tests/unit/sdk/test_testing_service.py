@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.client.models import Count
+from headrace.client.models import Count, Recount
 from headrace.client.sending import Report
 from headrace.domain.errors import Forbidden, NotFound, Unauthenticated
+from headrace.domain.task import State
 from headrace.testing import ManualClock, MemoryService
 
 
@@ -129,6 +130,24 @@ def test_a_count_that_takes_many_calls_is_one_to_its_caller(service: MemoryServi
     assert asyncio.run(in_a_loop()).by_state == counted.by_state
     assert (counted.count, counted.exact, counted.partial, counted.cursor) == (3, True, False, None)
     assert counted.by_state == {"ENQUEUED": 1, "INFLIGHT": 2, "SUCCEEDED": 0, "DEAD": 0}
+
+
+def test_a_recount_is_one_call_to_its_caller(service: MemoryService) -> None:
+    service.client.enqueue("mail")
+    service.use_cases.recounting.patience = -1
+    calls = service.client.consumed.calls
+
+    async def in_a_loop() -> Recount:
+        return await service.async_client.recount_queue("mail")
+
+    found = service.client.recount_queue("mail")
+    service.clock.forward(1)
+    again = asyncio.run(in_a_loop())
+
+    assert service.client.consumed.calls == calls + 4
+    told = found.counts[State.ENQUEUED], found.was[State.ENQUEUED], found.cursor
+    assert told == (1, 0, None)
+    assert again.counts == again.was == found.counts
 
 
 def test_names_that_need_quoting_arrive_as_they_are(service: MemoryService) -> None:

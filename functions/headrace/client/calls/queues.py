@@ -6,7 +6,17 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.client.call import Answer, Call, Page, Pages, nothing, params_of, path_of, reads
+from headrace.client.call import (
+    Answer,
+    Call,
+    Page,
+    Pages,
+    Steps,
+    nothing,
+    params_of,
+    path_of,
+    reads,
+)
 from headrace.client.calls.tasks import read_one
 from headrace.client.codec import Codec
 from headrace.client.models import (
@@ -15,6 +25,7 @@ from headrace.client.models import (
     Model,
     Purged,
     Queue,
+    Recount,
     Schedule,
     Stats,
     remember_codec,
@@ -124,6 +135,22 @@ def purge_queue(name: str, states: Sequence[str]) -> Call[Purged]:
         body=lambda _: json_body({"states": list(states)}),
         key=new_idempotency_key(),
     )
+
+
+def recount_queue(name: str) -> Steps[Recount]:
+    """Count a queue anew by the index and mend its counters, step by step.
+
+    For when the recorder was away for too long.  Raises NotFound, and InvalidRequest when somebody
+    else has begun another recount of it meanwhile.
+    """
+
+    def at(cursor: str | None) -> Call[Recount]:
+        body = {} if cursor is None else {"cursor": cursor}
+        path = path_of("queues", name, "recount")
+        key = new_idempotency_key()
+        return Call("POST", path, reads(Recount), body=lambda _: json_body(body), key=key)
+
+    return Steps(at, lambda _, latest: latest)
 
 
 def get_stats(queue: str, *, exact: bool = False) -> Call[Stats]:

@@ -10,6 +10,7 @@ from headrace.http.queue_bodies import (
     CreateQueueBody,
     PauseBody,
     PurgeBody,
+    RecountBody,
     ReplaceQueueBody,
     ResumeBody,
 )
@@ -156,3 +157,27 @@ def purge(
     """Purge a queue."""
     purged = use_cases().queues.purge(queue_name(queue), body.chosen())
     return json_answer(views.purged_json(purged), 200 if purged.finished else 202)
+
+
+@router.post(
+    "/v1/queues/<queue>/recount",
+    summary="Count a queue anew and mend its counters",
+    description=(
+        "For when the recorder was away for longer than the stream keeps its changes. Each call "
+        "counts for some seconds; while there is a `cursor`, send it for the next step. The last "
+        "one mends the counters, which are true once the recorder has come to everything, however "
+        "far it is behind. A task that changes in the very second in which it is counted may be "
+        "missed or counted twice. A recount that nobody goes on with for an hour changes nothing."
+    ),
+    tags=_TAGS,
+    operation_id="recount_queue",
+    responses=answers(200, "What it has come to.", "Recount"),
+)
+def recount(
+    queue: QueueInPath,
+    body: Annotated[RecountBody | None, Body(openapi_examples=examples.RECOUNT)] = None,
+) -> Answered:
+    """Count a queue anew."""
+    cursor = body.cursor if body else None
+    step = use_cases().recounting.step(queue_name(queue), cursor)
+    return json_answer(views.recounted_json(step))

@@ -1,0 +1,48 @@
+"""Counting a queue anew, where its counters are off: for as long as a page may take, then go on."""
+
+from datetime import timedelta
+from typing import Final
+
+from console.chalicelib import urls, words
+from console.chalicelib.pages.acting import FormPage
+from console.chalicelib.pages.frame import Flash
+from console.chalicelib.pages.parts import Confirm, Hidden, Link
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.queues import crumb
+from console.chalicelib.visit import Visit
+from headrace.domain.access import Permission
+
+routes: Final = Routes()
+_COUNTS_FOR: Final = timedelta(seconds=10)
+
+
+@routes.post(urls.RECOUNT, Permission.OPERATE)
+def recount(visit: Visit) -> Reply:
+    """Count the queue anew and mend its counters."""
+    use, cursor = visit.use, visit.request.given("cursor") or None
+    until = use.now() + _COUNTS_FOR
+    step = use.recounting.step(visit.queue, cursor)
+    while step.cursor is not None and use.now() < until:
+        step = use.recounting.step(visit.queue, step.cursor)
+    here = visit.url(urls.QUEUE, queue=visit.queue)
+    number = words.count_of(sum(step.counts), "task")
+    if step.cursor is not None:
+        return FormPage(
+            title=f"Counting {visit.queue} anew",
+            crumbs=(crumb(visit), Link(visit.queue, here)),
+            tells=f"{number} counted so far. Workers need not stop for it.",
+            form=form(visit, "Go on counting", step.cursor),
+        )
+    off = sum(abs(right - said) for right, said in zip(step.counts, step.was, strict=True))
+    told = f"were off by {words.number(off)} and are mended" if off else "were right"
+    return Redirect(here, Flash("done", f"{number} counted. The counters {told}."))
+
+
+def form(visit: Visit, button: str, cursor: str | None = None) -> Confirm:
+    """Return the form that begins a recount, or goes on at *cursor*."""
+    return Confirm(
+        action=visit.url(urls.RECOUNT, queue=visit.queue),
+        button=button,
+        back=visit.url(urls.QUEUE, queue=visit.queue) if cursor else "",
+        hidden=(Hidden("cursor", cursor),) if cursor else (),
+    )

@@ -1,0 +1,220 @@
+"""A queue that is counted anew has true counters once the stream is drained, in whatever order.
+
+Tasks change before, between and in the midst of the steps of a recount; the recorder comes to their
+changes early or late, lost some before, and writes fail.  What happens within one second the stream
+does not tell apart, so here no two things do.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice, permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.tally import STATES
+from headrace.domain.task import Place, Task
+from headrace.ops.ledger import Ledger
+from headrace.ops.recording import Recording
+from headrace.ops.recounting import Recounted
+from headrace.store.base import CountPage
+from headrace.store.memory import MemoryStore
+from tests.manual_clock import ManualClock
+from tests.property.test_recording import COMMON, QUEUES, Life, calls
+from tests.streamed import SHARD, Unsure
+
+Call = tuple[str, str, int, float]
+
+
+class Midst(MemoryStore):
+    """A store in which something may happen after each page that is counted."""
+
+    counted_at_once = 2
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.then: Callable[[], None] = lambda: None
+
+    def count(self, place: Place, **given: Any) -> CountPage:
+        self.clock.forward(1)
+        page = super().count(place, **given)
+        self.clock.forward(1)
+        self.then()
+        return page
+
+
+class Story:
+    """A service whose recorder is behind, and may lose what it has not come to."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.midst = Midst(self.clock)
+        self.unsure = Unsure(self.midst)
+        self.life = Life(self.unsure.store, self.clock)
+        self.world = self.life.world
+        self.backlog: list[dict[str, Any]] = []
+        self.cursors: dict[str, str | None] = {}
+        self.recorders = [self.recorder(), self.recorder()]
+
+    def recorder(self) -> Recording:
+        """Return a recorder that starts cold; those that are kept know what they wrote last."""
+        use = self.world.use
+        return Recording(use.queues, Ledger(self.life.stream.store, self.clock, self.clock.forward))
+
+    def change(self, call: Call) -> None:
+        """Let something happen to tasks, while nothing goes wrong."""
+        fate, self.unsure.fate = self.unsure.fate, iter(())
+        self.clock.forward(1)
+        self.life.call(*call)
+        self.backlog += self.life.stream.taken()
+        self.unsure.fate = fate
+
+    def record(self, number: int, recorder: Recording | None = None) -> None:
+        """Let the recorder come to so many changes; what it does not take comes again."""
+        batch = self.backlog[:number]
+        if batch and (recorder or self.recorder()).record(SHARD, batch).failed_at is None:
+            del self.backlog[:number]
+
+    def lose(self, number: int) -> None:
+        """Let so many changes be too old for the stream."""
+        del self.backlog[:number]
+
+    def step(self, queue: str) -> Recounted | None:
+        """Take a step of a recount, the first or the next; None if it has to be repeated."""
+        self.clock.forward(1)
+        try:
+            step = self.world.use.recounting.step(queue, self.cursors.get(queue))
+        except Unavailable:
+            return None
+        except InvalidRequest:
+            self.cursors[queue] = None  # given up: begin anew
+            return None
+        self.cursors[queue] = step.cursor
+        return step
+
+    def truth(self, queue: str) -> list[int]:
+        held: dict[str, Task] = self.midst._tasks  # noqa: SLF001  whatever the index shows
+        places = Counter(task.state for task in held.values() if task.queue == queue)
+        return [places[state] for state in STATES]
+
+    def told(self, queue: str) -> list[int]:
+        ledger = self.world.use.recording.ledger
+        return ledger.counts(queue, ledger.lanes())
+
+    def drain(self) -> None:
+        """Let the recorder come to everything."""
+        while self.backlog:
+            self.record(20)
+
+
+class Told(Story):
+    """A story in which acts are drawn by *chance*."""
+
+    def __init__(self, history: Sequence[Call], chance: random.Random) -> None:
+        super().__init__()
+        self.chance = chance
+        self.history = iter(history)
+        recounting = self.world.use.recounting
+        recounting.ledger.sleep = self.clock.forward
+        recounting.patience = chance.choice([-1, 3, 5])
+        self.midst.then = self.in_the_midst
+
+    def act(self, name: str) -> None:
+        match name:
+            case "change":
+                for call in islice(self.history, 1):
+                    self.change(call)
+            case "record":
+                recorder = self.chance.choice([*self.recorders, None])
+                self.record(self.chance.choice((1, 3, 20)), recorder)
+            case "lose":
+                self.lose(self.chance.choice((1, 2, 5)))
+            case "step":
+                self.step(self.chance.choice(QUEUES))
+
+    def in_the_midst(self) -> None:
+        for _ in range(self.chance.choice((0, 0, 1, 2))):
+            self.act(self.chance.choice(("change", "change", "change", "record")))
+
+    def recount(self, queue: str) -> None:
+        """Begin anew and go on to the end, while tasks change and the recorder works."""
+        self.cursors[queue] = None
+        for _ in range(60):
+            step = self.step(queue)
+            if step is not None and step.cursor is None:
+                return
+            self.act(self.chance.choice(("change", "record")))
+        raise AssertionError("the recount does not come to an end")
+
+
+FATES = st.lists(st.sampled_from(["lost", "unanswered", *[None] * 12]), max_size=60)
+ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
+
+
+@pytest.mark.slow
+@given(
+    st.lists(calls, min_size=30, max_size=90),
+    st.lists(ACTS, max_size=30),
+    st.randoms(use_true_random=False),
+    FATES,
+)
+@settings(COMMON, max_examples=150)
+def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_drained(
+    history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
+) -> None:
+    story = Told(history, chance)
+    with story.unsure.failing(*fates):
+        for name in acts:
+            story.act(name)
+        for queue in QUEUES:  # from here on nothing is lost any more
+            story.recount(queue)
+    for call in story.history:
+        story.change(call)
+        story.act("record")
+    story.drain()
+
+    for queue in QUEUES:
+        assert story.told(queue) == story.truth(queue)
+
+
+SUCCEEDS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 0, 0)]
+IS_RUN: list[Call] = [("enqueue", "plain", 1, 4), ("run", "plain", 0, 0)]
+COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        SUCCEEDS,
+        pytest.param(IS_RUN, marks=pytest.mark.slow),
+        pytest.param(COMES_BACK, marks=pytest.mark.slow),
+    ],
+)
+def test_in_every_order_of_a_small_case(life: list[Call]) -> None:
+    """Two changes, the recorder that comes to each, and a recount in four steps."""
+    orders = set(permutations("ccrrssss"))
+    for order in sorted(orders):
+        story = Story()
+        story.world.use.recounting.patience = -1
+        story.midst.counted_at_once = 100
+        story.change(("enqueue", "plain", 1, 4))
+        story.lose(9)  # so the counters say that the queue is empty
+        calls_left, steps = iter(life), 0
+        for act in order:
+            if act == "c":
+                story.change(next(calls_left))
+            elif act == "r":
+                story.record(1)
+            else:
+                step = story.step("plain")
+                assert step is not None
+                steps += 1
+                assert (step.cursor is None) == (steps == 4)
+        story.drain()
+
+        assert story.told("plain") == story.truth("plain"), "".join(order)

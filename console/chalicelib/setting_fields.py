@@ -19,6 +19,8 @@ from headrace.domain.queue import (
 
 _INTERVAL: Final = (1, 86_400)
 
+INFLIGHT_HINT: Final = "At most 10,000; for more, 0: no limit but shards and workers."
+
 GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     ("In general", (
         Setting("description", "Description", width="l"),
@@ -29,7 +31,7 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
     )),
     ("Retries", RETRIES),
     ("Deliveries", (
-        Setting("max_inflight", "Most in flight", "0 is no limit."),
+        Setting("max_inflight", "Most in flight", INFLIGHT_HINT),
         Setting("rate_tokens", "Deliveries at most", "Empty is no limit."),
         Setting("rate_interval", "In how many"),
         Setting("rate_unit", "Of these", kind="select",
@@ -88,7 +90,7 @@ def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) 
         expires_in_seconds=number("expires", (0, limits.EXPIRES_SECONDS[1])),
         retry_strategy=read_retry(texts, errors),
         dequeuing_settings=DequeuingSettings(
-            max_inflight_tasks=whole("max_inflight", limits.COUNT),
+            max_inflight_tasks=whole("max_inflight", limits.INFLIGHT),
             rate_limiting=rate,
             dequeuing_paused=old.dequeuing_settings.dequeuing_paused,
         ),

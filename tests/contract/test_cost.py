@@ -9,6 +9,7 @@ import pytest
 from headrace.domain import cost
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import NewTask
+from headrace.domain.queue import DequeuingSettings
 from headrace.domain.repeat import Request
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
@@ -301,3 +302,39 @@ def test_a_request_of_a_session_reads_one_unit_and_writes_one_a_minute(world: Wo
         )
 
     assert costs == [(0, 1), (0, 1), (1, 1), (0, 1)]
+
+
+@pytest.mark.parametrize("limit", [16, 100, 10_000])
+def test_a_limit_of_tasks_in_flight_costs_a_write_a_pool_and_no_reads_however_high(
+    world: World, limit: int
+) -> None:
+    """With 25 tasks in a call that is at most two writes, and two when they end."""
+    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=limit))
+    fill(world, queue)
+    count = min(limit, BATCH)
+    tasks: list[Task] = list(world.take(queue, count))
+    report_all(world, queue, tasks, "SUCCEEDED")
+
+    taken = spend(lambda: tasks.extend(world.take(queue, count)), tasks=1)
+    ended = spend(lambda: report_all(world, queue, tasks[count:], "SUCCEEDED"), tasks=1)
+
+    assert taken[0] <= 3.0 * count + 2.0
+    assert taken[1] <= 2.0
+    assert ended[0] <= 3.0 * count + 2.0
+    assert ended[1] == 0.0
+
+
+@pytest.mark.parametrize("limit", [25, 100, 600])
+def test_a_dequeue_of_a_queue_that_is_full_looks_at_so_much_and_no_more(
+    world: World, limit: int
+) -> None:
+    queue = world.queue(dequeuing_settings=DequeuingSettings(max_inflight_tasks=limit))
+    for _ in range(limit // BATCH + 1):
+        world.put(queue, *[SMALL] * BATCH)
+        assert len(world.take(queue, BATCH)) in (BATCH, 0)
+
+    first = spend(lambda: world.take(queue, BATCH), tasks=1)
+    again = spend(lambda: world.take(queue, BATCH), tasks=1)
+    pools, tasks, ready = 4.5, 16.0, 1.5
+    assert first <= (0.0, pools + tasks + ready)
+    assert again <= (0.0, pools + ready)

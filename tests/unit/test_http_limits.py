@@ -253,9 +253,16 @@ LIMITS = [
     Limit(
         CreateQueueBody,
         "dequeuing_settings.max_inflight_tasks",
-        dequeuing(max_inflight_tasks=1_000_000_000),
-        dequeuing(max_inflight_tasks=1_000_000_001),
-        "1000000000",
+        dequeuing(max_inflight_tasks=10_000),
+        dequeuing(max_inflight_tasks=10_001),
+        "must be at most 10000; for more at a time leave it 0, and let shards",
+    ),
+    Limit(
+        CreateQueueBody,
+        "dequeuing_settings.max_inflight_tasks",
+        dequeuing(max_inflight_tasks=0),
+        dequeuing(max_inflight_tasks=-1),
+        "0",
     ),
     Limit(
         CreateQueueBody,

@@ -11,6 +11,7 @@ from console.chalicelib.pages.parts import Age, Confirm, Empty, Field, Link, Pag
 from console.chalicelib.pages.queues import QueueRow, QueuesPage
 from console.chalicelib.parallel import each
 from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.setting_fields import INFLIGHT_HINT
 from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -173,7 +174,7 @@ def _create_page(visit: Visit, errors: Errors) -> FormPage:
                 "0 keeps none."),
         _number(errors, visit, "history", "Keep the succeeded, seconds",
                 _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
-        _number(errors, visit, "max_inflight", "Most in flight", 0, "0 is no limit."),
+        _number(errors, visit, "max_inflight", "Most in flight", 0, INFLIGHT_HINT),
     )  # fmt: skip
     return FormPage(
         title="Create a queue",
@@ -218,7 +219,7 @@ def _settings(visit: Visit, errors: Errors) -> QueueSettings:
             )
         ),
         dequeuing_settings=DequeuingSettings(
-            max_inflight_tasks=whole("max_inflight", limits.COUNT, 0)
+            max_inflight_tasks=whole("max_inflight", limits.INFLIGHT, 0)
         ),
         dead_letter_queue_config=DeadLetterConfig(retention_period_in_seconds=dead),
         history_retention_in_seconds=whole(

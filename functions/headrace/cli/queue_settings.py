@@ -51,7 +51,9 @@ settings_options: Final = options(
     click.option(
         "--intervals", type=params.numbers, metavar="T,T,…", help="The waits one by one: 10,1m,1h."
     ),
-    click.option("--max-inflight", type=int, metavar="N", help="Tasks run at once; 0 is any."),
+    click.option(
+        "--max-inflight", type=int, metavar="N", help="Tasks run at once, up to 10000; 0 is any."
+    ),
     click.option(
         "--rate",
         type=params.rate_limit,

@@ -186,6 +186,13 @@ class Change:
             effects[name] = getattr(task, name) + number
         return replace(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
 
+    @property
+    def leaves(self) -> str | None:
+        """The queue in which this ends a delivery, if it does."""
+        if self.rule.source is not State.INFLIGHT or self.rule.target is State.INFLIGHT:
+            return None
+        return next((one.queue for one in self.when if isinstance(one, In)), None)
+
     def together(self, *also: "Mark | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
         same = (Equals("version", seen.version),) if seen is not None else ()

@@ -62,7 +62,8 @@ BASE_SECONDS: Final = (0, 86_400)
 RETRY_DELAY_SECONDS: Final = (0, 2_592_000)
 INTERVALS: Final = (1, 100)
 SHARDS: Final = (1, 64)
-COUNT: Final = (0, 1_000_000_000)  # max_inflight_tasks, max_size, max_tokens
+INFLIGHT: Final = (0, 10_000)  # max_inflight_tasks
+COUNT: Final = (0, 1_000_000_000)  # max_size, max_tokens
 
 
 def utf8_bytes(text: str) -> int:

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -105,6 +105,8 @@ def _move(task: Task, target: Queue, *, now: datetime) -> Change:
     """As a worker's move, but a waiting task keeps its due time; a dead one is due now."""
     row = rule(Action.MOVE, task.state, State.ENQUEUED)
     due_at = task.due_at if task.state is State.ENQUEUED else now
+    if any(hop.queue == target.name for hop in task.trail):
+        due_at += timedelta(microseconds=1)  # no due time twice in a queue: see domain.slots
     trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
     moved = _reborn(Change(row, task.id), task, target, now=now, due_at=due_at)
     change = replace(

@@ -26,6 +26,7 @@ from headrace.domain.ids import shard_of
 from headrace.domain.lifecycle import Action, Rule, rule
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
+from headrace.domain.slots import Reservation
 from headrace.domain.task import DeadReason, Place, State, Task
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
@@ -199,6 +200,18 @@ def dequeue(
         clear=("progress",) if worker else ("progress", "worker"),
         add={"attempts": 1},
         done_when=(Equals("lease_id", lease_id),),
+    )
+
+
+def counted(delivery: Change, slot: Reservation) -> Change:
+    """Complete a delivery in a queue that limits the tasks in flight: *slot* is what it counts by.
+
+    It is made only at the due time that the slot is for.
+    """
+    return replace(
+        delivery,
+        when=(*delivery.when, Equals("scheduled_at", slot.due_at)),
+        put={**delivery.put, "slot": slot.slot},
     )
 
 

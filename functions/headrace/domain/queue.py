@@ -61,7 +61,8 @@ class Queue:
     """A queue as stored.
 
     ``resume_at`` ends a pause by itself; ``shards_in_use`` is the highest number of shards the
-    queue ever had, because tasks stay on the shard they were put on.
+    queue ever had, because tasks stay on the shard they were put on.  ``uncounted_since`` is when
+    ``max_inflight_tasks`` was last set or lowered, until all tasks in flight are counted by it.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Queue:
     version: int = 1
     resume_at: datetime | None = None
     shards_in_use: int = 1
+    uncounted_since: datetime | None = None
 
     def paused(self, now: datetime) -> bool:
         """Tell whether deliveries are paused at *now*."""

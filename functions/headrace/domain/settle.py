@@ -166,6 +166,8 @@ def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
     if held.task is None or change.rule.target is not State.ENQUEUED:
         return change
     due = held.task.due_at
+    if held.task.slot is not None:  # a due time is for one delivery, lest its slot count twice
+        due += timedelta(microseconds=1)
     return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
 
 

@@ -86,6 +86,7 @@ class Task:
     ``lease_*`` exist exactly while the task is in flight.
     ``enqueued_at`` is when its life in this queue began: enqueued, moved here, or restarted;
     ``returned_at`` when it last came back to wait there: given back, retried, moved or restarted.
+    ``slot`` is what the latest delivery under a limit was counted by (see ``domain.slots``).
     """
 
     id: str
@@ -120,6 +121,7 @@ class Task:
     settled_lease_id: str | None = None
     settled_status: str | None = None
     enqueue_token: str | None = None
+    slot: str | None = None
 
     @property
     def queue(self) -> str:

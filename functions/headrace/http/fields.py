@@ -171,6 +171,17 @@ def _count(bounds: tuple[int, int], description: str | None = None) -> Any:  # n
     return Field(ge=bounds[0], le=bounds[1], description=description)
 
 
+def _inflight(value: int) -> int:
+    most = limits.INFLIGHT[1]
+    if value > most:
+        raise wrong(
+            "must be at most {most}; for more at a time leave it 0, and let shards and the"
+            " concurrency of the workers be the limit",
+            most=most,
+        )
+    return value
+
+
 _PLAIN: Final = AfterValidator(_plain)
 
 Keepalive: TypeAlias = Annotated[float, _range(limits.KEEPALIVE_SECONDS), _PLAIN]
@@ -197,6 +208,11 @@ Overlap: TypeAlias = Annotated[float, _range(limits.OVERLAP_SECONDS), _PLAIN]
 MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
 Shards: TypeAlias = Annotated[int, _count(limits.SHARDS)]
 Count: TypeAlias = Annotated[int, _count(limits.COUNT, "0: no limit.")]
+Inflight: TypeAlias = Annotated[
+    int,
+    Field(ge=0, description="0: no limit.", json_schema_extra={"maximum": limits.INFLIGHT[1]}),
+    AfterValidator(_inflight),
+]
 Tokens: TypeAlias = Annotated[int, _count((1, limits.COUNT[1]))]
 Interval: TypeAlias = Annotated[int, _count((1, _INTERVAL_UNITS))]
 Version: TypeAlias = Annotated[int, _count((1, 2**53))]

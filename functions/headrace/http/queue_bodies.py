@@ -23,6 +23,7 @@ from headrace.http.fields import (
     Description,
     Expiry,
     Ignored,
+    Inflight,
     Interval,
     Jitter,
     Keepalive,
@@ -92,7 +93,7 @@ class RateLimitingBody(Body):
 class DequeuingSettingsBody(Body):
     """What holds deliveries back."""
 
-    max_inflight_tasks: Count = 0
+    max_inflight_tasks: Inflight = 0
     rate_limiting: RateLimitingBody | None = None
     dequeuing_paused: bool = False
 

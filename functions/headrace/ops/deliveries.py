@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,13 +16,14 @@ from headrace.domain.group import Group
 from headrace.domain.ids import new_lease_token
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
+from headrace.domain.slots import Reservation
 from headrace.domain.task import Place, State, Task
 from headrace.ops.batches import Batch, Overtaken
 from headrace.ops.claims import Claims
 from headrace.ops.crowd import Crowd
 from headrace.ops.dequeue import Call, Dequeue, Dequeued, Order, in_turn
 from headrace.ops.leases import Leases
-from headrace.ops.limiting import Limiting, Slot
+from headrace.ops.limiting import Limiting
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Done, Outcome, Page, Position, Refused, Store
@@ -184,7 +185,8 @@ class Deliveries:
                     over.append(entry)
                 else:
                     ready.append(entry)
-            list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
+            if over:
+                list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
             after = page.last
             if after is None or self.claims.free(ready) >= count:
                 break
@@ -193,21 +195,14 @@ class Deliveries:
     def _lease(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
         wanted = min(count, len(ready))
-        limits = queue.settings.dequeuing_settings
-        slots = None
-        if wanted and limits.max_inflight_tasks:
-            slots = self.limiting.slots(queue, wanted)
-            wanted = len(slots)
-            if wanted == 0:
-                call.no_slot = True
-        if wanted == 0 or limits.rate_limiting is None:
-            return self._race(queue, ready, wanted, call, slots).won
+        if wanted == 0 or queue.settings.dequeuing_settings.rate_limiting is None:
+            return self._race(queue, ready, wanted, call).won
         granted = self.limiting.tokens.take(queue, wanted)
         if granted.count == 0:
             call.limited_for = granted.wait
             return []
         try:
-            race = self._race(queue, ready, granted.count, call, slots)
+            race = self._race(queue, ready, granted.count, call)
         except Overtaken:
             with suppress(Unavailable):
                 self.limiting.tokens.give_back(queue, granted, granted.count)
@@ -217,61 +212,58 @@ class Deliveries:
             self.limiting.tokens.give_back(queue, granted, unused)
         return race.won
 
-    def _race(
-        self,
-        queue: Queue,
-        ready: Sequence[Entry],
-        count: int,
-        call: Call,
-        slots: list[Slot] | None,
-    ) -> "_Race":
+    def _race(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> "_Race":
         """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
         race = _Race()
         window = list(ready)
         for _ in range(_ROUNDS):
             now = self.now()
-            wanted = count - len(race.won) - race.unclear
-            if slots is not None:
-                wanted = min(wanted, len(slots))
             part = self.claims.part(queue.name, now)
+            wanted = count - len(race.won) - race.unclear
             picked = self.claims.pick(window, wanted, now=now, part=part)
             if not picked:
                 break
             try:
-                outcomes = self._commit(queue, picked, call, now, slots)
-            except Unavailable:
-                if not race.won:
-                    raise
-                break
+                reserved = self._reserved(queue, picked)
+                outcomes = self._commit(queue, reserved, call, now)
+            except HeadraceError as error:
+                self.claims.drop(picked)
+                if race.won and isinstance(error, Unavailable):
+                    break
+                raise
             won = race.note(outcomes)
-            self.claims.raced(queue.name, len(picked), won, now)
+            self.claims.raced(queue.name, len(reserved), won, now)
+            if len(reserved) < len(picked):
+                call.no_slot = True
+                break
             if self._parts(queue) > 1:  # the rest is others' part, or was taken from under us
                 break
             names = {entry.task_id for entry in picked}
             window = [entry for entry in window if entry.task_id not in names]
         return race
 
+    def _reserved(self, queue: Queue, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:
+        """Return what may be delivered, with the slot of each if the queue limits them."""
+        if not queue.settings.dequeuing_settings.max_inflight_tasks:
+            return dict.fromkeys(picked)
+        reserved = self.limiting.slots.take(queue, picked)
+        self.claims.drop([entry for entry in picked if entry not in reserved])
+        return dict(reserved)
+
     def _commit(
-        self,
-        queue: Queue,
-        picked: Sequence[Entry],
-        call: Call,
-        now: datetime,
-        slots: list[Slot] | None,
+        self, queue: Queue, reserved: Mapping[Entry, Reservation | None], call: Call, now: datetime
     ) -> list[Outcome]:
-        try:
-            if call.batch is not None:
-                call.batch.note(picked, now=now)
-            if slots is not None:
-                return self._commit_slotted(queue, picked, call, now, slots)
-            changes = [self._delivery(entry, queue, call, now) for entry in picked]
-            outcomes = self.store.commit(changes, partly=True)
-        except HeadraceError:
-            self.claims.drop(picked)
-            raise
+        if reserved and call.batch is not None:
+            call.batch.note(list(reserved), now=now)
+        changes = [
+            self._delivery(entry, queue, call, now, slot=slot) for entry, slot in reserved.items()
+        ]
+        outcomes = self.store.commit(changes, partly=True)
         again = {
-            place: self._delivery(entry, queue, call, now, task=outcome.task)
-            for place, (entry, outcome) in enumerate(zip(picked, outcomes, strict=True))
+            place: self._delivery(entry, queue, call, now, slot=slot, task=outcome.task)
+            for place, ((entry, slot), outcome) in enumerate(
+                zip(reserved.items(), outcomes, strict=True)
+            )
             if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
         }
         try:
@@ -280,31 +272,9 @@ class Deliveries:
             once_more = [Refused(None)] * len(again)
         for place, outcome in zip(again, once_more, strict=True):
             outcomes[place] = outcome
-        return outcomes
-
-    def _commit_slotted(
-        self,
-        queue: Queue,
-        picked: Sequence[Entry],
-        call: Call,
-        now: datetime,
-        slots: list[Slot],
-    ) -> list[Outcome]:
-        """Lease each task together with a slot; a slot that is lost is not tried again."""
-        tasks = self.store.read(entry.task_id for entry in picked)
-        changes = []
-        for entry in picked:
-            task, slot = tasks.get(entry.task_id), slots.pop()
-            if task is None or task.place != entry.place:
-                continue
-            change = self._delivery(entry, queue, call, now, task=task)
-            lease_id = str(change.put["lease_id"])
-            changes.append(change.together(slot.mark(queue.name, task.id, lease_id), seen=task))
-        outcomes = self.store.commit(changes, partly=True)
-        lost = [place for place, outcome in enumerate(outcomes) if not isinstance(outcome, Done)]
-        if lost:  # the task may still be free, and only the slot have gone
-            names = {changes[place].task_id for place in lost}
-            self.claims.drop([entry for entry in picked if entry.task_id in names])
+        slots = [slot for slot in reserved.values() if slot is not None]
+        if slots:
+            self.limiting.slots.refused(queue, slots, outcomes)
         return outcomes
 
     def _delivery(
@@ -314,10 +284,11 @@ class Deliveries:
         call: Call,
         now: datetime,
         *,
+        slot: Reservation | None,
         task: Task | None = None,
     ) -> Change:
         token = self.new_lease() if call.batch is None else call.batch.new_lease()
-        return plan.dequeue(
+        delivery = plan.dequeue(
             entry,
             queue,
             lease_id=call.group.new_lease(token) if call.group else token,
@@ -327,6 +298,7 @@ class Deliveries:
             task=task,
             group=call.group,
         )
+        return delivery if slot is None else plan.counted(delivery, slot)
 
     def _reclaimed(self, queue: Queue) -> list[Entry]:
         """Reclaim lapsed leases; those without a backoff are ready at once."""

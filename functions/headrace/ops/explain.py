@@ -73,7 +73,7 @@ class Explain:
         if queue.paused(now):
             detail = f"deliveries of queue {queue.name} are paused"
             reasons.append(Reason(ReasonCode.PAUSED, detail, queue.resume_at))
-        if dequeuing.max_inflight_tasks and not self.limiting.slots(queue, 1):
+        if dequeuing.max_inflight_tasks and self.limiting.slots.full(queue):
             detail = f"{dequeuing.max_inflight_tasks} tasks are in flight, as many as allowed"
             reasons.append(Reason(ReasonCode.CONCURRENCY_LIMITED, detail))
         wait = self.limiting.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0

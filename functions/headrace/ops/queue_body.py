@@ -1,5 +1,6 @@
 """A queue as the body of a control record, and back."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -21,19 +22,24 @@ KIND = "queue"
 
 def to_record(queue: Queue) -> Record:
     """Return *queue* as a record."""
-    body = {
+    body: dict[str, Any] = {
         "settings": asdict(queue.settings),
         "created_at": queue.created_at.isoformat(),
         "updated_at": queue.updated_at.isoformat(),
         "resume_at": queue.resume_at and queue.resume_at.isoformat(),
         "shards_in_use": queue.shards_in_use,
     }
+    if queue.uncounted_since is not None:
+        body["uncounted_since"] = queue.uncounted_since.isoformat()
     return Record(KIND, queue.name, body, queue.version)
 
 
 def from_record(record: Record) -> Queue:
     """Return the queue of *record*."""
     body = record.body
+    uncounted = body.get("uncounted_since")
+    if uncounted and _found_out(record).get("counted"):
+        uncounted = None
     return Queue(
         name=record.name,
         settings=_settings(body["settings"]),
@@ -42,7 +48,19 @@ def from_record(record: Record) -> Queue:
         version=record.version,
         resume_at=datetime.fromisoformat(body["resume_at"]) if body["resume_at"] else None,
         shards_in_use=body["shards_in_use"],
+        uncounted_since=datetime.fromisoformat(uncounted) if uncounted else None,
     )
+
+
+def note_of(queue: Queue, **found_out: object) -> str:
+    """Return the note to leave on *queue*'s record: what was found out of it as it stands."""
+    return json.dumps({"version": queue.version, **found_out})
+
+
+def _found_out(record: Record) -> dict[str, Any]:
+    """Return what a note on *record* says, if it is about the settings as they are."""
+    said: dict[str, Any] = json.loads(record.note) if record.note else {}
+    return said if said.get("version") == record.version else {}
 
 
 def _settings(stored: Mapping[str, Any]) -> QueueSettings:

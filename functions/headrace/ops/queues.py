@@ -120,10 +120,12 @@ class Queues:
                 message = f"queue {name} has version {queue.version}, not {version}"
                 raise VersionMismatch(message)
             same = settings.dequeuing_settings.dequeuing_paused
-            shards_in_use = max(queue.shards_in_use, settings.shards)
-            resume_at = queue.resume_at if same else None
             return replace(
-                queue, settings=settings, shards_in_use=shards_in_use, resume_at=resume_at
+                queue,
+                settings=settings,
+                shards_in_use=max(queue.shards_in_use, settings.shards),
+                resume_at=queue.resume_at if same else None,
+                uncounted_since=self._uncounted_since(queue, settings),
             )
 
         stored = self._stored(name)
@@ -174,6 +176,14 @@ class Queues:
             schedule_body.drop_all(self.store, name)
             self._cache.pop(name, None)
             return self.chores.work(chore, set())
+
+    def _uncounted_since(self, queue: Queue, settings: QueueSettings) -> datetime | None:
+        """Tell since when tasks may be in flight that the limit of *settings* does not count."""
+        before = queue.settings.dequeuing_settings.max_inflight_tasks
+        limit = settings.dequeuing_settings.max_inflight_tasks
+        if limit and (before == 0 or limit < before):
+            return self.now()
+        return queue.uncounted_since if limit else None
 
     def _stored(self, name: str) -> Queue:
         record = self.store.record(queue_body.KIND, name)

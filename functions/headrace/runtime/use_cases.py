@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
     from headrace.ops.sessions import Sessions
+    from headrace.ops.slots import Slots
     from headrace.ops.stats import Stats
     from headrace.ops.tasks import Tasks
     from headrace.ops.ticking import Ticking
@@ -78,7 +79,7 @@ class UseCases:
     ) -> None:
         self.settings = settings
         self.now = now
-        self._store = store
+        self._tables = store
         self._lake = lake
 
     def but(self, **others: object) -> "UseCases":
@@ -262,6 +263,12 @@ class UseCases:
     # What they share.
 
     @_once
+    def _store(self) -> Store:
+        from headrace.ops.limiting import Freeing
+
+        return Freeing(self._tables, self._slots).store
+
+    @_once
     def _cursors(self) -> "Cursors":
         from headrace.ops.cursor import Cursors
 
@@ -272,7 +279,13 @@ class UseCases:
         from headrace.ops.limiting import Limiting
         from headrace.ops.tokens import Tokens
 
-        return Limiting(self._store, self.now, Tokens(self._store, self.now))
+        return Limiting(self._slots, Tokens(self._tables, self.now))
+
+    @_once
+    def _slots(self) -> "Slots":
+        from headrace.ops.slots import Slots
+
+        return Slots(self._tables, self.now)
 
     @_once
     def _chores(self) -> "Chores":

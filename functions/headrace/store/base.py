@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -173,6 +173,26 @@ class Store(Protocol):
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         """Remove a record, if it has *version* where that is given; tell whether it was there."""
+
+    def reserve(
+        self, queue: str, pool: int, texts: Collection[str], *, room: int
+    ) -> tuple[frozenset[str], bool]:
+        """Put *texts* into a pool of a queue, if no more than *room* are in it then.
+
+        Returns what is in it then, and whether they are.
+        """
+
+    def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
+        """Take *texts* out of a pool, as far as they are in it; return what is in it then."""
+
+    def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
+        """Return what is in the pools from *first* to *last*, both included, but for empty ones.
+
+        What was written a moment ago may be missing.
+        """
+
+    def drop_pools(self, queue: str) -> None:
+        """Remove all pools of a queue."""
 
     def bucket(self, queue: str) -> Bucket | None:
         """Return the rate limit of a queue; what was written a moment ago may be missing."""

@@ -149,6 +149,7 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "settled_lease_id": ("settled_lease_id", TEXT),
     "settled_status": ("settled_status", TEXT),
     "enqueue_token": ("enqueue_token", TEXT),
+    "slot": ("slot", TEXT),
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))

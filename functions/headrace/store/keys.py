@@ -17,6 +17,9 @@ MARK: Final = "mark"
 NOTE: Final = "note"
 WRITTEN_BY: Final = "written_by"
 
+SLOTS: Final = "slots:{}"  # the kind under which the pools of a queue are kept
+HELD: Final = "held"
+
 BUCKETS: Final = "bucket"  # the kind under which rate limits are kept
 GIVEN: Final = "given"
 RATE: Final = "rate"

@@ -6,7 +6,7 @@ One lock makes each call atomic.  Nothing is kept on disk and nothing costs unit
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -34,6 +34,7 @@ class MemoryStore:
         self._marks: dict[tuple[str, str], str] = {}
         self._groups: dict[str, Group] = {}
         self._buckets: dict[str, Bucket] = {}
+        self._pools: dict[tuple[str, int], frozenset[str]] = {}
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
         return [self._commit(change) for change in changes]
@@ -206,6 +207,30 @@ class MemoryStore:
                 return False
             del self._records[kind, name]
             return True
+
+    def reserve(
+        self, queue: str, pool: int, texts: Collection[str], *, room: int
+    ) -> tuple[frozenset[str], bool]:
+        with self._lock:
+            there = self._pools.get((queue, pool), frozenset())
+            if not there.issuperset(texts) and len(there) + len(texts) > room:
+                return there, False
+            self._pools[queue, pool] = there | set(texts)
+            return self._pools[queue, pool], True
+
+    def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
+        with self._lock:
+            self._pools[queue, pool] = self._pools.get((queue, pool), frozenset()) - set(texts)
+            return self._pools[queue, pool]
+
+    def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
+        with self._lock:
+            found = {pool: self._pools.get((queue, pool)) for pool in range(first, last + 1)}
+        return {pool: held for pool, held in found.items() if held}
+
+    def drop_pools(self, queue: str) -> None:
+        with self._lock:
+            self._pools = {key: held for key, held in self._pools.items() if key[0] != queue}
 
     def bucket(self, queue: str) -> Bucket | None:
         with self._lock:

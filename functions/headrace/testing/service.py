@@ -102,7 +102,7 @@ class MemoryService:
         use = build(settings, self._stream.store, now=self.clock, lake=lake)
         chance = self.faults.chance
         use.deliveries.chance = use.deliveries.claims.chance = chance
-        use.deliveries.limiting.chance = chance
+        use.deliveries.limiting.slots.chance = chance
         use.reaping.spread = use.reports.spread = chance.random
         return use
 

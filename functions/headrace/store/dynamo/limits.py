@@ -3,8 +3,9 @@
 So that many may write to one at a time and none has to try again because another did.
 """
 
+from collections.abc import Collection, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store import keys
@@ -13,11 +14,94 @@ from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.dynamo.vendor import charge_all, vendor_errors
 from headrace.store.items import MICROS, Item, Value
 
+_POOL: Final = "{:05}"
+_LAST_POOL: Final = 99_999
 _TRIES: Final = 3  # a bucket may run dry, and fill up, while we look
 
 
 class Limits(ControlTable):
     """Implements the limits of ``headrace.store.base.Store``."""
+
+    def reserve(
+        self, queue: str, pool: int, texts: Collection[str], *, room: int
+    ) -> tuple[frozenset[str], bool]:
+        wanted = frozenset(texts)
+        if len(wanted) > room:
+            there = self.pools(queue, pool, pool).get(pool, frozenset())
+            return there, there >= wanted
+        there, made = self._write_pool(
+            queue, pool, "ADD #held :texts", wanted, most=room - len(wanted)
+        )
+        return there, made or there >= wanted  # a repeat after a lost answer
+
+    def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
+        there, _ = self._write_pool(queue, pool, "DELETE #held :texts", frozenset(texts))
+        return there
+
+    def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
+        return {pool: held for pool, held in self._pools(queue, first, last) if held}
+
+    def _pools(self, queue: str, first: int, last: int) -> Iterator[tuple[int, frozenset[str]]]:
+        query: dict[str, Any] = {
+            "TableName": self._control,
+            "KeyConditionExpression": "#pk = :kind AND #sk BETWEEN :first AND :last",
+            "ExpressionAttributeNames": {"#pk": keys.PK, "#sk": keys.SK},
+            "ExpressionAttributeValues": {
+                ":kind": {"S": keys.SLOTS.format(queue)},
+                ":first": {"S": _POOL.format(first)},
+                ":last": {"S": _POOL.format(last)},
+            },
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        while True:
+            with vendor_errors():
+                answer = self._client.query(**query)
+            charge_all(answer, write=False)
+            for item in answer["Items"]:
+                yield int(item[keys.SK]["S"]), _held(item)
+            last_key = answer.get("LastEvaluatedKey")
+            if last_key is None:
+                return
+            query["ExclusiveStartKey"] = last_key
+
+    def drop_pools(self, queue: str) -> None:
+        for pool, _ in list(self._pools(queue, 0, _LAST_POOL)):
+            self.drop_record(keys.SLOTS.format(queue), _POOL.format(pool))
+
+    def _write_pool(
+        self,
+        queue: str,
+        pool: int,
+        update: str,
+        texts: frozenset[str],
+        *,
+        most: int | None = None,
+    ) -> tuple[frozenset[str], bool]:
+        """Make one write of a pool; return what is in it then, and whether it was made."""
+        values: dict[str, Value] = {":texts": {"SS": sorted(texts)}}
+        condition: dict[str, str] = {}
+        if most is not None:
+            values[":most"] = {"N": str(most)}
+            room = "attribute_not_exists(#held) OR size(#held) <= :most"
+            condition["ConditionExpression"] = room
+        with vendor_errors():
+            try:
+                answer = self._client.update_item(
+                    TableName=self._control,
+                    Key=control_key(keys.SLOTS.format(queue), _POOL.format(pool)),
+                    UpdateExpression=update,
+                    ExpressionAttributeNames={"#held": keys.HELD},
+                    ExpressionAttributeValues=values,
+                    ReturnValues="ALL_NEW",
+                    ReturnConsumedCapacity="TOTAL",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                    **condition,
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                return _held(error.response.get("Item") or {}), False
+        charge_all(answer, write=True)
+        return _held(answer.get("Attributes") or {}), True
 
     def bucket(self, queue: str) -> Bucket | None:
         with vendor_errors():
@@ -83,6 +167,10 @@ class Limits(ControlTable):
                 return False, _bucket(error.response.get("Item"))
         charge_all(answer, write=True)
         return True, _bucket(answer["Attributes"])
+
+
+def _held(item: Item) -> frozenset[str]:
+    return frozenset(item.get(keys.HELD, {"SS": ()})["SS"])
 
 
 def _goes_on(there: Bucket | None, draw: Draw) -> bool:

@@ -1,0 +1,338 @@
+"""How many tasks of a queue may be in flight: reservations in pools (see ``domain.slots``).
+
+What a call reads does not grow with the limit.  A process remembers which pools have room, as its
+own writes show it; knowing of none it looks at some of them.  Where these are full too, it looks at
+a few of their tasks, once a second: a reservation that is over goes, and a task that still waits
+under one whose maker must have died is delivered under it.
+
+A limit that is new, or was lowered, also counts what is in flight beyond its pools.  These can only
+become fewer, so what is left of the limit beside them is safe to use however long ago one looked.
+"""
+
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.change import Change, Entry
+from headrace.domain.errors import Unavailable
+from headrace.domain.ids import new_request_token
+from headrace.domain.limits import INFLIGHT
+from headrace.domain.queue import Queue
+from headrace.domain.slots import Reservation, Standing, places, pools
+from headrace.domain.task import Place, State, Task
+from headrace.store.base import Done, Outcome, Position, Store
+
+_LOOKED_AT: Final = 32  # pools, in a call that knows of no room
+_REMEMBERED: Final = 64  # pools with room
+_LOST_WRITES: Final = 4  # of a call, to others who were quicker
+_HELP_EVERY: Final = timedelta(seconds=1)
+_HELPED: Final = 16  # tasks looked at then
+_DEAD_AFTER: Final = timedelta(seconds=3)  # a maker that has reserved and not delivered
+_IN_USE_FOR: Final = timedelta(seconds=60)  # before it is looked at again
+_KNOWN_IN_USE: Final = 20_000
+_COUNT_LASTS: Final = timedelta(microseconds=100)  # for each entry that it took
+_PAGE: Final = 250
+_TOKEN: Final = 4  # characters of chance
+
+
+@dataclass(slots=True)
+class _Here:
+    """What this process knows of the pools of one queue."""
+
+    limit: int  # what is left of it beside what the pools do not count
+    pools: int
+    position: int  # where the next look begins
+    room: OrderedDict[int, int] = field(default_factory=OrderedDict)  # of pools that have some
+    helped_at: datetime | None = None
+
+    def learn(self, pool: int, held: int) -> None:
+        """Note how many reservations a pool holds."""
+        self.room.pop(pool, None)
+        if held < places(self.limit, pool):
+            self.room[pool] = places(self.limit, pool) - held
+            while len(self.room) > _REMEMBERED:
+                self.room.popitem(last=False)
+
+    def use(self, wanted: int, chance: random.Random) -> tuple[int, int] | None:
+        """Return a pool, and how many of its places to try for; they are as good as taken."""
+        if not self.room:
+            return None
+        enough = [pool for pool, room in self.room.items() if room >= wanted]
+        pool = chance.choice(enough) if enough else max(self.room, key=lambda one: self.room[one])
+        tried = min(wanted, self.room[pool])
+        self.learn(pool, places(self.limit, pool) - self.room[pool] + tried)
+        return pool, tried
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """``number`` tasks are in flight beyond the pools; at most the limit, as more is as bad.
+
+    ``flying`` is how many are in flight in all, at least, and ``looked_at`` what it took to know.
+    """
+
+    number: int
+    flying: int
+    looked_at: int
+
+
+@dataclass(slots=True)
+class Slots:
+    """The use case, with what it needs from outside; *new_token* gives characters of chance."""
+
+    store: Store
+    now: Callable[[], datetime]
+    chance: random.Random = field(default_factory=random.Random)
+    new_token: Callable[[], str] = new_request_token
+    _here: dict[str, _Here] = field(default_factory=dict)
+    _uncounted: dict[str, tuple[int, datetime, int]] = field(default_factory=dict)
+    """By queue: the version of its settings, until when this is believed, and how many."""
+    _in_use: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, queue: Queue, entries: Sequence[Entry]) -> dict[Entry, Reservation]:
+        """Reserve a place for each of *entries*, as far as there is room.
+
+        Where there is none, it may be for other tasks, whose place somebody had reserved.
+        Raises Unavailable when nothing is reserved.
+        """
+        now = self.now()
+        here = self._known(queue)
+        wanted, reserved = list(entries), dict[Entry, Reservation]()
+        try:
+            self._fill(queue, here, wanted, reserved, now)
+            if wanted:
+                seen = self._look(queue, here)
+                self._fill(queue, here, wanted, reserved, now)
+                if not reserved and self._helps(here, now):
+                    reserved |= self._help(queue, seen, len(entries), now)
+                    self._fill(queue, here, wanted[len(reserved) :], reserved, now)
+        except Unavailable:
+            if not reserved:
+                raise
+        return reserved
+
+    def full(self, queue: Queue) -> bool:
+        """Tell whether no more tasks of *queue* may be in flight now."""
+        here = self._known(queue)
+        count = pools(here.limit)
+        for first in range(0, count, _LOOKED_AT):
+            window = range(first, min(first + _LOOKED_AT, count))
+            seen = self.store.pools(queue.name, window[0], window[-1])
+            if any(len(seen.get(pool, ())) < places(here.limit, pool) for pool in window):
+                return False
+        return True
+
+    def ended(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
+        """Free the places of the deliveries that *changes* have ended.
+
+        Nothing depends on it: of a place that is not freed here, a later look tells that it is.
+        """
+        over: dict[tuple[str, int], list[str]] = {}
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(outcome, Done) and change.leaves is not None:
+                reservation = Reservation.of(outcome.task)
+                if reservation is None:
+                    continue
+                # What is done may have been done before: the task may be in flight once more.
+                by_now = None if change.gone and change.allowed(outcome.task) else outcome.task
+                if reservation.standing(by_now, change.leaves) is Standing.OVER:
+                    over.setdefault((change.leaves, reservation.pool), []).append(reservation.text)
+        for (queue, pool), texts in over.items():
+            self._free(queue, pool, texts)
+
+    def refused(
+        self, queue: Queue, reserved: Iterable[Reservation], outcomes: Iterable[Outcome]
+    ) -> None:
+        """Free the places of deliveries that others were quicker with.
+
+        Not those of which it is not known, and not those that somebody else has delivered under.
+        """
+        over: dict[int, list[str]] = {}
+        for reservation, outcome in zip(reserved, outcomes, strict=True):
+            if isinstance(outcome, Done) or outcome.task is None:
+                continue
+            if _standing(reservation, outcome.task, queue) is Standing.OVER:
+                over.setdefault(reservation.pool, []).append(reservation.text)
+        for pool, texts in over.items():
+            self._free(queue.name, pool, texts)
+
+    def forget(self, queue: str) -> None:
+        """Drop everything kept of the limit of a queue that is deleted."""
+        self.store.drop_pools(queue)
+        with self._lock:
+            self._here.pop(queue, None)
+            self._uncounted.pop(queue, None)
+
+    def beyond(self, queue: Queue) -> "Beyond":
+        """Count the tasks of *queue* that are in flight beyond the pools of its limit."""
+        limit = _limit(queue)
+        held = self.store.pools(queue.name, 0, pools(limit) - 1) if limit else {}
+        counted = {Reservation.parse(text, 0).task_id for texts in held.values() for text in texts}
+        apart, flying = 0, 0
+        for shard in range(queue.shards_in_use):
+            place = Place(queue.name, State.INFLIGHT, shard)
+            after: Position | None = None
+            while apart < limit:
+                page = self.store.entries(place, after=after, limit=_PAGE)
+                apart += sum(entry.task_id not in counted for entry in page.entries)
+                flying += len(page.entries)
+                after = page.last
+                if after is None:
+                    break
+        beside = 0
+        for _ in range(limit):  # as the limit shrinks, pools hold more than their part of it
+            rest = max(0, limit - apart - beside)
+            too_many = sum(max(0, len(texts) - places(rest, pool)) for pool, texts in held.items())
+            if too_many == beside:
+                break
+            beside = too_many
+        return Beyond(min(limit, apart + beside), flying, flying + len(counted))
+
+    def _known(self, queue: Queue) -> _Here:
+        limit = _limit(queue)
+        if queue.uncounted_since is not None:
+            limit -= self._uncounted_lately(queue)
+        with self._lock:
+            here = self._here.get(queue.name)
+            if here is None or here.limit != limit:
+                count = pools(_limit(queue))
+                position = self.chance.randrange(count) if count > _LOOKED_AT else 0
+                here = self._here[queue.name] = _Here(limit, count, position)
+        return here
+
+    def _uncounted_lately(self, queue: Queue) -> int:
+        now = self.now()
+        with self._lock:
+            version, until, number = self._uncounted.get(queue.name, (0, now, 0))
+        if version == queue.version and now < until:
+            return number
+        beyond = self.beyond(queue)
+        until = now + beyond.looked_at * _COUNT_LASTS
+        with self._lock:
+            self._uncounted[queue.name] = (queue.version, until, beyond.number)
+        return beyond.number
+
+    def _fill(
+        self,
+        queue: Queue,
+        here: _Here,
+        wanted: list[Entry],
+        reserved: dict[Entry, Reservation],
+        now: datetime,
+    ) -> None:
+        """Reserve places for *wanted* in pools that are known to have room."""
+        lost = 0
+        while wanted and lost < _LOST_WRITES:
+            with self._lock:
+                found = here.use(len(wanted), self.chance)
+            if found is None:
+                return
+            pool, count = found
+            made = {
+                entry: Reservation.made(
+                    entry.task_id,
+                    entry.scheduled_at,
+                    pool,
+                    now=now,
+                    token=self.new_token()[-_TOKEN:],
+                )
+                for entry in wanted[:count]
+            }
+            texts = [reservation.text for reservation in made.values()]
+            there, done = self.store.reserve(queue.name, pool, texts, room=places(here.limit, pool))
+            with self._lock:
+                here.learn(pool, len(there))
+            if done:
+                reserved |= made
+                del wanted[:count]
+            lost += not done
+
+    def _look(self, queue: Queue, here: _Here) -> Mapping[int, frozenset[str]]:
+        """Look at some pools, at others each time."""
+        first = here.position if here.position < here.pools else 0
+        window = range(first, min(first + _LOOKED_AT, here.pools))
+        seen = self.store.pools(queue.name, window[0], window[-1])
+        with self._lock:
+            here.position = window[-1] + 1
+            for pool in window:
+                here.learn(pool, len(seen.get(pool, ())))
+        return seen
+
+    def _helps(self, here: _Here, now: datetime) -> bool:
+        with self._lock:
+            if here.helped_at is not None and now - here.helped_at < _HELP_EVERY:
+                return False
+            here.helped_at = now
+            return True
+
+    def _help(
+        self,
+        queue: Queue,
+        seen: Mapping[int, frozenset[str]],
+        most: int,
+        now: datetime,
+    ) -> dict[Entry, Reservation]:
+        """Free what is over in pools that are full; return tasks that wait for a dead maker."""
+        with self._lock:
+            suspects = [
+                Reservation.parse(text, pool)
+                for pool, texts in seen.items()
+                for text in texts
+                if self._in_use.get(text, now) <= now
+            ]
+        suspects = sorted(suspects, key=lambda one: (one.made_at, one.text))[:_HELPED]
+        tasks = self.store.read([one.task_id for one in suspects], payload=False)
+        waiting: dict[Entry, Reservation] = {}
+        over: dict[int, list[str]] = {}
+        for one in suspects:
+            task = tasks.get(one.task_id)
+            standing = _standing(one, task, queue)
+            if standing is Standing.OVER:
+                over.setdefault(one.pool, []).append(one.text)
+            elif standing is Standing.IN_USE:
+                self._remember(one, now)
+            elif task is not None and task.live(now) and now - one.made_at >= _DEAD_AFTER:
+                waiting[Entry(task.id, task.place, task.due_at, task.expires_at)] = one
+        for pool, texts in over.items():
+            self._free(queue.name, pool, texts)
+        if queue.uncounted_since is not None:
+            self._uncounted.pop(queue.name, None)
+            most = min(1, _limit(queue) - self.beyond(queue).flying) if waiting else 0
+        return dict(list(waiting.items())[: max(0, most)])
+
+    def _remember(self, reservation: Reservation, now: datetime) -> None:
+        with self._lock:
+            self._in_use.pop(reservation.text, None)
+            self._in_use[reservation.text] = now + _IN_USE_FOR
+            while len(self._in_use) > _KNOWN_IN_USE:
+                self._in_use.popitem(last=False)
+
+    def _free(self, queue: str, pool: int, texts: Sequence[str]) -> None:
+        try:
+            there = self.store.free(queue, pool, texts)
+        except Unavailable:
+            return  # a later look finds them
+        with self._lock:
+            here = self._here.get(queue)
+            if here is not None:
+                here.learn(pool, len(there))
+
+
+def _standing(reservation: Reservation, task: Task | None, queue: Queue) -> Standing:
+    """Return what a reservation means now.
+
+    As long as some tasks are in flight without one, any of a task in flight counts it.
+    """
+    flies = task is not None and (task.queue, task.state) == (queue.name, State.INFLIGHT)
+    if flies and queue.uncounted_since is not None:
+        return Standing.IN_USE
+    return reservation.standing(task, queue.name)
+
+
+def _limit(queue: Queue) -> int:
+    return min(queue.settings.dequeuing_settings.max_inflight_tasks, INFLIGHT[1])

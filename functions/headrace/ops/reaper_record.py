@@ -1,7 +1,7 @@
 """What a pass of the reaper leaves for the next one: how far it came, and how long it took.
 
 A record in the control table for each part of the work; none while one pass does everything and
-has time to spare, which is the common case and costs nothing.
+has time to spare, which is the common case: then it costs a read a minute, and no write.
 """
 
 import math

@@ -223,6 +223,50 @@ def test_an_empty_dequeue_reads_at_most_one_unit_a_shard(world: World, waiting: 
     assert (write, read) <= (0.0, 1.0)
 
 
+def a_queue_of_long_tasks(world: World, count: int = 200) -> str:
+    """Return a queue of tasks whose leases heartbeats have put off beyond what the index knows."""
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    for _ in range(count // TASKS):
+        fill(world, queue)
+    tasks = [task for _ in range(count // TASKS) for task in lease_all(world, queue)]
+    world.clock.forward(3)
+    report_all(world, queue, tasks, "INFLIGHT", keepalive=300)
+    world.clock.forward(3)
+    return queue
+
+
+def test_an_empty_dequeue_reads_at_most_one_unit_whatever_is_in_flight(world: World) -> None:
+    queue = a_queue_of_long_tasks(world)
+
+    polls = [spend(lambda: world.take(queue, BATCH), tasks=1) for _ in range(5)]
+
+    assert max(polls) <= (0.0, 1.0)
+
+
+def test_so_it_does_in_a_process_that_has_heard_of_none_of_them(world: World) -> None:
+    queue = a_queue_of_long_tasks(world)
+    other = new_world(world.store, world.clock)
+    other.use.queues.cached(queue)
+
+    polls = [spend(lambda: other.take(queue, BATCH), tasks=1) for _ in range(10)]
+
+    assert max(polls) <= (0.0, 1.0)
+
+
+def test_a_few_tasks_that_a_process_has_not_heard_of_it_reads_once(world: World) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    world.put(queue, SMALL, SMALL, SMALL)
+    for task in world.take(queue, 3):
+        world.say(task, "INFLIGHT", keepalive=300)
+    world.clock.forward(6)
+    other = new_world(world.store, world.clock)
+    other.use.queues.cached(queue)
+
+    polls = [spend(lambda: other.take(queue, BATCH), tasks=1)[1] for _ in range(4)]
+
+    assert polls == [2.5, 1.0, 1.0, 1.0]
+
+
 def test_a_dequeue_of_a_paused_queue_costs_nothing(world: World) -> None:
     queue = world.queue()
     fill(world, queue)

@@ -6,12 +6,10 @@ in the write.
 """
 
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import Final
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
@@ -20,11 +18,8 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.leases import Verdicts
 from headrace.ops.marked import commit, commit_proposed
-from headrace.ops.scan import Scan
+from headrace.ops.suspects import Watch
 from headrace.store.base import Done, Store
-
-_REMEMBERED: Final = 20_000
-_TRUST_FOR: Final = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
@@ -34,17 +29,26 @@ class Reaping:
     store: Store
     now: Callable[[], datetime]
     spread: Callable[[], float] = random.random
-    _healthy_until: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    watch: Watch = field(default_factory=Watch)
 
     def lapsed(self, queue: Queue, shard: int) -> Iterator[Task]:
-        """Take back the lapsed leases of one shard, page after page, and yield the tasks.
+        """Take back leases of one shard that seem to have lapsed, and yield the tasks.
 
-        For a dequeue that helps out: it trusts for a while what was read before.
+        For a dequeue that helps out: it reads few tasks unless those have lapsed (``suspects``).
         """
+        place = Place(queue.name, State.INFLIGHT, shard)
+        suspects = self.watch.suspects(self.store, place, self.now())
         verdicts = Verdicts(self.store, self.now)
-        for entries in Scan(self.store, Place(queue.name, State.INFLIGHT, shard), self.now).pages():
-            yield from self.take_back(queue, self._suspects(entries), verdicts)
+        for entries, at_first in ((suspects.likely, 1), (suspects.others, suspects.few)):
+            rest, count = entries, at_first
+            while rest:
+                some, rest = rest[:count], rest[count:]
+                taken = list(self.take_back(queue, some, verdicts))
+                yield from taken
+                if 2 * len(taken) < len(some):
+                    break
+                count *= 2
+            self.watch.put_off(place, rest)
 
     def take_back(
         self, queue: Queue, entries: Sequence[Entry], verdicts: Verdicts
@@ -67,7 +71,7 @@ class Reaping:
             if isinstance(judged, Change):
                 changes.append(judged)
             else:
-                self._trust(entry, min(judged, now + _TRUST_FOR))
+                self.watch.read(task, judged, now=now)
         for outcome in commit(self.store, changes):
             if isinstance(outcome, Done):
                 yield outcome.task
@@ -83,6 +87,7 @@ class Reaping:
             if group is not None and group.state is GroupState.CLOSED:
                 return settle.hand_back(task, queue, now=now)
             if group is not None and group.state is GroupState.OPEN:
+                self.watch.extended(group)
                 return group.expires_at
         elif end > now:
             return end
@@ -95,24 +100,3 @@ class Reaping:
         for outcome in commit_proposed(self.store, entries, expire):
             if isinstance(outcome, Done):
                 yield outcome.task
-
-    def _suspects(self, entries: Sequence[Entry]) -> list[Entry]:
-        now = self.now()
-        with self._lock:
-            return [
-                entry
-                for entry in entries
-                if self._healthy_until.get(_delivery(entry), entry.scheduled_at) <= now
-            ]
-
-    def _trust(self, entry: Entry, until: datetime) -> None:
-        with self._lock:
-            self._healthy_until.pop(_delivery(entry), None)
-            self._healthy_until[_delivery(entry)] = until
-            while len(self._healthy_until) > _REMEMBERED:
-                del self._healthy_until[next(iter(self._healthy_until))]
-
-
-def _delivery(entry: Entry) -> tuple[str, datetime]:
-    """A delivery is known by the task and the end of its lease as first granted."""
-    return (entry.task_id, entry.scheduled_at)

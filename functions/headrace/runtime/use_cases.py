@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.ops.sessions import Sessions
     from headrace.ops.slots import Slots
     from headrace.ops.stats import Stats
+    from headrace.ops.suspects import Watch
     from headrace.ops.tasks import Tasks
     from headrace.ops.ticking import Ticking
     from headrace.ops.workers import Workers
@@ -204,6 +205,7 @@ class UseCases:
         return Reaper(
             store=self._store,
             now=self.now,
+            watch=self._watch,
             queues=self.queues,
             chores=self._chores,
             leases=self.leases,
@@ -264,9 +266,15 @@ class UseCases:
 
     @_once
     def _store(self) -> Store:
-        from headrace.ops.limiting import Freeing
+        from headrace.ops.observed import Observed
 
-        return Freeing(self._tables, self._slots).store
+        return Observed(self._tables, self._slots, self._watch).store
+
+    @_once
+    def _watch(self) -> "Watch":
+        from headrace.ops.suspects import Watch
+
+        return Watch()
 
     @_once
     def _cursors(self) -> "Cursors":

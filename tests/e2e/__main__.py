@@ -32,6 +32,7 @@ PARAMETERS: Final = {
 }
 # In this order: the last ones change the deployment, and then remove it.
 SUITES: Final = (
+    "tests/e2e/test_smoke.py",
     "tests/e2e/test_deployed.py",
     "tests/functional",
     "tests/console",

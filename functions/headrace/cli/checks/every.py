@@ -76,6 +76,7 @@ OTHERS: Final = (
     Check("console: sign out", console.sign_out),
     Check("stream: metrics", waiting.metrics),
     Check("stream: stats", waiting.stats),
+    Check("queue: recount", waiting.recount),
     Check("key: refused once revoked", operators.revoked),
     Check("lease: taken back", waiting.reclaimed),
     Check("schedule: tick", waiting.ticked),

@@ -138,16 +138,11 @@ class OurKey(Thing):
 
     def _found(self, wire: Wire) -> str:
         """Return the id of the key of this name, of which one lives at most.  Raises NotFound."""
-        cursor: str | None = None
-        while True:
-            page = wire.send(list_keys().at(cursor))
-            for key in page.entries:
-                if key.name == self.name:
-                    return key.id
-            cursor = page.cursor
-            if cursor is None:
-                message = f"there is no key {self.name}"
-                raise NotFound(message)
+        found = next((key.id for key in wire.each(list_keys()) if key.name == self.name), None)
+        if found is None:
+            message = f"there is no key {self.name}"
+            raise NotFound(message)
+        return found
 
 
 T = TypeVar("T", bound=Thing)

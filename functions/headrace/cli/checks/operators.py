@@ -79,16 +79,10 @@ def create_key(smoke: Smoke) -> str:
 def list_keys(smoke: Smoke) -> str:
     """Find it among the keys, without its secret."""
     id, secret = smoke.need("key", "key: make"), smoke.need("secret", "key: make")
-    cursor, found = None, False
-    while True:
-        page = smoke.send(service.list_keys().at(cursor))
-        found = found or any(key.id == id for key in page.entries)
-        if secret.encode() in smoke.wire.last.body:
-            message = "the list shows its secret"
-            raise Wrong(message)
-        cursor = page.cursor
-        if found or cursor is None:
-            break
+    found = any(key.id == id for key in smoke.wire.each(service.list_keys()))
+    if secret.encode() in smoke.wire.last.body:
+        message = "the list shows its secret"
+        raise Wrong(message)
     expect(found, right=True, what="whether the list has it")
     return "there, without its secret"
 
@@ -164,13 +158,8 @@ def list_workers(smoke: Smoke) -> str:
     name = smoke.need("worker", "worker: sign of life")
 
     def look() -> WorkerSeen | None:
-        cursor = None
-        while True:
-            page = smoke.send(work.list_workers().at(cursor))
-            found = next((one for one in page.entries if one.name == name), None)
-            cursor = page.cursor
-            if found is not None or cursor is None:
-                return found
+        every = smoke.wire.each(work.list_workers())
+        return next((one for one in every if one.name == name), None)
 
     expect(smoke.indexed(look, "worker of ours in the list").queues, [smoke.name], "its queues")
     return "there"

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Final
 
 from headrace.cli.checks.run import EXACT, MINUTELY_SECONDS, Smoke, expect, words
+from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import queues, tasks, work
 from headrace.client.models import LeasedTask, Task
@@ -150,6 +151,22 @@ def stats(smoke: Smoke) -> str:
 
     count = smoke.until(look, what="stats as counted", since=since, most=_STREAM_SECONDS)
     return f"{many(count, 'task')}, by state; after {words(smoke.now() - since)}"
+
+
+def recount(smoke: Smoke) -> str:
+    """Count the queue anew: it must come to what the recorder has counted of the stream."""
+    smoke.needs(*_COUNTED)
+    steps = queues.recount_queue(smoke.name)
+
+    def look() -> int | None:
+        found = smoke.send(steps.at(None))
+        if found.cursor is not None:
+            message = "it does not end with the first step, for so few tasks"
+            raise Wrong(message)
+        return sum(found.counts.values()) if found.counts == found.was else None
+
+    count = smoke.indexed(look, "recount that finds what the recorder has")
+    return f"{many(count, 'task')}, as the recorder has it"
 
 
 def _words(numbers: dict[str, int]) -> str:

@@ -3,13 +3,14 @@
 The SDK repeats what fails and keeps no headers; here a first failure is what one wants to see.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeVar
 
 import httpx2 as httpx
 import msgspec
 
-from headrace.client.call import Answer, Call
+from headrace.client.call import Answer, Call, Pages
 from headrace.client.codec import PLAIN
 from headrace.client.consumed import HEADER, Consumed, Tally
 from headrace.client.refusal import refusal
@@ -24,6 +25,7 @@ PROBLEM: Final = "application/problem+json"
 _CONNECT_WITHIN: Final = 5.0
 _REDIRECTED: Final = range(300, 400)
 _REFUSED: Final = 400
+_PAGES: Final = 100
 
 
 class Wrong(Exception):
@@ -139,6 +141,18 @@ class Wire:
         except (msgspec.DecodeError, RecursionError, IndexError) as error:
             message = f"the answer is none of Headrace's: {error}"
             raise Wrong(message) from None
+
+    def each(self, pages: Pages[T]) -> Iterator[T]:
+        """Go through a list, page after page.  Raises Wrong for one that has no end."""
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            page = self.send(pages.at(cursor))
+            yield from page.entries
+            cursor = page.cursor
+            if cursor is None:
+                return
+        message = f"the list goes on after {_PAGES} pages"
+        raise Wrong(message)
 
     def accepted(self, seen: Exchange) -> int:
         """Return the status of an answer that grants the request.  Raises as send() does."""

@@ -3,8 +3,17 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
+from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.domain.retry import DEFAULT_RETRY, RetryStrategy, Seconds
+from headrace.domain.task import Place, State
+
+AGREED_AFTER: Final = timedelta(seconds=SETTINGS_TTL_SECONDS[1] + 60)
+"""So long after a change nobody acts on earlier settings any more, and the index shows it.
+
+A call may begin with settings as old as can be, and may take half a minute.
+"""
 
 
 class IntervalUnit(StrEnum):
@@ -60,8 +69,10 @@ class QueueSettings:
 class Queue:
     """A queue as stored.
 
-    ``resume_at`` ends a pause by itself; ``shards_in_use`` is the highest number of shards the
-    queue ever had, because tasks stay on the shard they were put on.  ``uncounted_since`` is when
+    ``resume_at`` ends a pause by itself.  Tasks stay on the shard they were put on, so that
+    ``shards_in_use`` are as many as any task may be on.  ``drained`` are the states whose tasks are
+    all on the shards of the settings again, which had another number until ``resharded_at``, and
+    ``shards_ever`` at most.  ``uncounted_since`` is when
     ``max_inflight_tasks`` was last set or lowered, until all tasks in flight are counted by it.
     """
 
@@ -72,7 +83,38 @@ class Queue:
     version: int = 1
     resume_at: datetime | None = None
     shards_in_use: int = 1
+    drained: frozenset[State] = frozenset()
+    resharded_at: datetime | None = None
+    shards_ever: int = 1
     uncounted_since: datetime | None = None
+
+    def shards_of(self, state: State) -> int:
+        """Return on how many shards tasks in *state* may be."""
+        return self.settings.shards if state in self.drained else self.shards_in_use
+
+    def places(self, state: State) -> "list[Place]":
+        """Return where the index keeps tasks in *state*."""
+        return [Place(self.name, state, shard) for shard in range(self.shards_of(state))]
+
+    def with_drained(self, states: frozenset[State]) -> "Queue":
+        """Return the queue once all tasks in *states* are on the shards of the settings again."""
+        if states == frozenset(State):
+            return replace(self, shards_in_use=self.settings.shards, drained=frozenset())
+        return replace(self, drained=states)
+
+    def resharded(self, settings: QueueSettings, now: datetime) -> "Queue":
+        """Return the queue with other *settings*, and the shards that its tasks may then be on."""
+        if settings.shards == self.settings.shards:
+            return replace(self, settings=settings)
+        shards = max(self.shards_in_use, settings.shards)
+        return replace(
+            self,
+            settings=settings,
+            shards_in_use=shards,
+            drained=frozenset(),
+            resharded_at=now,
+            shards_ever=max(self.shards_ever, shards),
+        )
 
     def paused(self, now: datetime) -> bool:
         """Tell whether deliveries are paused at *now*."""

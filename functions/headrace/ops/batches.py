@@ -21,7 +21,7 @@ from headrace.domain.group import Group
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
 from headrace.domain.queue import Queue
 from headrace.domain.repeat import Request, still_running
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task
 from headrace.ops.leases import Leases, with_present_ends
 from headrace.ops.repeat_body import FIRST, batch_of, batch_record, first_of, kind_of
 from headrace.store.base import Store
@@ -118,7 +118,7 @@ class Batch:
         found = chain.from_iterable(
             self.leases.held(group.id, queue.name, shard)
             for queue in queues
-            for shard in range(queue.shards_in_use)
+            for shard in range(queue.shards_of(State.INFLIGHT))
         )
         held = [
             task for task in with_present_ends(self.store, list(found)) if ours.holds(task, now=now)

@@ -21,7 +21,7 @@ from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.ids import new_request_token
-from headrace.domain.limits import SETTINGS_TTL_SECONDS
+from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.sighting import LIVE
 from headrace.domain.task import Place, State, Task
 from headrace.ops.audit import Audit
@@ -37,8 +37,6 @@ _BETWEEN_SECONDS: Final = 0.005  # at most: to be out of step with whoever moves
 _TRIES: Final = 5  # at tasks that change while they are removed
 _FOLLOWED: Final = 1_000  # ids that a record holds
 _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
-# A call may begin with settings as old as can be, and may take half a minute.
-_LATECOMERS: Final = timedelta(seconds=SETTINGS_TTL_SECONDS[1] + 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,7 @@ class Chores:
 
 def _again(chore: Chore) -> datetime:
     """Return when a chore that is done is looked at once more."""
-    return chore.asked_at + (_LATECOMERS if chore.deletes_queue else _LAG)
+    return chore.asked_at + (AGREED_AFTER if chore.deletes_queue else _LAG)
 
 
 def _places(chore: Chore, *, others: bool) -> Sequence[Place]:

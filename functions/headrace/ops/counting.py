@@ -60,7 +60,7 @@ class Mark:
                 mark = replace(mark, after=page.last, looked_at=mark.looked_at + page.number)
                 if page.last is not None:
                     yield mark
-            last = mark.shard + 1 >= queue.shards_in_use
+            last = mark.shard + 1 >= queue.shards_of(span.state)
             mark = replace(mark, span=mark.span + last, shard=0 if last else mark.shard + 1)
             if mark.span < len(spans):
                 yield mark

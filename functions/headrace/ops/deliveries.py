@@ -159,7 +159,7 @@ class Deliveries:
         """Shards being retired first, so that nothing is stranded; the others in random order."""
         current = list(range(queue.settings.shards))
         self.chance.shuffle(current)
-        return [*range(queue.settings.shards, queue.shards_in_use), *current]
+        return [*range(queue.settings.shards, queue.shards_of(State.ENQUEUED)), *current]
 
     def _ready(self, queue: Queue, shard: int, count: int, call: Call) -> list[Entry]:
         """Read a little more than is wanted, so that a lost race finds something else.
@@ -304,7 +304,7 @@ class Deliveries:
         """Reclaim lapsed leases; those without a backoff are ready at once."""
         return [
             _waiting(task)
-            for shard in range(queue.shards_in_use)
+            for shard in range(queue.shards_of(State.INFLIGHT))
             for task in self.reaping.lapsed(queue, shard)
             if task.state is State.ENQUEUED and task.due_at <= self.now()
         ]

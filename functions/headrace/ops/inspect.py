@@ -204,7 +204,7 @@ class Inspect:
                     return
 
         return heapq.merge(
-            *(shard_entries(shard) for shard in range(queue.shards_in_use)),
+            *(shard_entries(shard) for shard in range(queue.shards_of(span.state))),
             key=lambda found: (found[0].scheduled_at, found[0].task_id),
             reverse=descending,
         )

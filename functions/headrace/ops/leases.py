@@ -152,8 +152,7 @@ class Leases:
                 queue = self.queues.cached(name)
             except NotFound:  # deleted meanwhile, and its tasks with it
                 continue
-            for shard in range(queue.shards_in_use):
-                place = Place(name, State.INFLIGHT, shard)
+            for place in queue.places(State.INFLIGHT):
                 for tasks in self._pages(group, place, payload=False):
                     now = self.now()
                     changes = [settle.hand_back(task, queue, now=now) for task in tasks]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from headrace.domain.queue import (
     DeadLetterConfig,
@@ -15,9 +15,12 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State
 from headrace.store.base import Record
 
-KIND = "queue"
+KIND: Final = "queue"
+_FOUND_OUT: Final = ("shards_in_use", "drained", "uncounted_since")
+"""What is not decided by anybody, but found out once settings have been changed."""
 
 
 def to_record(queue: Queue) -> Record:
@@ -31,15 +34,19 @@ def to_record(queue: Queue) -> Record:
     }
     if queue.uncounted_since is not None:
         body["uncounted_since"] = queue.uncounted_since.isoformat()
+    if queue.resharded_at is not None:
+        body["resharded_at"] = queue.resharded_at.isoformat()
+    if queue.shards_ever > queue.shards_in_use:
+        body["shards_ever"] = queue.shards_ever
+    if queue.drained:
+        body["drained"] = sorted(queue.drained)
     return Record(KIND, queue.name, body, queue.version)
 
 
 def from_record(record: Record) -> Queue:
     """Return the queue of *record*."""
-    body = record.body
-    uncounted = body.get("uncounted_since")
-    if uncounted and _found_out(record).get("counted"):
-        uncounted = None
+    body = {**record.body, **_found_out(record)}
+    uncounted, resharded = body.get("uncounted_since"), body.get("resharded_at")
     return Queue(
         name=record.name,
         settings=_settings(body["settings"]),
@@ -48,19 +55,26 @@ def from_record(record: Record) -> Queue:
         version=record.version,
         resume_at=datetime.fromisoformat(body["resume_at"]) if body["resume_at"] else None,
         shards_in_use=body["shards_in_use"],
+        drained=frozenset(State(state) for state in body.get("drained") or ()),
+        resharded_at=datetime.fromisoformat(resharded) if resharded else None,
+        shards_ever=record.body.get("shards_ever", record.body["shards_in_use"]),
         uncounted_since=datetime.fromisoformat(uncounted) if uncounted else None,
     )
 
 
-def note_of(queue: Queue, **found_out: object) -> str:
+def note_of(queue: Queue) -> str:
     """Return the note to leave on *queue*'s record: what was found out of it as it stands."""
-    return json.dumps({"version": queue.version, **found_out})
+    found = to_record(queue).body
+    said = {name: found.get(name) for name in _FOUND_OUT}
+    return json.dumps({"version": queue.version, **said})
 
 
 def _found_out(record: Record) -> dict[str, Any]:
     """Return what a note on *record* says, if it is about the settings as they are."""
     said: dict[str, Any] = json.loads(record.note) if record.note else {}
-    return said if said.get("version") == record.version else {}
+    if said.get("version") != record.version:
+        return {}
+    return {name: said[name] for name in _FOUND_OUT if name in said}
 
 
 def _settings(stored: Mapping[str, Any]) -> QueueSettings:

@@ -71,7 +71,9 @@ class Queues:
         now = self.now()
         # Whoever has not heard of the deletion yet still uses the shards there were.
         shards_in_use = max(settings.shards, before.shards if before else 0)
-        queue = Queue(name, settings, now, now, shards_in_use=shards_in_use)
+        queue = Queue(
+            name, settings, now, now, shards_in_use=shards_in_use, shards_ever=shards_in_use
+        )
         with self.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_body.to_record(queue), replaces=None):
                 message = f"queue {name} exists"
@@ -121,9 +123,7 @@ class Queues:
                 raise VersionMismatch(message)
             same = settings.dequeuing_settings.dequeuing_paused
             return replace(
-                queue,
-                settings=settings,
-                shards_in_use=max(queue.shards_in_use, settings.shards),
+                queue.resharded(settings, self.now()),
                 resume_at=queue.resume_at if same else None,
                 uncounted_since=self._uncounted_since(queue, settings),
             )
@@ -153,7 +153,7 @@ class Queues:
         What came to one of them later stays, however long it takes.
         """
         queue = self._stored(name)
-        chore = Chore(name, states, self.now(), queue.shards_in_use, deletes_queue=False)
+        chore = Chore(name, states, self.now(), queue.shards_ever, deletes_queue=False)
         where = {"state": ",".join(states)}
         gone: set[str] = set()
         with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
@@ -169,7 +169,7 @@ class Queues:
         Nothing of the queue can be reached from the moment its record is gone.
         """
         queue = self._stored(name)
-        chore = Chore(name, tuple(State), self.now(), queue.shards_in_use, deletes_queue=True)
+        chore = Chore(name, tuple(State), self.now(), queue.shards_ever, deletes_queue=True)
         with self.audit.action("delete_queue", queue=name):
             self.chores.write(chore)
             self.store.drop_record(queue_body.KIND, name)

@@ -18,6 +18,7 @@ from headrace.ops.queues import Queues
 from headrace.ops.reaper_pass import Pass
 from headrace.ops.reaper_record import Part
 from headrace.ops.reaping import Reaping
+from headrace.ops.upkeep import Upkeep
 
 _LONG: Final = timedelta(hours=1)
 
@@ -56,6 +57,7 @@ class Reaper(Reaping):
     queues: Queues
     chores: Chores
     leases: Leases
+    upkeep: Upkeep
 
     def run(
         self,

@@ -130,8 +130,13 @@ class Pass:
         jobs = []
         for shard in range(queue.shards_in_use):
             if self._holds(first + shard):
-                jobs.append(Job("lapsed", self._lapsed(queue, shard)))
-                jobs.append(Job("expired", self._expired(queue, shard)))
+                if shard < queue.shards_of(State.INFLIGHT):
+                    jobs.append(Job("lapsed", self._lapsed(queue, shard)))
+                if shard < queue.shards_of(State.ENQUEUED):
+                    jobs.append(Job("expired", self._expired(queue, shard)))
+        again = queue.shards_ever > queue.settings.shards and self._sweeps(queue)
+        if self._holds(first) and (again or self.reaper.upkeep.needed(queue)):
+            jobs.append(Job("upkeep", self._upkeep(queue, again=again)))
         if queue.settings.dead_letter_queue_config.max_size and self._holds(first):
             jobs.append(Job("evicted", self._evict(queue)))
         return jobs
@@ -196,11 +201,19 @@ class Pass:
                 self._stay(scan, len(entries) - len(over))
             yield
 
+    def _sweeps(self, queue: Queue) -> bool:
+        return minute_of(Place(queue.name, State.ENQUEUED, 0)) in self.sweeps
+
+    def _upkeep(self, queue: Queue, *, again: bool) -> Iterator[None]:
+        """Find out what has ended that a change of settings began."""
+        self.reaper.upkeep.look(queue.name, again=again)
+        yield from ()
+
     def _evict(self, queue: Queue) -> Iterator[None]:
         """Remove the oldest dead tasks over the queue's ``max_size``, so many at a time."""
         while True:
             began = self.reaper.now()
-            places = [Place(queue.name, State.DEAD, shard) for shard in range(queue.shards_in_use)]
+            places = queue.places(State.DEAD)
             dead = 0
             for place in places:
                 for page in counted(self.reaper.store, place, now=began):

@@ -44,12 +44,11 @@ class ShardDeliveries:
         until = now if by is None else min(by, now)
         if source.paused(now):
             return False
-        shards = range(source.shards_in_use)
-        if any(self._shows(source, shard, until) for shard in shards):
+        if any(self._shows(place, until) for place in source.places(State.ENQUEUED)):
             return True
         return any(
             task.state is State.ENQUEUED and task.due_at <= until
-            for shard in shards
+            for shard in range(source.shards_of(State.INFLIGHT))
             for task in self.reaping.lapsed(source, shard)
         )
 
@@ -100,7 +99,6 @@ class ShardDeliveries:
         list(self.reaping.bury(queue, over))
         return [entry for entry in entries if entry not in over]
 
-    def _shows(self, queue: Queue, shard: int, until: datetime) -> bool:
-        place = Place(queue.name, State.ENQUEUED, shard)
+    def _shows(self, place: Place, until: datetime) -> bool:
         page = self.store.entries(place, until=until, limit=1)
         return bool(page.entries)

@@ -23,7 +23,7 @@ from headrace.domain.ids import new_request_token
 from headrace.domain.limits import INFLIGHT
 from headrace.domain.queue import Queue
 from headrace.domain.slots import Reservation, Standing, places, pools
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import State, Task
 from headrace.store.base import Done, Outcome, Position, Store
 
 _LOOKED_AT: Final = 32  # pools, in a call that knows of no room
@@ -174,8 +174,7 @@ class Slots:
         held = self.store.pools(queue.name, 0, pools(limit) - 1) if limit else {}
         counted = {Reservation.parse(text, 0).task_id for texts in held.values() for text in texts}
         apart, flying = 0, 0
-        for shard in range(queue.shards_in_use):
-            place = Place(queue.name, State.INFLIGHT, shard)
+        for place in queue.places(State.INFLIGHT):
             after: Position | None = None
             while apart < limit:
                 page = self.store.entries(place, after=after, limit=_PAGE)

@@ -22,7 +22,7 @@ from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.tally import MINUTE, STATES, Activity
-from headrace.domain.task import Place, State, Status, Task
+from headrace.domain.task import State, Status, Task
 from headrace.domain.transitions import Event
 from headrace.ops.archive import Archive
 from headrace.ops.inspect import Inspect
@@ -360,12 +360,11 @@ class Stats:
         limit: int,
     ) -> _Seen:
         """Return the first entries of all shards, about *limit* together."""
-        shards = queue.shards_in_use
-        each = -(-limit // shards)
+        places = queue.places(state)
+        each = -(-limit // len(places))
         entries: list[Entry] = []
         complete = True
-        for shard in range(shards):
-            place = Place(queue.name, state, shard)
+        for place in places:
             page = self.store.entries(place, since=since, until=until, limit=each)
             entries += page.entries
             complete = complete and page.last is None
@@ -375,8 +374,7 @@ class Stats:
     def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
         """Return the last entry of a state by its own time, on the shards that are asked."""
         found: list[Entry] = []
-        for shard in range(min(_SHARDS_ASKED, queue.shards_in_use)):
-            place = Place(queue.name, state, shard)
+        for place in queue.places(state)[:_SHARDS_ASKED]:
             found += self.store.entries(place, until=until, descending=True, limit=1).entries
         return max(found, key=lambda entry: entry.scheduled_at, default=None)
 

@@ -201,6 +201,7 @@ class UseCases:
     @_once
     def reaping(self) -> "Reaper":
         from headrace.ops.reaper import Reaper
+        from headrace.ops.upkeep import Upkeep
 
         return Reaper(
             store=self._store,
@@ -209,6 +210,7 @@ class UseCases:
             queues=self.queues,
             chores=self._chores,
             leases=self.leases,
+            upkeep=Upkeep(self._store, self._slots, self.now),
         )
 
     @_once

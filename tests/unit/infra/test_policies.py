@@ -244,6 +244,13 @@ def the_reaper(of: Stories) -> None:
             before.say(task, "FAILED", retryable=False)
         of.clock.forward(60)
         use.reaping.run()
+    # Settings were changed, and what that began has ended.
+    limits = DequeuingSettings(max_inflight_tasks=3)
+    before.use.queues.replace(unkept, QueueSettings(dequeuing_settings=limits, shards=3))
+    before.use.queues.replace(unkept, QueueSettings(dequeuing_settings=limits, shards=1))
+    of.clock.forward(150)
+    use.reaping.run()
+    assert before.use.queues.get(unkept).shards_in_use == 1
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     left = Chore(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import HeadraceError
 from headrace.domain.limits import KEEPALIVE_SECONDS
+from headrace.domain.task import State
 from headrace.spark.sources import connect
 from headrace.spark.sources.beat import Every, beating
 from headrace.spark.sources.connect import Connection, opened
@@ -115,7 +116,7 @@ class Reading:
         Raises NotFound when there is no such queue.
         """
         uses = opened(self.connection)
-        shards = uses.queues.get(self.queue).shards_in_use
+        shards = uses.queues.get(self.queue).shards_of(State.ENQUEUED)
         group = uses.leases.open(None, keepalive=self.lease_seconds)
         intake = Intake(
             self.connection,

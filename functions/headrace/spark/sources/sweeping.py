@@ -3,6 +3,7 @@
 from typing import Final
 
 from headrace.domain.lease import LeaseName
+from headrace.domain.task import State
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
 from headrace.spark.sources.connect import Connection, opened
 from headrace.spark.sources.leasing import chunks
@@ -19,7 +20,7 @@ def sweep(connection: Connection, queue: str, group_id: str) -> int:
     """
     uses = opened(connection)
     swept = 0
-    for shard in range(uses.queues.cached(queue).shards_in_use):
+    for shard in range(uses.queues.cached(queue).shards_of(State.INFLIGHT)):
         for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False)):
             reports = [
                 Report(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)

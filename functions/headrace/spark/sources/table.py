@@ -133,9 +133,9 @@ class TableReader(DataSourceReader):
         queue, state = self.asked["queue"], self.asked["state"]
         if queue is None:
             return [Segment(number) for number in range(self.asked["segments"])]
-        shards = connect.opened(self.connection).queues.get(queue).shards_in_use
+        source = connect.opened(self.connection).queues.get(queue)
         states = [State(state.upper())] if state else list(State)
-        return [Shard(one, shard) for one in states for shard in range(shards)]
+        return [Shard(one, shard) for one in states for shard in range(source.shards_of(one))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         parts, rate = len(self.partitions()), self.asked["rate"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
+from headrace.domain.task import State
 from headrace.ops.reports import Report, ReportStatus
 from headrace.spark.sources.beat import beating
 from headrace.spark.sources.connect import Connection, opened, store
@@ -114,7 +115,8 @@ class Batches:
 
     def _work(self, under: _Under) -> None:
         station = self._station
-        shards = self._uses.queues.cached(station.queue).shards_in_use
+        queue = self._uses.queues.cached(station.queue)
+        shards = max(queue.shards_of(State.ENQUEUED), queue.shards_of(State.INFLIGHT))
         intake = Intake(
             self._connection,
             station.queue,

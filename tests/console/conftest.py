@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html.parser import HTMLParser
 from http.cookies import Morsel, SimpleCookie
 from itertools import count
@@ -124,7 +125,7 @@ class Shown:
     body: str
     url: str
 
-    @property
+    @cached_property
     def page(self) -> Element:
         return read_html(self.body)
 

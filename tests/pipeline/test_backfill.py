@@ -184,7 +184,7 @@ def filled(lake: LakeFrames, address: str, **how: Any) -> Backfilled:
 def begun_at_midnight(lake: LakeFrames, folder: Path) -> MemoryService:
     """Give *lake* only what was recorded after midnight of a history that began before."""
     whole = FolderLake(folder / "whole")
-    service = true_history(whole, seed=13, rounds=40)
+    service = true_history(whole, seed=14, rounds=40)
     for file in whole.list("raw/dt=2026-11-22"):
         lake.files.put(file.name, whole.get(file.name) or b"")
     return service

@@ -22,6 +22,7 @@ from headrace.testing.transport import Context
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 URL = "https://queue.test/prod"
+REQUESTS = 130  # more than a run makes
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path)
     for path, methods in document(RESOLVER)["paths"].items()
@@ -180,3 +181,35 @@ def headers(change: Callable[[str, str], str | None]) -> Spoil:
 
 def _bare(given: httpx.Headers) -> list[tuple[str, str]]:
     return [(name, text) for name, text in given.multi_items() if name != "content-length"]
+
+
+def replaced(old: bytes, new: bytes) -> Spoil:
+    return bodies(lambda body: body.replace(old, new))
+
+
+def without(header: str) -> Spoil:
+    return headers(lambda name, text: None if name == header else text)
+
+
+def another(header: str, text: str) -> Spoil:
+    return headers(lambda name, given: text if name == header else given)
+
+
+def no_answer(_request: httpx.Request, _answer: Answer) -> httpx.Response:
+    message = "[Errno 111] Connection refused"
+    raise httpx.ConnectError(message)
+
+
+class Counting:
+    """Lets so many requests through, and then something happens: before or after the next one."""
+
+    def __init__(self, number: int, error: BaseException, *, after: bool) -> None:
+        self.left, self.error, self.after = number, error, after
+
+    def __call__(self, _request: httpx.Request, answer: Answer) -> httpx.Response:
+        self.left -= 1
+        if self.left == 0:
+            if self.after:
+                answer()
+            raise self.error
+        return answer()

@@ -15,7 +15,7 @@ from headrace.domain.task import State, Task
 from headrace.ops.audit import AuditFilter, Entry
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus
 from headrace.runtime.wiring import Settings, build, utc_now
-from headrace.store.dynamo import DynamoStore
+from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, lease_name
 
@@ -189,10 +189,12 @@ def test_a_purge_goes_on_where_it_was_stopped_however_much_came_since(world: Wor
 @pytest.mark.slow
 @pytest.mark.parametrize("states", [(E,), (E, F), tuple(State)], ids="+".join)
 def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
-    dynamodb: DynamoDBClient, tables: TableNames, states: Sequence[State]
+    dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect, states: Sequence[State]
 ) -> None:
     """One task, one worker, twenty purges; half of them used to end with the task there."""
-    store = DynamoStore(dynamodb, tasks_table=tables.tasks, control_table=tables.control)
+    store = DynamoStore(
+        dynamodb, tasks_table=tables.tasks, control_table=tables.control, dialect=dialect
+    )
     use = build(Settings(admin_key="test"), store, now=utc_now)
 
     def work(queue: str, stop: threading.Event) -> None:

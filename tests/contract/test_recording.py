@@ -182,7 +182,7 @@ def test_a_recorder_that_was_overtaken_looks_again(it: Recorder) -> None:
     """Lambda may still run the first try of a batch when it starts the second."""
     queue = it.world.queue()
     ledger = it.recording.ledger
-    other = Recording(it.world.use.queues, Ledger(ledger.store, ledger.now, lambda _: None))
+    other = Recording(Ledger(ledger.store, ledger.now, lambda _: None))
     for first, second in ((it.recording, other), (other, it.recording)) * 3:
         it.world.put(queue)
         changes = it.stream.taken()

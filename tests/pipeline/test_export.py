@@ -98,6 +98,45 @@ def test_an_incremental_export_tells_what_changed_and_what_is_gone(
     assert export_at(f"{lake.folder}/{folder}").since == at(24)
 
 
+def left_of(task: Task) -> Task:
+    """Return what the table holds of *task* when it is gone, and nobody keeps it."""
+    return dataclasses.replace(
+        task, spent=task.place, finished_at=at(24), payload=None, tags={}, errors=(), trail=()
+    )
+
+
+def test_what_is_left_of_a_task_that_is_gone_is_no_task(
+    history: tuple[FolderLake, dict[str, Task]],
+) -> None:
+    lake, tasks = history
+    gone, *_ = tasks
+    there = [left_of(task) if name == gone else task for name, task in tasks.items()]
+
+    rows = exported_rows(lake, exports.full(lake, there, at=at(24)))
+
+    assert set(rows) == set(tasks) - {gone}
+
+
+@pytest.mark.parametrize("view", ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"])
+def test_an_incremental_export_tells_of_a_task_that_something_is_left_of_that_it_is_gone(
+    history: tuple[FolderLake, dict[str, Task]], view: str
+) -> None:
+    lake, tasks = history
+    gone, swept, came_and_went, *_ = tasks
+    before = {**tasks, swept: left_of(tasks[swept])}
+    after = {**tasks, gone: left_of(tasks[gone]), came_and_went: left_of(tasks[came_and_went])}
+    del before[came_and_went], after[swept]
+    folder = exports.incremental(lake, before, after, since=at(24), until=at(25), view=view)
+
+    rows = exported_rows(lake, folder)
+
+    whole = view == "NEW_AND_OLD_IMAGES"
+    assert set(rows) == ({gone, came_and_went} if whole else {gone, came_and_went, swept})
+    assert {row["deleted"] for row in rows.values()} == {True}
+    assert rows[gone]["queue"] == (tasks[gone].queue if whole else None)
+    assert rows[came_and_went]["queue"] is None
+
+
 def read_all(address: str) -> None:
     reader = ExportReader(address, columns_of([("id", "string")]), verify=True)
     rows_of(batch for part in reader.partitions() for batch in reader.read(part))

@@ -13,9 +13,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.lease import LeaseName
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
+from headrace.ops.reports import Report, ReportStatus
 from headrace.spark.sources import (
     columns,
     connect,
@@ -134,6 +136,21 @@ def test_what_is_past_its_retention_is_not_shown(filled: Connection) -> None:
 
     assert task.id in ids
     assert "gone" not in ids
+
+
+def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: Connection) -> None:
+    uses = connect.opened(filled)
+    queue = uses.queues.create("unkept", QueueSettings(history_retention_in_seconds=0)).name
+    (made,) = uses.tasks.enqueue(queue, [NewTask("1")])
+    (task,) = uses.deliveries.dequeue(queue, worker="w").tasks
+    uses.reports.report(queue, [Report(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)])
+    assert connect.store(filled).spent([task.id])
+    reading = Reading(filled, columns_of([("id", "string"), ("queue", "string")]), consistent=True)
+
+    rows = rows_of(scanned(reading, 0))
+
+    assert len(rows) == NUMBER + 1
+    assert made.id not in {row["id"] for row in rows}
 
 
 @pytest.mark.parametrize(

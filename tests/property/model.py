@@ -182,11 +182,16 @@ def known(task: Task) -> Known:
 
 @dataclass
 class Model:
-    """All queues and tasks as they should be.  ``ended`` says how those ended that are gone."""
+    """All queues and tasks as they should be.
+
+    ``ended`` says how those ended that are gone, ``spent`` until when the ids of those are taken
+    that nobody removed, and where they ended.
+    """
 
     queues: dict[str, Rules]
     tasks: dict[str, Known] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
+    spent: dict[str, tuple[str, datetime]] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
     def lapsed(self, task: Known, now: datetime) -> bool:
@@ -342,6 +347,8 @@ class Model:
     def _finish(self, task: Known, action: str, state: str, now: datetime, kept: int) -> None:
         if not kept:
             self.remove(task, f"{action} in a queue that keeps no {state}")
+            seconds = math.ceil((now - _EPOCH) / timedelta(seconds=1) + 900)
+            self.spent[task.id] = task.queue, _EPOCH + timedelta(seconds=seconds)
             return
         task.finished = now
         seconds = math.ceil((now - _EPOCH) / timedelta(seconds=1) + kept)

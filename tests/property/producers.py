@@ -1,5 +1,6 @@
 """The calls of producers, compared with the model."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, cast
 
@@ -51,7 +52,11 @@ class Producers(Ground):
         self, queue: str, ask: Ask, entry: NewTask, due: datetime, result: Enqueued, now: datetime
     ) -> None:
         there = self.model.visible(ask.id, now) if ask.id else None
-        if there is not None:
+        spent, until = self.model.spent.get(ask.id or "", ("", now))
+        if there is None and until > now:
+            assert (result.outcome, result.task) == (EnqueueOutcome.EXISTING, None)
+            assert result.queue == spent
+        elif there is not None:
             assert result.outcome is EnqueueOutcome.EXISTING
             assert result.queue == there.queue
             assert (result.task is None) == (there.queue != queue)
@@ -64,6 +69,12 @@ class Producers(Ground):
             task.expires = entry.expires_at or task.expires
             assert result.id == ask.id or (ask.id is None and result.id not in self.model.tasks)
             self.model.enqueue(task)
+
+    @rule(queue=queue_names)
+    def repeat_an_enqueue(self, queue: str) -> None:
+        """By one who has not heard that it was done long ago."""
+        for task_id in [*self.model.spent][-1:]:
+            self.enqueue(queue, [replace(PLAIN, id=task_id)])
 
     @rule(queue=queue_names, count=st.integers(1, 3))
     def enqueue_plainly(self, queue: str, count: int) -> None:

@@ -221,7 +221,7 @@ def test_crashes_lost_answers_and_late_twins_lose_and_double_nothing(
 
 
 def new_recording(use: UseCases) -> Recording:
-    return Recording(use.queues, Ledger(use.recording.ledger.store, use.now, no_wait))
+    return Recording(Ledger(use.recording.ledger.store, use.now, no_wait))
 
 
 def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:

@@ -63,8 +63,7 @@ class Story:
 
     def recorder(self) -> Recording:
         """Return a recorder that starts cold; those that are kept know what they wrote last."""
-        use = self.world.use
-        return Recording(use.queues, Ledger(self.life.stream.store, self.clock, self.clock.forward))
+        return Recording(Ledger(self.life.stream.store, self.clock, self.clock.forward))
 
     def change(self, call: Call) -> None:
         """Let something happen to tasks, while nothing goes wrong."""

@@ -10,7 +10,7 @@ import pytest
 from headrace.domain import changelog
 from headrace.domain.changelog import FORGET, digest, line
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
-from headrace.domain.transitions import Event, Happening, Transition, Unreadable, transition
+from headrace.domain.transitions import Unreadable, transition
 from headrace.ops.changelog import Changelog, packed, raw_name
 from headrace.store.base import Stored
 from headrace.store.items import FIELDS, to_item
@@ -94,37 +94,39 @@ def test_a_failure_tells_its_error_cut_to_a_kilobyte() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "move"),
+    ("move", "state"),
     [
-        ((), "delete"),
-        ((Event.SUCCEEDED,), "succeed"),
-        ((Event.FAILED, Event.DEAD), "fail"),
-        ((Event.DEAD,), "expire"),
+        ("succeed", State.SUCCEEDED),
+        ("fail", State.DEAD),
+        ("reclaim", State.DEAD),
+        ("release", State.DEAD),
+        ("expire", State.DEAD),
     ],
 )
-def test_a_removal_is_the_move_that_its_queues_settings_tell(
-    events: tuple[Event, ...], move: str
+def test_how_a_task_went_that_is_not_kept_is_the_move_that_ended_it(
+    move: str, state: State
 ) -> None:
-    happenings = tuple(Happening(event, "mail", AT) for event in events)
-    change = Transition(AT, ("mail", State.INFLIGHT), None, happenings)
-    line = told(in_flight(), None, change=change)
+    left = a_task(
+        state,
+        version=4,
+        last_move=move,
+        finished_at=NOW,
+        spent=Place("mail", state, 0),
+        payload=None,
+    )
+    line = told(in_flight(), left)
 
-    assert (line["move"], line["version"]) == (move, 4)
+    assert (line["move"], line["version"], line["at"]) == (move, 4, AT)
+    assert (line["queue_from"], line["state_from"]) == ("mail", "INFLIGHT")
+    assert not {"queue_to", "state_to"} & line.keys()
+    assert line["payload_bytes"] == len('{"é":1}'.encode())
+
+
+def test_a_removal_of_which_nothing_is_left_is_a_delete() -> None:
+    line = told(in_flight(), None)
+
+    assert (line["move"], line["version"]) == ("delete", 4)
     assert "state_to" not in line
-
-
-@pytest.mark.parametrize(
-    ("lease", "move"),
-    [(SECRET, "reclaim"), ("lsg_" + "0" * 20 + "_" + "0" * 16 + ":token", "fail")],
-)
-def test_a_removal_past_the_end_in_its_image_is_a_reclaim_unless_a_group_holds_the_task(
-    lease: str, move: str
-) -> None:
-    happenings = tuple(Happening(event, "mail", AT) for event in (Event.FAILED, Event.DEAD))
-    change = Transition(AT, ("mail", State.INFLIGHT), None, happenings)
-    before = in_flight(lease_id=lease, lease_expires_at=NOW - timedelta(seconds=1))
-
-    assert told(before, None, change=change)["move"] == move
 
 
 def test_what_the_table_forgets_by_itself_is_told_from_a_delete() -> None:

@@ -420,7 +420,7 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     assert by_sid["LakeRaw"]["Action"] == ["s3:PutObject"]
     assert reads["Action"] == ["dynamodb:GetItem"]
     assert writes["Action"] == ["dynamodb:PutItem"]
-    known = [queue_body.KIND, ledger.LANE, recount_record.DONE, recount_record.OPEN, ledger.TOTALS]
+    known = [ledger.LANE, recount_record.DONE, recount_record.OPEN, ledger.TOTALS]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {
         "ForAllValues:StringLike": {

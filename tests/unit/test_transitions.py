@@ -12,7 +12,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.domain.transitions import Event, Transition, farewell, transition
+from headrace.domain.transitions import Event, Transition, transition
 from headrace.store import keys
 from headrace.store.items import FIELDS, instant
 from headrace.store.memory import MemoryStore
@@ -264,7 +264,6 @@ def test_a_removal_leaves_and_comes_to_nothing(watched: Watched, state: State) -
 
     assert (change.left, change.entered) == (("mail", state), None)
     assert change.happenings == ()
-    assert change.vanished == (state in (ENQUEUED, INFLIGHT))
 
 
 def removed(watched: Watched, state: State) -> Transition:
@@ -308,12 +307,11 @@ ENDS: dict[str, Act] = {
         (60, False, "fails", [Event.FAILED, Event.DEAD]),
         (60, False, "lapses", [Event.FAILED, Event.DEAD]),
         (60, True, "is deleted", []),
-        # What looks the same is taken for the same.
-        (0, True, "is deleted", [Event.SUCCEEDED]),
-        (60, False, "is deleted", [Event.FAILED, Event.DEAD]),
+        (0, True, "is deleted", []),
+        (60, False, "is deleted", []),
     ],
 )
-def test_what_a_vanished_task_met_is_told_by_what_its_queue_keeps(
+def test_how_a_task_ended_that_is_not_kept_is_told_by_what_is_left_of_it(
     watched: Watched, *, history: int, dead_letters: bool, end: str, meant: list[Event]
 ) -> None:
     task = delivered(
@@ -367,8 +365,18 @@ def test_a_waiting_task_that_is_deleted_has_met_nothing(watched: Watched) -> Non
 
 def goodbyes(watched: Watched, queue: str) -> list[Event]:
     (record,) = watched.store.taken()
-    assert read(record).vanished
-    old = record["dynamodb"]["OldImage"]
-    at = record["dynamodb"]["ApproximateCreationDateTime"] * 1_000_000
-    settings = watched.use.queues.get(queue)
-    return [happening.event for happening in farewell(old, settings, recorded_at=at)]
+    change = read(record)
+    assert (change.left and change.left[0], change.entered) == (queue, None)
+    assert instant(change.at) == watched.clock() or not change.happenings
+    return [happening.event for happening in change.happenings]
+
+
+def test_that_nothing_is_left_of_a_task_any_more_is_no_event(watched: Watched) -> None:
+    task = delivered(watched, history_retention_in_seconds=0)
+    watched.say(task, "SUCCEEDED")
+    (record,) = watched.store.taken()
+    left = record["dynamodb"]["NewImage"]
+
+    swept = transition(left, None, recorded_at=7)
+
+    assert (swept.left, swept.entered, swept.happenings) == (None, None, ())

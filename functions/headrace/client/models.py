@@ -232,7 +232,7 @@ class Enqueued(Model, frozen=True, kw_only=True):
     """What became of one entry of an enqueue.
 
     ``queue`` is where its task is.  One that is EXISTING in another queue has no ``task`` here, and
-    no ``queue`` either where the key may not know it.
+    no ``queue`` either where the key may not know it; nor has one that is done and was not kept.
     """
 
     outcome: Literal["CREATED", "EXISTING", "DUPLICATE", "OVERWRITTEN", "INVALID"]

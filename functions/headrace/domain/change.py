@@ -7,7 +7,7 @@ turn them into one conditional write, and ``Change.apply`` here says what that w
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from headrace.domain.lifecycle import Rule
 from headrace.domain.task import Place, State, Task
@@ -89,7 +89,7 @@ class In:
     state: State
 
     def holds(self, task: Task) -> bool:
-        return (task.queue, task.state) == (self.queue, self.state)
+        return task.spent is None and (task.queue, task.state) == (self.queue, self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ class Begins:
         stored = getattr(task, self.name) or ""
         return bool(stored.startswith(self.text)) != self.not_so
 
+
+_EMPTY: Final[Mapping[str, Any]] = {"tags": {}, "errors": (), "trail": ()}
 
 Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | Shorter | In | Begins
 
@@ -137,7 +139,8 @@ class Change:
 
     ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
     the fields of ``put`` are written, those of ``clear`` emptied, the entries of ``append`` added
-    to their lists and the numbers of ``add`` added; with ``gone`` the task is removed instead.
+    to their lists and the numbers of ``add`` added; with ``gone`` the task is removed instead, and
+    if it is ``spent`` by ``put``, only what this and ``clear`` leave of it stays under its id.
     ``version`` grows by one with each change, and ``last_move`` names it.
     ``done_when`` recognises a task on which this very change has already taken effect (its answer
     was lost, or the caller repeats itself).
@@ -192,6 +195,20 @@ class Change:
         if self.rule.source is not State.INFLIGHT or self.rule.target is State.INFLIGHT:
             return None
         return next((one.queue for one in self.when if isinstance(one, In)), None)
+
+    @property
+    def spends(self) -> bool:
+        """Whether something stays under the id of a task that is gone by this change."""
+        return self.gone and "spent" in self.put
+
+    def remains(self, task: Task | None) -> Task | None:
+        """Return what stays under the id of *task* when it is gone."""
+        if task is None or not self.spends:
+            return None
+        emptied = {name: _EMPTY.get(name) for name in self.clear}
+        ended = {"place": self.put["spent"], "scheduled_at": self.put["finished_at"]}
+        written = {"version": task.version + 1, "last_move": str(self.rule.action)}
+        return replace(task, **{**emptied, **self.put, **ended, **written})
 
     def together(self, *also: "Mark | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""

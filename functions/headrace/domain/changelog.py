@@ -23,8 +23,8 @@ from headrace.domain.transitions import (
     LAST_MOVE,
     LEASE_EXPIRES_AT,
     LEASE_ID,
+    SPENT,
     STARTED_AT,
-    Event,
     Image,
     Transition,
     Unreadable,
@@ -80,6 +80,9 @@ def line(
     *forgotten* is a removal by the table itself; *payload* keeps a payload that is new.
     Raises Unreadable.
     """
+    last = new if new is not None and SPENT in new else None  # all that is left of it
+    if last is not None:
+        new = None
     image = new if new is not None else old
     if image is None:
         message = f"{sequence}: a change without images"
@@ -94,9 +97,7 @@ def line(
             "task_id": image[TASK_ID]["S"],
             "created_at": int(image[CREATED_AT]["N"]),
             "version": int(image[VERSION]["N"]) + (new is None),
-            "move": _removal(old, change, recorded_at, forgotten=forgotten)
-            if new is None
-            else new[LAST_MOVE]["S"],
+            "move": _move(new or last, forgotten=forgotten),
             **_side("from", change.left, old),
             **_side("to", change.entered, new),
             "settled": _settled(old, new),
@@ -166,25 +167,11 @@ def _delivery(old: Image | None, new: Image | None, change: Transition) -> Line:
     return {}
 
 
-def _removal(
-    old: Image | None, change: Transition, recorded_at: int, *, forgotten: bool
-) -> str | None:
-    """Return which move a removal was, as far as one can tell; a purge is a delete.
-
-    The image of a task under a group has the end that its group had when the task was taken, and
-    the group may have been extended since: a failure there is taken for a report.
-    """
-    if forgotten:
-        return FORGET
-    events = {happening.event for happening in change.happenings}
-    if Event.SUCCEEDED in events:
-        return Action.SUCCEED
-    if Event.FAILED in events:
-        if old is None or _group(old) is not None:
-            return Action.FAIL
-        lapsed = (_number(lease_in(old), LEASE_EXPIRES_AT) or 0) <= recorded_at
-        return Action.RECLAIM if lapsed else Action.FAIL
-    return Action.EXPIRE if Event.DEAD in events else Action.DELETE
+def _move(image: Image | None, *, forgotten: bool) -> str:
+    """Return the move that *image* names; of a task of which there is none, how it went."""
+    if image is not None:
+        return str(image[LAST_MOVE]["S"])
+    return FORGET if forgotten else Action.DELETE
 
 
 def _error(new: Image | None) -> Line:

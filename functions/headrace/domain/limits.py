@@ -50,6 +50,7 @@ WORKER_CONCURRENCY: Final = (1, 10_000)
 LIST_PAGE: Final = 250
 
 WAIT_SECONDS: Final = 20
+SPENT_SECONDS: Final = 15 * 60  # that the id of a task nobody keeps is taken
 SETTINGS_TTL_SECONDS: Final = (0, 60)  # how old settings may be when tasks are handled
 KEEPALIVE_SECONDS: Final = (1, 43_200)
 EXPIRES_SECONDS: Final = (1, 31_536_000)  # and 0: never

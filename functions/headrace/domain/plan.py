@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from headrace.domain import limits
 from headrace.domain.change import (
     AtMost,
     Change,
@@ -30,6 +31,12 @@ from headrace.domain.slots import Reservation
 from headrace.domain.task import DeadReason, Place, State, Task
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
+_FORGOTTEN: Final = (
+    *("place", "scheduled_at", "payload", "tags", "dedupe_key", "schedule", "expires_at"),
+    *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail", "slot"),
+)
+"""What nobody needs of a task that is gone."""
+
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -237,6 +244,8 @@ def still_there(task: Task) -> tuple[Condition, ...]:
 
     One that was deleted and enqueued again under the same id is another task.
     """
+    if task.spent is not None:
+        return (Equals("spent", task.spent), Equals("created_at", task.created_at))
     return (In(task.queue, task.state), Equals("created_at", task.created_at))
 
 
@@ -281,9 +290,30 @@ def end(
     now: datetime,
     retention: Seconds,
 ) -> Change:
-    """Plan the end of a task's life: kept for *retention* seconds, or gone."""
-    if retention <= 0 or row.target is None:
-        return Change(row, task_id, when=effects.when, gone=True, done_when=effects.done_when)
+    """Plan the end of a task's life: kept for *retention* seconds, or gone.
+
+    Of one that is gone its id stays for a while, at no cost: the write that takes it out of the
+    index is what a removal costs.  So an enqueue whose answer was lost, and is repeated after the
+    task is done, does not make it anew.
+    """
+    if row.target is None:
+        message = f"{row.action} is no end of a life"
+        raise LookupError(message)
+    if retention <= 0:
+        until = now + timedelta(seconds=limits.SPENT_SECONDS)
+        return Change(
+            row,
+            task_id,
+            when=effects.when,
+            gone=True,
+            put={
+                "spent": place_in(queue, row.target, task_id),
+                "finished_at": now,
+                "retained_until": _whole_second(until),
+            },
+            clear=_FORGOTTEN,
+            done_when=effects.done_when,
+        )
     return Change(
         row,
         task_id,

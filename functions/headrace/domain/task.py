@@ -84,6 +84,9 @@ class Task:
     ``payload``, ``result`` and ``progress`` are JSON texts, exactly as they came in;
     ``payload`` is None when it was not asked for.
     ``lease_*`` exist exactly while the task is in flight.
+    ``spent`` is set when the task is gone, and nobody keeps it: its id is, for a while, with where
+    it ended, so that whoever repeats its enqueue does not make it anew (``retained_until`` says
+    how long).
     ``enqueued_at`` is when its life in this queue began: enqueued, moved here, or restarted;
     ``returned_at`` when it last came back to wait there: given back, retried, moved or restarted.
     ``slot`` is what the latest delivery under a limit was counted by (see ``domain.slots``).
@@ -122,6 +125,7 @@ class Task:
     settled_status: str | None = None
     enqueue_token: str | None = None
     slot: str | None = None
+    spent: Place | None = None
 
     @property
     def queue(self) -> str:
@@ -141,7 +145,14 @@ class Task:
 
     def hidden(self, now: datetime) -> bool:
         """Tell whether the task is past its retention, so that nobody may see it any more."""
-        return self.retained_until is not None and self.retained_until <= now
+        over = self.retained_until is not None and self.retained_until <= now
+        return over or self.spent is not None
+
+    def has_id(self, now: datetime) -> bool:
+        """Tell whether the task's id is taken, though it may be gone."""
+        return not self.hidden(now) or (
+            self.spent is not None and self.retained_until is not None and self.retained_until > now
+        )
 
     def same_as(self, other: "Task | None") -> bool:
         """Tell whether *other* is this task at another time; its id may be a new one's by then."""

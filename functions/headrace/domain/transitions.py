@@ -10,15 +10,12 @@ release, a delete) is it when the stream saw the write, to the second.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from headrace.domain.group import group_of
 from headrace.domain.lifecycle import Action
-from headrace.domain.plan import dead_retention
-from headrace.domain.queue import Queue
 from headrace.domain.task import State
 
 Image = Mapping[str, Mapping[str, Any]]
@@ -29,6 +26,7 @@ Image = Mapping[str, Mapping[str, Any]]
 TASK_ID: Final = "task_id"
 PLACE: Final = "queue#state"
 SCHEDULED_AT: Final = "scheduled_at"
+SPENT: Final = "spent"
 LAST_MOVE: Final = "last_move"
 DUE: Final = "due_at"
 ENQUEUED_AT: Final = "enqueued_at"
@@ -92,28 +90,21 @@ class Transition:
     entered: Spot | None
     happenings: tuple[Happening, ...] = ()
 
-    @property
-    def vanished(self) -> bool:
-        """Tell whether a task is gone that was waiting or worked on."""
-        return self.entered is None and self.left is not None and self.left[1] in _LIVE
-
-
-_LIVE: Final = (State.ENQUEUED, State.INFLIGHT)
-
 
 def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Transition:
     """Return what happened between two images; *recorded_at* is when the stream saw it.
 
-    What a removal means the images do not say; see ``farewell``.
+    What is left of a task that is gone says how it ended; one of which nothing is left was removed
+    by hand, or by the table.  That what was left is removed is nothing that happens to a task.
     Raises Unreadable.
     """
     try:
+        left = _spot(old[PLACE]["S"]) if old is not None and SPENT not in old else None
         if new is None:
-            left = _spot(old[PLACE]["S"]) if old is not None else None
             return Transition(recorded_at, left, None)
-        left = _spot(old[PLACE]["S"]) if old is not None else None
-        entered = _spot(new[PLACE]["S"])
-        return _changed(left, entered, new, recorded_at)
+        if SPENT in new:
+            return replace(_changed(left, _spot(new[SPENT]["S"]), new, recorded_at), entered=None)
+        return _changed(left, _spot(new[PLACE]["S"]), new, recorded_at)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
         raise Unreadable(message) from error
@@ -121,40 +112,11 @@ def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Tra
 
 def index_entry(image: Image | None) -> IndexEntry | None:
     """Return where *image*, one that transition() could read, stands in the index."""
-    if image is None:
+    if image is None or SPENT in image:
         return None
     queue, state, shard = image[PLACE]["S"].split("#")
     at = int(image[SCHEDULED_AT]["N"])
     return IndexEntry(queue, State(state), int(shard), at, image[TASK_ID]["S"])
-
-
-def farewell(old: Image, queue: Queue, *, recorded_at: int) -> tuple[Happening, ...]:
-    """Return what a live task's removal from *queue* was, as far as settings let one tell.
-
-    A queue that keeps no history removes what succeeds, one that keeps no dead letters what dies.
-    A delete by hand looks the same there, and is taken for it; elsewhere it is no event.
-    Raises Unreadable.
-    """
-    try:
-        state = _spot(old[PLACE]["S"])[1]
-        keeps_dead = dead_retention(queue) > 0
-        if state is State.ENQUEUED:
-            expired = EXPIRES_AT in old and _number(old, EXPIRES_AT) <= recorded_at
-            over = expired and not keeps_dead
-            return (Happening(Event.DEAD, queue.name, recorded_at),) if over else ()
-        # Under a group it is the end that the group had once; it may have been extended since.
-        lease = lease_in(old)
-        alone = group_of(lease[LEASE_ID]["S"]) is None
-        lapsed = alone and _number(lease, LEASE_EXPIRES_AT) <= recorded_at
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"not the image of a task: {type(error).__name__}: {error}"
-        raise Unreadable(message) from error
-    keeps_history = queue.settings.history_retention_in_seconds > 0
-    if not keeps_history and (keeps_dead or not lapsed):
-        return (Happening(Event.SUCCEEDED, queue.name, recorded_at),)
-    if keeps_dead:
-        return ()
-    return tuple(Happening(event, queue.name, recorded_at) for event in (Event.FAILED, Event.DEAD))
 
 
 def lease_in(image: Image) -> Image:

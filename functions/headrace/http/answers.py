@@ -178,7 +178,10 @@ class Enqueued(Answer):
     id: str | None
     task: Annotated[
         TaskWithoutPayload | None,
-        Field(description="null for one that is EXISTING in another queue, and with INVALID."),
+        Field(
+            description="null for one that is EXISTING in another queue, or done and not kept, "
+            "and with INVALID."
+        ),
     ]
     queue: Annotated[
         str | None,

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.changelog import Line, line
-from headrace.domain.errors import NotFound, Unavailable
+from headrace.domain.errors import Unavailable
 from headrace.domain.tally import MINUTE
 from headrace.domain.transitions import (
     Event,
     Image,
     Transition,
     Unreadable,
-    farewell,
     index_entry,
     transition,
 )
@@ -28,7 +27,6 @@ from headrace.ops.changelog import Changelog
 from headrace.ops.judging import Judging, Move
 from headrace.ops.lane import Lane
 from headrace.ops.ledger import BATCH_BYTES, Ledger, lane_of
-from headrace.ops.queues import Queues
 
 _TRIES: Final = 20
 _HELD_TRIES: Final = 100  # longer than any lane is held
@@ -80,7 +78,6 @@ class _Reading:
 class Recording:
     """The use case, with what it needs from outside."""
 
-    queues: Queues
     ledger: Ledger
     changelog: Changelog | None = None
     _judging: Judging = field(init=False)
@@ -174,12 +171,10 @@ class Recording:
             raise Unreadable(message) from error
         try:
             read = transition(old, new, recorded_at=recorded_at)
-            if read.vanished and read.left is not None:
-                read = self._explained(read, old, recorded_at)
         except Unreadable as error:
             message = f"{sequence}: {error}"
             raise Unreadable(message) from error
-        if self.changelog is None:
+        if self.changelog is None or not (read.left or read.entered):
             return _Reading(sequence, read, None, (old, new))
         queue = (read.entered or read.left or ("",))[0]
         told = line(
@@ -193,16 +188,6 @@ class Recording:
             payload=self.changelog.keeps_payload(queue),
         )
         return _Reading(sequence, read, told, (old, new))
-
-    def _explained(self, read: Transition, old: Any, recorded_at: int) -> Transition:  # noqa: ANN401  an image
-        """Return *read*, a removal, with what it meant by the settings of its queue."""
-        left = read.left
-        try:
-            queue = self.queues.cached(left[0] if left else "")
-        except NotFound:  # deleted, and its tasks with it
-            return read
-        happenings = farewell(old, queue, recorded_at=recorded_at)
-        return Transition(read.at, left, read.entered, happenings)
 
 
 def _forgotten(record: StreamRecord) -> bool:

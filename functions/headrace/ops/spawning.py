@@ -14,7 +14,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.ops.queues import Queues
-from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing
+from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing, with_id
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
@@ -154,8 +154,8 @@ class Spawning:
         ]
         if not ids:
             return {}
-        now = self.now()
-        return {name: task for name, task in self.store.read(ids).items() if not task.hidden(now)}
+        now, found = self.now(), {**self.store.read(ids), **self.store.spent(ids)}
+        return {name: task for name, task in found.items() if task.has_id(now)}
 
     def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:
         if (parent.queue, parent.dedupe_key) == child.key:
@@ -175,8 +175,8 @@ class Spawning:
     ) -> None:
         """Find out why *child* could not be made, and note what settles it."""
         now = self.now()
-        there = self.store.read([child.task_id]).get(child.task_id)
-        if there is not None and there.hidden(now):
+        there = with_id(self.store, child.task_id)
+        if there is not None and not there.has_id(now):
             self.store.commit([plan.delete(there, unless_changed=True)])
         elif there is not None:
             settled[place] = existing(there, child.queue.name)

@@ -156,8 +156,8 @@ class Tasks:
     def _too_late(self, entry: _Entry, queue: Queue, now: datetime) -> Enqueued:
         """An expiry that the clock has passed is invalid, unless the task is there already."""
         if entry.new.id is not None:
-            there = self.store.read([entry.task_id]).get(entry.task_id)
-            if there is not None and not there.hidden(now):
+            there = with_id(self.store, entry.task_id)
+            if there is not None and there.has_id(now):
                 return existing(there, queue.name)
         detail = "expires_at would pass before the task is due"
         return Enqueued(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
@@ -173,7 +173,7 @@ class Tasks:
                 outcomes[place] = Done(born)  # an id of ours: it has come and gone already
                 continue
             if outcome.task is not None:
-                if not outcome.task.hidden(now):
+                if outcome.task.has_id(now):
                     continue
                 self.store.commit([plan.delete(outcome.task, unless_changed=True)])
             outcomes[place] = self.store.commit([changes[place]])[0]
@@ -238,9 +238,16 @@ def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> Enqueued:
             return Enqueued(EnqueueOutcome.INVALID, change.task_id, detail=detail)
 
 
+def with_id(store: Store, task_id: str) -> Task | None:
+    """Return the task of an id, or what is left of one that is gone."""
+    return (store.read([task_id]) or store.spent([task_id])).get(task_id)
+
+
 def existing(there: Task, queue: str) -> Enqueued:
     """Return the result of an entry for *queue* whose id a task has already, in whatever queue."""
-    if there.queue == queue:
+    if there.queue == queue and there.spent is None:
         return Enqueued(EnqueueOutcome.EXISTING, there.id, there)
     detail = "the task of this id is in another queue"
+    if there.spent is not None:
+        detail = "the task of this id is done, and was not kept"
     return Enqueued(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)

@@ -19,7 +19,7 @@ from headrace.domain.task import State, Task
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops import schedule_body
 from headrace.ops.marked import commit
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing
 from headrace.store.base import Done, Refused, Store
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -128,8 +128,8 @@ class TickTasks:
                 return Enqueued(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
             _stop_if_overtaken(change, outcome, fence)
             if outcome.task is not None:
-                if not outcome.task.hidden(now):
-                    return Enqueued(EnqueueOutcome.EXISTING, outcome.task.id, outcome.task)
+                if outcome.task.has_id(now):
+                    return existing(outcome.task, outcome.task.queue)
                 self.store.commit([plan.delete(outcome.task, unless_changed=True)])
             if outcome.task is not None or new.dedupe_key is None:
                 continue

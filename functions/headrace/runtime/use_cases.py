@@ -220,7 +220,7 @@ class UseCases:
 
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
-        return Recording(self.queues, self._ledger, changelog)
+        return Recording(self._ledger, changelog)
 
     @_once
     def recounting(self) -> "Recounting":

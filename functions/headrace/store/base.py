@@ -29,6 +29,8 @@ class Done:
 class Refused:
     """A condition did not hold; ``task`` is what the store holds instead (None: nothing).
 
+    A new task may meet what is left of one that is gone (``Task.spent``); no other change does.
+
     ``blocked`` are the places in ``Change.also`` whose own condition did not hold.
     Losing a race is a normal answer, not an error.
     """
@@ -38,6 +40,15 @@ class Refused:
 
 
 Outcome = Done | Refused
+
+
+def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
+    """Return what became of *change* that was refused because the store holds what was *found*."""
+    if found is not None and found.spent and change.insert is None:
+        return Refused(None, blocked)  # only an id is left, for whoever enqueues it
+    if found is not None and change.already_done(found):
+        return Done(change.insert if change.insert and found.spent else found)
+    return Refused(found, blocked)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,6 +112,12 @@ class Store(Protocol):
 
         Not *consistent*, it costs half, and what was written a moment ago may be missing: for
         those who change a task only if it is as they read it.
+        """
+
+    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        """Return what is left of tasks that are gone, and of which somebody may repeat something.
+
+        Nothing is, of one that was deleted or purged.
         """
 
     def entries(

@@ -150,6 +150,7 @@ FIELDS: Final[dict[str, tuple[str, Form]]] = {
     "settled_status": ("settled_status", TEXT),
     "enqueue_token": ("enqueue_token", TEXT),
     "slot": ("slot", TEXT),
+    "spent": (keys.SPENT, PLACE),
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))
@@ -163,10 +164,15 @@ _BY_PATH: Final = {path: (name, form) for name, (path, form) in FIELDS.items()}
 _ALWAYS: Final = frozenset({"errors", "trail"})  # a list must be there to be appended to
 
 
+_NOT_SPENT: Final = frozenset({"place", "scheduled_at", *_ALWAYS})
+
+
 def to_item(task: Task) -> Item:
     """Return *task* as an item; what is not set takes no room."""
     item: Item = {}
     for name, (path, form) in FIELDS.items():
+        if task.spent is not None and name in _NOT_SPENT:
+            continue
         value = getattr(task, name)
         if value is not None and (name in _ALWAYS or value != {}):
             attribute, _, part = path.partition(".")
@@ -189,6 +195,8 @@ def from_item(item: Mapping[str, Value]) -> Task:
             if known is not None:
                 name, form = known
                 fields[name] = form.decode(inner)
+    if "spent" in fields:
+        fields |= {"place": fields["spent"], "scheduled_at": fields["finished_at"]}
     return Task(**fields)
 
 

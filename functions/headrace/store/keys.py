@@ -8,6 +8,7 @@ SCHEDULED_AT: Final = "scheduled_at"
 EXPIRES_AT: Final = "expires_at"
 TTL: Final = "ttl"
 BY_STATE: Final = "by_state"
+SPENT: Final = "spent"  # only on what is left of a task that is gone
 
 PK: Final = "pk"
 SK: Final = "sk"

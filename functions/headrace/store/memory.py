@@ -15,7 +15,16 @@ from headrace.domain.change import Change, Entry, Mark
 from headrace.domain.group import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
-from headrace.store.base import CountPage, Done, Outcome, Page, Position, Record, Refused
+from headrace.store.base import (
+    CountPage,
+    Done,
+    Outcome,
+    Page,
+    Position,
+    Record,
+    Refused,
+    refused,
+)
 
 _A_MICROSECOND: Final = timedelta(microseconds=1)
 _Key = tuple[datetime, str]  # a Position, compared many times faster
@@ -44,13 +53,11 @@ class MemoryStore:
             before = self._tasks.get(change.task_id)
             blocked = tuple(place for place, also in enumerate(change.also) if not self._open(also))
             if not change.allowed(before):
-                if before is not None and change.already_done(before):
-                    return Done(before)
-                return Refused(before, blocked)
+                return refused(change, before, blocked)
             if blocked:
                 return Refused(before, blocked)
             after = change.apply(before)
-            self._put(before, after)
+            self._put(before, after or change.remains(before))
             for also in change.also:
                 self._write(also)
         last = after or before
@@ -74,12 +81,14 @@ class MemoryStore:
 
     def _put(self, before: Task | None, after: Task | None) -> None:
         if before is not None:
+            del self._tasks[before.id]
+        if before is not None and before.spent is None:
             index = self._index[before.place]
             del index[bisect_left(index, (before.scheduled_at, before.id))]
-            del self._tasks[before.id]
         if after is not None:
-            insort(self._index[after.place], (after.scheduled_at, after.id))
             self._tasks[after.id] = after
+        if after is not None and after.spent is None:
+            insort(self._index[after.place], (after.scheduled_at, after.id))
 
     def read(
         self,
@@ -88,11 +97,17 @@ class MemoryStore:
         payload: bool = True,
         consistent: bool = True,  # noqa: ARG002  always is
     ) -> dict[str, Task]:
-        with self._lock:
-            found = {id_: self._tasks[id_] for id_ in task_ids if id_ in self._tasks}
+        found = {id_: task for id_, task in self._found(task_ids).items() if task.spent is None}
         if payload:
             return found
         return {id_: replace(task, payload=None) for id_, task in found.items()}
+
+    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        return {id_: task for id_, task in self._found(task_ids).items() if task.spent is not None}
+
+    def _found(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        with self._lock:
+            return {id_: self._tasks[id_] for id_ in task_ids if id_ in self._tasks}
 
     def entries(
         self,

@@ -188,7 +188,7 @@ def statement(
         return {"Statement": text, "Parameters": list(item.values())}
 
     writer = _PartiQL(dialect)
-    if change.gone:
+    if change.gone and not change.spends:
         head, which = f'DELETE FROM "{table}"', "OLD"  # noqa: S608  as above
     else:
         removals = writer.removals(change)
@@ -196,7 +196,7 @@ def statement(
             removals = [", ".join(removals)]
         remove = "".join(f" REMOVE {path}" for path in removals)
         head = f'UPDATE "{table}" SET {", ".join(writer.assignments(change))}{remove}'  # noqa: S608
-        which = "NEW"
+        which = "OLD" if change.gone else "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
     where = " AND ".join((key, *writer.conditions(change)))
     told = f" RETURNING ALL {which} *" if returning else ""
@@ -233,10 +233,10 @@ def single_write(change: Change, table: str) -> SingleWrite:
         )
     exists = f"attribute_exists({writer.name(keys.TASK_ID)})"
     common |= {"Key": {keys.TASK_ID: {"S": change.task_id}}}
-    if change.gone:
+    if change.gone and not change.spends:
         operation, returned = "delete_item", "ALL_OLD"
     else:
-        operation, returned = "update_item", "ALL_NEW"
+        operation, returned = "update_item", "ALL_OLD" if change.gone else "ALL_NEW"
         removals = writer.removals(change)
         remove = f" REMOVE {', '.join(removals)}" if removals else ""
         common["UpdateExpression"] = f"SET {', '.join(writer.assignments(change))}{remove}"

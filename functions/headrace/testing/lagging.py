@@ -40,7 +40,7 @@ class LaggingStore(MemoryStore):
     def everything(self) -> list[Task]:
         """Return all tasks, whatever the index shows."""
         with self._lock:
-            return list(self._tasks.values())
+            return [task for task in self._tasks.values() if task.spent is None]
 
     def _remember(self) -> None:
         past = MemoryStore()

@@ -34,13 +34,17 @@ class Streamed:
     def _commit(self, change: Change, *, partly: bool) -> Outcome:
         ids = list(_ids(change))
         with self._lock:
-            before = self._store.read(ids)
+            before = self._found(ids)
             (outcome,) = self._store.commit([change], partly=partly)
-            after = self._store.read(ids)
+            after = self._found(ids)
             for task_id in ids:
                 if before.get(task_id) != after.get(task_id):
                     self.note(before.get(task_id), after.get(task_id))
         return outcome
+
+    def _found(self, ids: Sequence[str]) -> dict[str, Task]:
+        """Return what the table holds under *ids*, be it only what is left of a task."""
+        return {**self._store.spent(ids), **self._store.read(ids)}
 
     def note(self, before: Task | None, after: Task | None, **more: Any) -> None:  # noqa: ANN401 (fields of a record)
         """Add a record to the stream."""

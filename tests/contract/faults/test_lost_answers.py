@@ -78,6 +78,31 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_re
     assert world.take(queue) == ()
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"id": "order-1"}, {"dedupe_key": "k"}, {"id": "order-1", "dedupe_key": "k"}]
+)
+def test_an_enqueue_is_not_repeated_when_its_task_was_done_by_then_and_not_kept(
+    service: Service, world: World, new_service: Callable[[], Service], fields: dict[str, str]
+) -> None:
+    """The SDK writes it again, for it has heard nothing of the first time."""
+    queue = world.queue(history_retention_in_seconds=0)
+    other = new_service().world
+    done: list[Task] = []
+
+    def come_and_go() -> None:
+        done.append(other.one(queue))
+        assert other.say(done[0], "SUCCEEDED").outcome is ReportOutcome.OK
+
+    with service.suffering(lost=1, meanwhile=come_and_go):
+        (result,) = world.use.tasks.enqueue(queue, [NewTask("1", **fields)])  # type: ignore[arg-type]
+
+    assert result.outcome is EnqueueOutcome.CREATED
+    assert result.task is not None
+    assert (result.task.state, result.task.payload) == (State.ENQUEUED, "1")
+    assert [task.id for task in done] == [result.id]
+    assert world.take(queue) == ()
+
+
 def test_a_dequeue_whose_answer_was_lost_delivers_once(
     service: Service, world: World, new_service: Callable[[], Service]
 ) -> None:

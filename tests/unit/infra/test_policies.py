@@ -253,6 +253,7 @@ def the_reaper(of: Stories) -> None:
     assert before.use.queues.get(unkept).shards_in_use == 1
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
+    before.put(queue, "{}", dedupe_key="d")
     left = Chore(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
     before.store.drop_record("queue", queue)
     before.store.put_record(left.record(), replaces=None)

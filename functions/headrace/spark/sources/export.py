@@ -2,6 +2,9 @@
 
 One partition for each of its files.  An incremental export has one state of each task that was
 written in its window, the last one: what happened in between it does not tell.
+
+What the table still holds of a task that is gone, its id and how it ended, is no task: a full
+export shows none, an incremental one the task as deleted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,7 +99,7 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
 
     Raises InvalidRequest if they are of another table, or of another kind of export.
     """
-    image = decode.wire_struct((_ID, _QUEUE, *(one for one in columns if one not in OWN)))
+    image = decode.wire_struct((_ID, _QUEUE, _SPENT, *(one for one in columns if one not in OWN)))
     if incremental:
         parts = {"Metadata": _WRITTEN, "Keys": _KEY, "OldImage": image, "NewImage": image}
     else:
@@ -105,11 +108,14 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
     images = {name: found.column(name).combine_chunks() for name in parts}
     items = images["NewImage" if incremental else "Item"]
     ids = decode.column_of(images.get("Keys", items), _ID)
-    gone = pc.is_null(items)
+    removed, spent = pc.is_null(items), _there(items, _SPENT)
+    gone = pc.or_(removed, spent)
     _check(_ID, missing=ids.null_count)
-    places = pc.struct_field(items, [_QUEUE.attribute, "S"])
-    _check(_QUEUE, missing=places.null_count - items.null_count)
+    known = pc.or_(gone, _there(items, _QUEUE))
+    _check(_QUEUE, missing=len(known) - known.true_count)
+    no_task = spent
     if incremental:
+        no_task = pc.and_(removed, _there(images["OldImage"], _SPENT))
         items = pc.if_else(gone, images["OldImage"], items)
     own: dict[str, Any] = {
         DELETED.name: gone,
@@ -120,10 +126,16 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
         own[WRITTEN.name] = decode.instant(
             pc.struct_field(images["Metadata"], ["WriteTimestampMicros", "N"])
         )
-    return decode.batch_of(
+    rows = decode.batch_of(
         [own[one.name] if one.name in own else decode.column_of(items, one) for one in columns],
         columns,
     )
+    return rows.filter(pc.invert(no_task))
+
+
+def _there(items: decode.Array, column: TaskColumn) -> decode.Array:
+    """Tell of each of *items* whether it has what *column* is made of."""
+    return pc.is_valid(pc.struct_field(items, [*column.path, "S"]))
 
 
 def _check(column: TaskColumn, *, missing: int) -> None:
@@ -135,6 +147,7 @@ def _check(column: TaskColumn, *, missing: int) -> None:
         raise InvalidRequest(message, errors=[FieldError("path", message)])
 
 
+_SPENT: Final = TaskColumn("spent", "string", "text", keys.SPENT, "what is left of a task")
 _ID, _QUEUE = (
     next(column for column in DEFAULT if column.name == name) for name in ("id", "queue")
 )

@@ -20,6 +20,7 @@ READ_AT_ONCE: Final = 100
 """Tasks of one ``tasks`` call."""
 
 _NOT_FORGOTTEN: Final = "attribute_not_exists(#ttl) OR #ttl > :now"
+_A_TASK: Final = f"attribute_exists(#place) AND ({_NOT_FORGOTTEN})"  # or what is left of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,14 @@ class Pages:
         consistent: bool = False,
     ) -> bytes:
         """Return a page of one of the *segments* of the table, behind the key *start*."""
+        wanted = self._wanted(attributes, now)
         request = {
-            **self._wanted(attributes, now),
+            **wanted,
+            "FilterExpression": _A_TASK,
+            "ExpressionAttributeNames": {
+                **wanted["ExpressionAttributeNames"],
+                "#place": keys.QUEUE_STATE,
+            },
             "TableName": self.table,
             "Segment": segment,
             "TotalSegments": segments,

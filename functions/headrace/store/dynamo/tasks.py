@@ -16,7 +16,17 @@ from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, Task
 from headrace.store import keys
-from headrace.store.base import CountPage, Done, Outcome, Page, Position, Refused, charge, metered
+from headrace.store.base import (
+    CountPage,
+    Done,
+    Outcome,
+    Page,
+    Position,
+    Refused,
+    charge,
+    metered,
+    refused,
+)
 from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeases
 from headrace.store.dynamo.limits import Limits
@@ -138,11 +148,11 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
             yield
         except AnswerLost:
             unknown = {place: one for place, one in changes.items() if place not in outcomes}
-            found = self.read(change.task_id for change in unknown.values())
+            found = self._found(change.task_id for change in unknown.values())
             for place, change in unknown.items():
-                task = found.get(change.task_id)
-                if task is not None and change.already_done(task):
-                    outcomes[place] = Done(task)
+                outcome = refused(change, found.get(change.task_id))
+                if isinstance(outcome, Done):
+                    outcomes[place] = outcome
             if not outcomes.keys() >= changes.keys():
                 raise
 
@@ -164,13 +174,13 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
             items |= answered
             for place, item in answered.items():
                 if item is not None:
-                    outcomes[place] = self._outcome(batch[place], item, None)
+                    outcomes[place] = Done(batch[place].insert or from_item(item))
             todo = {place: change for place, change in todo.items() if place not in items}
-        refused = {place: batch[place] for place, item in items.items() if item is None}
-        if refused:
-            current = self.read(change.task_id for change in refused.values())
-            for place, change in refused.items():
-                outcomes[place] = self._outcome(change, None, current.get(change.task_id))
+        unmade = {place: batch[place] for place, item in items.items() if item is None}
+        if unmade:
+            current = self._found(change.task_id for change in unmade.values())
+            for place, change in unmade.items():
+                outcomes[place] = refused(change, current.get(change.task_id))
         if todo:
             message = "the table is throttled; part of the request was not carried out"
             raise Unavailable(message)
@@ -239,10 +249,9 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
             except self._client.exceptions.ConditionalCheckFailedException as error:
                 charge(write=1.0)
                 found = error.response.get("Item")
-                return self._outcome(change, None, from_item(found) if found else None)
+                return refused(change, from_item(found) if found else None)
         charge_all(answer, write=True)
-        item = to_item(change.insert) if change.insert else answer.get("Attributes")
-        return self._outcome(change, item, None)
+        return Done(change.insert or from_item(answer["Attributes"]))
 
     def _transact(self, change: Change) -> Outcome:
         """Make a change with all that goes with it.
@@ -280,20 +289,19 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         )
         if not failed[0]:
             return Refused(change.seen, blocked)
-        current = from_item(item) if item else None
-        if current is not None and change.already_done(current):
-            return Done(current)
-        return Refused(current, blocked)
-
-    @staticmethod
-    def _outcome(change: Change, item: Item | None, current: Task | None) -> Outcome:
-        if item is not None:
-            return Done(change.insert or from_item(item))
-        if current is not None and change.already_done(current):
-            return Done(current)
-        return Refused(current)
+        return refused(change, from_item(item) if item else None, blocked)
 
     def read(
+        self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
+    ) -> dict[str, Task]:
+        found = self._found(task_ids, payload=payload, consistent=consistent)
+        return {task_id: task for task_id, task in found.items() if task.spent is None}
+
+    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        found = self._found(task_ids)
+        return {task_id: task for task_id, task in found.items() if task.spent is not None}
+
+    def _found(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
     ) -> dict[str, Task]:
         wanted = list(dict.fromkeys(task_ids))

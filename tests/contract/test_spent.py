@@ -1,0 +1,170 @@
+"""What every store promises of tasks that are done and not kept: nobody makes them anew by mistake.
+
+Their id stays taken for a quarter of an hour, longer than anybody repeats a request for.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.domain import limits
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import State
+from headrace.ops.reports import ReportOutcome
+from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from tests.contract.conftest import World
+
+NOT_KEPT: dict[str, Any] = {
+    "history_retention_in_seconds": 0,
+    "dead_letter_queue_config": DeadLetterConfig(enable=False),
+    "retry_strategy": RetryStrategy(max_retries=0),
+    "keepalive_timeout_in_seconds": 5,
+    "expires_in_seconds": 60,
+}
+QUARTER = limits.SPENT_SECONDS
+
+
+def succeeded(world: World, queue: str) -> None:
+    assert world.say(world.one(queue), "SUCCEEDED", result="1").outcome is ReportOutcome.OK
+
+
+def failed(world: World, queue: str) -> None:
+    assert world.say(world.one(queue), "FAILED").outcome is ReportOutcome.OK
+
+
+def lapsed(world: World, queue: str) -> None:
+    world.one(queue)
+    world.clock.forward(6)
+    world.use.reaping.run()
+
+
+def expired(world: World, _queue: str) -> None:
+    world.clock.forward(60)
+    world.use.reaping.run()
+
+
+def released_too_late(world: World, queue: str) -> None:
+    task = world.one(queue)
+    assert world.say(task, "RELEASED", delay_in_seconds=100).outcome is ReportOutcome.OK
+
+
+End = Callable[[World, str], None]
+ENDS = [succeeded, failed, lapsed, expired, released_too_late]
+
+
+def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> Enqueued:
+    (result,) = world.use.tasks.enqueue(queue, [NewTask(payload, id="order-1", **fields)])
+    return result
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+@pytest.mark.parametrize("end", ENDS)
+def test_an_enqueue_repeated_after_its_task_was_done_makes_no_second_one(
+    world: World, end: End, *, keyed: bool
+) -> None:
+    queue = world.queue(**NOT_KEPT)
+    key = "key" if keyed else None
+    world.put(queue, id="order-1", dedupe_key=key, tags={"a": "b"})
+    end(world, queue)
+
+    repeated = again(world, queue, dedupe_key=key)
+
+    assert repeated.outcome is EnqueueOutcome.EXISTING
+    assert (repeated.id, repeated.queue, repeated.task) == ("order-1", queue, None)
+    assert repeated.detail == "the task of this id is done, and was not kept"
+    assert world.take(queue, 5) == ()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_shows_a_task_that_is_done_and_not_kept(world: World, end: End) -> None:
+    queue = world.queue(**NOT_KEPT)
+    world.put(queue, id="order-1")
+    end(world, queue)
+
+    assert world.store.read(["order-1"]) == {}
+    assert world.use.inspect.list(queue).tasks == ()
+    assert world.use.inspect.count(queue).count == 0
+    for state in State:
+        assert world.use.queues.purge(queue, (state,)).deleted == 0
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+def test_the_id_is_free_again_after_a_quarter_of_an_hour(world: World, *, keyed: bool) -> None:
+    """Even if the table has not swept up what was left of the task."""
+    queue = world.queue(**NOT_KEPT)
+    key = "key" if keyed else None
+    world.put(queue, id="order-1", dedupe_key=key)
+    succeeded(world, queue)
+
+    world.clock.forward(QUARTER - 1)
+    assert again(world, queue, dedupe_key=key).outcome is EnqueueOutcome.EXISTING
+    world.clock.forward(2)
+
+    assert again(world, queue, dedupe_key=key).outcome is EnqueueOutcome.CREATED
+    assert world.one(queue).payload == '"again"'
+
+
+def test_a_task_that_was_deleted_by_hand_may_be_enqueued_again_at_once(world: World) -> None:
+    queue = world.queue(**NOT_KEPT)
+    for remove in (
+        lambda: world.use.tasks.delete("order-1"),
+        lambda: world.use.queues.purge(queue, (State.ENQUEUED,)),
+    ):
+        world.put(queue, id="order-1")
+        world.clock.forward(0.001)
+        remove()
+        assert again(world, queue).outcome is EnqueueOutcome.CREATED
+        world.use.tasks.delete("order-1")
+
+
+def test_where_it_was_is_known_though_it_was_in_another_queue(world: World) -> None:
+    queue, other = world.queue(**NOT_KEPT), world.queue("other")
+    world.put(queue, id="order-1")
+    succeeded(world, queue)
+
+    repeated = again(world, other)
+
+    assert (repeated.outcome, repeated.elsewhere) == (EnqueueOutcome.EXISTING, queue)
+    assert world.take(other) == ()
+
+
+def test_an_entry_that_is_too_late_exists_all_the_same(world: World) -> None:
+    queue = world.queue(**NOT_KEPT)
+    world.put(queue, id="order-1")
+    succeeded(world, queue)
+
+    past = world.clock() - timedelta(seconds=1)
+
+    assert again(world, queue, expires_at=past).outcome is EnqueueOutcome.EXISTING
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
+def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bool) -> None:
+    queue, key = world.queue(**NOT_KEPT), "key" if keyed else None
+    world.put(queue, id="order-1", dedupe_key=key)
+    succeeded(world, queue)
+    world.put(queue)
+    child = (queue, NewTask("1", id="order-1", dedupe_key=key))
+
+    said = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
+
+    assert said.outcome is ReportOutcome.OK
+    assert [made.outcome for made in said.spawned] == [EnqueueOutcome.EXISTING]
+    assert world.take(queue) == ()
+
+
+def test_what_is_left_can_be_neither_taken_nor_restarted_nor_moved(world: World) -> None:
+    queue = world.queue(**NOT_KEPT)
+    world.put(queue, id="order-1")
+    task = world.one(queue)
+    assert world.say(task, "SUCCEEDED").outcome is ReportOutcome.OK
+
+    for status in ("SUCCEEDED", "FAILED", "RELEASED", "INFLIGHT"):
+        assert world.say(task, status).outcome is ReportOutcome.NOT_FOUND
+    (left,) = world.store.spent(["order-1"]).values()
+    assert (left.payload, left.tags, left.lease_id, left.worker) == (None, {}, None, None)
+    assert left.hidden(world.clock())

@@ -1,0 +1,89 @@
+"""A task is enqueued, and that is repeated by all who do so, in every order with its delivery.
+
+Nobody keeps what is done here: whoever comes late finds no task, and must not make it anew.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from headrace.domain import plan
+from headrace.domain.change import Change
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import State
+from headrace.ops.tasks import EnqueueOutcome
+from headrace.store.base import Done
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import World, new_world
+from tests.manual_clock import ManualClock
+
+WRITE, POST, TAKE = "write", "post", "take"
+ENDS = ("SUCCEEDED", "FAILED", "lapse", "expire")
+
+
+def orders() -> list[tuple[str, ...]]:
+    """Return every order of two tries of a write, two of its POST, and two workers."""
+    steps = (WRITE, WRITE, POST, POST, TAKE, TAKE)
+    return sorted({order for order in permutations(steps) if order[0] == WRITE})
+
+
+def insert(world: World, queue: str, task_id: str, token: str | None) -> Change:
+    now = world.clock()
+    target = world.use.queues.get(queue)
+    new = NewTask("1", id=task_id if token else None)
+    return plan.enqueue(new, target, task_id=task_id, due_at=now, now=now, token=token)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["an id of ours", "an id of theirs"])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("order", orders(), ids=" ".join)
+def test_a_task_is_delivered_once_whoever_repeats_its_enqueue_whenever(
+    order: Sequence[str], end: str, *, own: bool
+) -> None:
+    world = new_world(MemoryStore(), ManualClock())
+    queue = world.use.queues.create(
+        "mail",
+        QueueSettings(
+            history_retention_in_seconds=0,
+            dead_letter_queue_config=DeadLetterConfig(enable=False),
+            retry_strategy=RetryStrategy(max_retries=0),
+            keepalive_timeout_in_seconds=5,
+            expires_in_seconds=30,
+        ),
+    ).name
+    task_id = "order-1" if own else "tsk_" + "0" * 26
+    written = insert(world, queue, task_id, "token" if own else None)
+    ended = 0
+
+    for step in order:
+        world.clock.forward(0.001)
+        if step == WRITE:  # the very same, as its client sends it again
+            assert isinstance(world.store.commit([written])[0], Done)
+        elif step == POST and own:  # the same id, by a call of its own
+            (again,) = world.use.tasks.enqueue(queue, [NewTask("1", id=task_id)])
+            assert again.outcome is EnqueueOutcome.EXISTING
+        elif step == TAKE:
+            ended += ends(world, queue, end)
+    ended += ends(world, queue, end)
+
+    assert ended == 1
+    for state in State:
+        assert world.use.queues.purge(queue, (state,)).deleted == 0
+
+
+def ends(world: World, queue: str, how: str) -> int:
+    """Let the tasks there are end; return how many they were."""
+    there = world.use.inspect.count(queue).count
+    if how == "expire":
+        world.clock.forward(31)
+    else:
+        for task in world.take(queue, 5):
+            if how == "lapse":
+                world.clock.forward(6)
+            else:
+                world.say(task, how)
+    world.use.reaping.run()
+    return there - world.use.inspect.count(queue).count

@@ -85,9 +85,8 @@ _DEPARTURE: Final = {
 
 def _facts(changes: DataFrame) -> DataFrame:
     """Return what each change is to the queue it leaves and to the one it comes to."""
-    move, gone = f.col("move"), f.col("state_to").isNull()
-    # How long a delivery lasted is told by images; a removal is known to the second only.
-    ran = f.expr(f"{_FAILED} OR {_HELD} AND move IN ('succeed', 'move')") & ~gone
+    move = f.col("move")
+    ran = f.expr(f"{_FAILED} OR {_HELD} AND move IN ('succeed', 'move')")
     kind = f.when(move == "dequeue", "wait").when(ran, "run")
     waited, took = micros_between("due_from", "started_at"), micros_between("started_at", "at")
     told = changes.where("move != 'heartbeat'").select(

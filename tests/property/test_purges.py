@@ -5,7 +5,7 @@ it must be gone when the purge says that it is finished.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -27,9 +27,10 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.store.base import Outcome, Page
+from headrace.store.memory import MemoryStore
 from headrace.testing.faults import Faults
 from headrace.testing.lagging import LaggingStore
-from tests.contract.conftest import new_world
+from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)
@@ -289,3 +290,70 @@ def test_a_purge_takes_what_it_named_and_nothing_else_whatever_goes_on_meanwhile
     some: settings,
 ) -> None:
     run_state_machine_as_test(Purges, settings=some)
+
+
+class InStep(MemoryStore):
+    """A store where a worker does its next step before each look at the index but its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.works: Callable[[], None] | None = None
+
+    def entries(self, *place: Any, **how: Any) -> Page:
+        if self.works is not None:
+            works, self.works = self.works, None
+            works()
+            self.works = works
+        return super().entries(*place, **how)
+
+
+RHYTHMS = [(waits, works) for waits in range(1, 6) for works in range(1, 6) if waits + works > 2]
+
+
+@pytest.mark.parametrize("states", [(E,), (E, F), tuple(State)], ids="+".join)
+@pytest.mark.parametrize(("waits", "works"), RHYTHMS)
+def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
+    states: tuple[State, ...], waits: int, works: int
+) -> None:
+    """Not even if there were no pauses.
+
+    The task waits for so many looks at the index, and is worked on for so many.  Only one that is
+    written before every look would evade.
+    """
+    for begins in range(waits if F not in states else waits + works):
+        store = InStep()
+        world = new_world(store, ManualClock())
+        queues = world.use.queues
+        queues.chores = replace(queues.chores, sleep=lambda _: None)
+        worker = Worker(world, world.queue(retry_strategy=AT_ONCE), waits, works)
+        (task_id,) = world.put(worker.queue)
+        for _ in range(begins):
+            worker.step()
+        world.clock.forward(0.001)
+        store.works = worker.step
+
+        finished = queues.purge(worker.queue, states).finished
+
+        store.works = None
+        assert finished == (task_id not in store.read([task_id]))
+        assert finished or (F not in states and worker.held)  # for which it waits
+
+
+@dataclass
+class Worker:
+    """Leaves a task alone for so many steps, and has it for so many."""
+
+    world: World
+    queue: str
+    waits: int
+    works: int
+    steps: int = 0
+    held: list[Task] = field(default_factory=list)
+
+    def step(self) -> None:
+        self.steps += 1
+        at = self.steps % (self.waits + self.works)
+        if at == self.waits:
+            self.held += self.world.take(self.queue)
+        while at == 0 and self.held:
+            self.world.say(self.held.pop(), "RELEASED")

@@ -18,8 +18,9 @@ class Chore:
 
     ``swept``: that is done as far as the index showed, and is looked at once more later.
     ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
-    what was seen last there.  ``away`` are tasks it named that workers had taken when they were
-    met.  ``removed`` is how many are gone, for the audit's entry *noted*.
+    what was seen last there.  ``quiet`` is how many looks in a row have found nothing; it is below
+    zero while one is under way that has found something.  ``away`` are tasks it named that workers
+    had taken when they were met.  ``removed`` is how many are gone, for the audit's entry *noted*.
     """
 
     queue: str
@@ -31,6 +32,7 @@ class Chore:
     swept: bool = False
     at: int = 0
     after: Position | None = None
+    quiet: int = 0
     away: frozenset[str] = frozenset()
     removed: int = 0
     noted: str | None = None
@@ -54,6 +56,7 @@ class Chore:
             "swept": self.swept,
             "at": self.at,
             "after": self.after and [self.after.scheduled_at.isoformat(), self.after.task_id],
+            "quiet": self.quiet,
             "away": sorted(self.away),
             "removed": self.removed,
             "noted": self.noted,
@@ -75,6 +78,7 @@ class Chore:
             swept=body["swept"],
             at=body["at"],
             after=after and Position(datetime.fromisoformat(after[0]), after[1]),
+            quiet=body["quiet"],
             away=frozenset(body["away"]),
             removed=body["removed"],
             noted=body["noted"],

@@ -8,8 +8,11 @@ task, which is read, tells whether it was one of them (see ``domain.sighting``):
 stays, nothing is counted that only a lagging index still shows, and what workers take and give back
 meanwhile is followed by its id until it is gone.  Of one that is with a worker that means waiting.
 
-No look at the index shows one moment, and it lags: a chore that found nothing more is looked at
-again, at once for what moved behind our back, and a while later for what was not to be seen.
+No look at the index shows one moment, and it lags.  A task that a worker takes and gives back may
+be in flight whenever we look at what waits, and wait when we look at what is in flight.  So these
+two are read by turns, without a pause, for to evade that a task must change as often as we read,
+which takes two writes; and this is done again after pauses of any length, for whoever is in step
+once.  A while later there is another look, for what the index did not show.
 """
 
 import random
@@ -33,8 +36,11 @@ from headrace.store.base import Done, Store
 
 _PAGE: Final = 250
 _LOOKS: Final = 4  # that find nothing more to remove, where tasks move
+_TURNS: Final = 2  # of what waits and what is in flight, in one look
 _BETWEEN_SECONDS: Final = 0.005  # at most: to be out of step with whoever moves them
 _TRIES: Final = 5  # at tasks that change while they are removed
+_UNSAVED: Final = 20  # pages after which it is written down how far it is
+_NOT_QUIET: Final = -1  # so that the look that is under way does not count
 _FOLLOWED: Final = 1_000  # ids that a record holds
 _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
 
@@ -108,31 +114,40 @@ class Chores:
         late = self.now() >= _again(chore)
         if chore.swept and not late:
             return True
-        named = self._named(chore)
-        away, quiet, saved = set(chore.away), 0, 0
-        while quiet < (looks := _LOOKS if LIVE & {*chore.states} else 1):
-            if quiet:
+        named, places = self._named(chore), _places(chore)
+        looks = _LOOKS if LIVE & {*chore.states} else 1
+        away, others, saved, unsaved = set(chore.away), set[str](), 0, 0
+        while chore.quiet < looks:
+            if chore.quiet > 0:
                 self.sleep(self.chance.uniform(0, _BETWEEN_SECONDS))
-            whole, known = (chore.at, chore.after) == (0, None), len(gone)
-            places = _places(chore, others=quiet == looks - 1)
             for at in range(chore.at, len(places)):
                 after = chore.after
                 while True:
                     page = self.store.entries(places[at], after=after, limit=_PAGE)
-                    found = {entry.task_id for entry in page.entries} - gone
-                    away |= self._remove(named, found, gone)
+                    found = {entry.task_id for entry in page.entries} - gone - others
+                    left = self._remove(named, found, gone)
+                    away |= left
+                    others |= found - left - gone
                     after = page.last
-                    here = (at, after) if after else (at + 1, None)
-                    chore = replace(chore, at=here[0], after=here[1], away=frozenset(away))
-                    if after or len(gone) > saved:
+                    chore = replace(
+                        chore,
+                        at=at if after else at + 1,
+                        after=after,
+                        away=frozenset(away),
+                        quiet=chore.quiet if found.isdisjoint(gone) else _NOT_QUIET,
+                    )
+                    unsaved += 1
+                    if after or len(gone) > saved or unsaved >= _UNSAVED:
                         chore = self._save(chore, len(gone) - saved)
-                        saved = len(gone)
+                        saved, unsaved = len(gone), 0
                     yield
                     if after is None:
                         break
-            away = self._remove(named, away, gone)
-            chore = replace(chore, at=0, after=None, away=frozenset(away))
-            quiet = quiet + 1 if whole and len(gone) == known else 0
+            left = self._remove(named, away, gone)
+            quiet = (chore.quiet if left == away else _NOT_QUIET) + 1
+            away = left
+            chore = replace(chore, at=0, after=None, away=frozenset(away), quiet=quiet)
+        chore = replace(chore, quiet=0)
         if away:
             self._save(chore, len(gone) - saved)
             return False
@@ -223,9 +238,14 @@ def _again(chore: Chore) -> datetime:
     return chore.asked_at + (AGREED_AFTER if chore.deletes_queue else _LAG)
 
 
-def _places(chore: Chore, *, others: bool) -> Sequence[Place]:
-    """Return where to look; with *others* also where workers have what would come back."""
-    states = list(chore.states)
-    if others and State.ENQUEUED in states and State.INFLIGHT not in states:
-        states.append(State.INFLIGHT)
-    return [Place(chore.queue, state, shard) for state in states for shard in range(chore.shards)]
+def _places(chore: Chore) -> Sequence[Place]:
+    """Return where to look, by turns where workers have what would come back."""
+    moving = [state for state in chore.states if state in LIVE]
+    if State.ENQUEUED in moving:
+        moving = [State.ENQUEUED, State.INFLIGHT] * _TURNS
+    still = [state for state in chore.states if state not in LIVE]
+    return [
+        Place(chore.queue, state, shard)
+        for shard in range(chore.shards)
+        for state in (*moving, *still)
+    ]

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from headrace.domain import limits
 from headrace.domain.plan import NewTask
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, State
+from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import Enqueued, EnqueueOutcome
 from tests.contract.conftest import World
 
@@ -143,3 +145,29 @@ def test_sixteen_callers_with_one_key_make_one_holder(world: World) -> None:
             assert sorted(result.outcome for result in results) == [CREATED] + [DUPLICATE] * 15
             assert len({result.id for result in results}) == 1
     assert world.use.inspect.count(queue).count == 5
+
+
+@pytest.mark.parametrize("spawned", [False, True], ids=["enqueued", "spawned"])
+@pytest.mark.parametrize("kept", [60, 0], ids=["past its retention", "not kept"])
+def test_an_id_that_nobody_sees_any_more_is_free_though_an_expired_task_holds_the_key(
+    world: World, kept: int, *, spawned: bool
+) -> None:
+    """Neither has been swept up yet: the table takes its time, and the reaper comes each minute."""
+    queue, parents = world.queue(history_retention_in_seconds=kept), world.queue("parents")
+    put(world, queue, key="another", id="order-1")
+    assert world.say(world.one(queue), "SUCCEEDED").outcome is ReportOutcome.OK
+    world.clock.forward(limits.SPENT_SECONDS + 1)
+    put(world, queue, expires_at=world.clock() + timedelta(seconds=10))
+    world.clock.forward(10)
+    new = NewTask('"new"', id="order-1", dedupe_key="k")
+
+    if spawned:
+        world.put(parents)
+        (result,) = world.say(world.one(parents), "SUCCEEDED", spawn=((queue, new),)).spawned
+    else:
+        (result,) = world.use.tasks.enqueue(queue, [new])
+
+    assert result.outcome is CREATED
+    assert world.one(queue).payload == '"new"'
+    twin = put(world, queue)
+    assert (twin.outcome, twin.id) == (DUPLICATE, "order-1")

@@ -166,16 +166,18 @@ class Tasks:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
         outcomes = self.store.commit(changes)
         for place, outcome in enumerate(outcomes):
-            if isinstance(outcome, Done) or outcome.blocked:
+            if isinstance(outcome, Done):
                 continue
-            born = changes[place].insert
-            if outcome.task is None and born is not None and born.enqueue_token is None:
+            there, born = outcome.task, changes[place].insert
+            if there is not None and there.has_id(now):
+                continue
+            if there is not None:
+                self.store.commit([plan.delete(there, unless_changed=True)])
+            elif outcome.blocked:
+                continue  # by the key alone
+            elif born is not None and born.enqueue_token is None:
                 outcomes[place] = Done(born)  # an id of ours: it has come and gone already
                 continue
-            if outcome.task is not None:
-                if outcome.task.has_id(now):
-                    continue
-                self.store.commit([plan.delete(outcome.task, unless_changed=True)])
             outcomes[place] = self.store.commit([changes[place]])[0]
         return outcomes
 

@@ -318,3 +318,25 @@ def test_the_limits_of_a_queue_that_was_created_again_hold(world: World) -> None
         world.use.reaping.run()
 
     assert world.take(queue, 5) == ()
+
+
+def test_they_hold_though_somebody_else_was_still_deleting_the_old_one(world: World) -> None:
+    limits = DequeuingSettings(rate_limiting=RateLimiting(2, 3600))
+    queue = world.queue(dequeuing_settings=limits)
+    chores = world.use.queues.chores
+    world.use.queues.chores = replace(chores, patience=0)
+    assert not world.use.queues.delete(queue)
+    (chore,) = chores.pending()
+    straggler = chores.pages(chore, set())
+    next(straggler)
+    world.use.reaping.run()
+    world.use.queues.chores = chores
+    world.clock.forward(1)
+    world.queue(dequeuing_settings=limits)
+    world.put(queue, *["1"] * 5)
+    assert len(world.take(queue, 5)) == 2
+
+    for _ in straggler:
+        pass
+
+    assert world.take(queue, 5) == ()

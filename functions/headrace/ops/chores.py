@@ -217,7 +217,7 @@ class Chores:
             chore = replace(chore, removed=other.removed, version=other.version)
 
     def _finish(self, chore: Chore, removed: int, *, last: bool, revises: bool) -> None:
-        if chore.deletes_queue and (not chore.swept or not self._exists(chore.queue)):
+        if chore.deletes_queue and not self._exists(chore.queue):
             self.limiting.forget(chore.queue)
         total = chore.removed + removed
         if last:

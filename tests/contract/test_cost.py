@@ -264,7 +264,8 @@ def test_a_few_tasks_that_a_process_has_not_heard_of_it_reads_once(world: World)
 
     polls = [spend(lambda: other.take(queue, BATCH), tasks=1)[1] for _ in range(4)]
 
-    assert polls == [2.5, 1.0, 1.0, 1.0]
+    assert polls[0] - polls[1] == 1.5  # three tasks, read once
+    assert max(polls[1:]) <= 1.0
 
 
 def test_a_dequeue_of_a_paused_queue_costs_nothing(world: World) -> None:

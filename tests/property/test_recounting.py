@@ -98,7 +98,8 @@ class Story:
 
     def truth(self, queue: str) -> list[int]:
         held: dict[str, Task] = self.midst._tasks  # noqa: SLF001  whatever the index shows
-        places = Counter(task.state for task in held.values() if task.queue == queue)
+        there = (task for task in held.values() if task.spent is None)
+        places = Counter(task.state for task in there if task.queue == queue)
         return [places[state] for state in STATES]
 
     def told(self, queue: str) -> list[int]:

@@ -49,9 +49,17 @@ class Costly(MemoryStore):
         return found
 
     def records(
-        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+        self,
+        kind: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int,
+        consistent: bool = True,
     ) -> tuple[Sequence[Record], bool]:
-        records, more = super().records(kind, prefix=prefix, after=after, limit=limit)
+        records, more = super().records(
+            kind, prefix=prefix, after=after, limit=limit, consistent=consistent
+        )
         charge(read=ceil(len(repr(records)) / 4096))
         return records, more
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
 from typing import Final
 
 from headrace.domain import plan
@@ -14,23 +13,24 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.group import Group
 from headrace.domain.ids import new_lease_token
+from headrace.domain.portion import Portion
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import State, Task
 from headrace.ops.batches import Batch, Overtaken
+from headrace.ops.candidates import Candidates
 from headrace.ops.claims import Claims
 from headrace.ops.crowd import Crowd
 from headrace.ops.dequeue import Call, Dequeue, Dequeued, Order, in_turn
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting
+from headrace.ops.members import Members
 from headrace.ops.queues import Queues
 from headrace.ops.reaping import Reaping
-from headrace.store.base import Done, Outcome, Page, Position, Refused, Store
+from headrace.store.base import Done, Outcome, Refused, Store
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
-_WIDEST: Final = 1000  # entries to look at when many race for them
-_MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
 
 
 @dataclass(slots=True)
@@ -49,6 +49,15 @@ class Deliveries:
     new_lease: Callable[[], str] = new_lease_token
     claims: Claims = field(default_factory=Claims)
     crowd: Crowd = field(default_factory=Crowd)
+    members: Members = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.members = Members(self.store, self.now, self.claims)
+
+    @property
+    def candidates(self) -> Candidates:
+        """What finds what is ready."""
+        return Candidates(self.store, self.reaping, self.claims, self.now, self.chance)
 
     def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
         self,
@@ -109,10 +118,7 @@ class Deliveries:
             return []
         taken: list[Task] = []
         try:
-            for shard in self._shards(queue):
-                self._from_shard(queue, shard, call, taken)
-                if len(taken) == call.count:
-                    break
+            self._from_shards(queue, call, taken)
             if len(taken) < call.count and helps:
                 ready = self._reclaimed(queue)
                 taken += self._lease(queue, ready, call.count - len(taken), call)
@@ -125,8 +131,12 @@ class Deliveries:
         """Return what could be leased now, in order: of each shard enough for the call."""
         if queue.paused(self.now()):
             return []
-        ready = (self._ready(queue, shard, call.count, call) for shard in self._shards(queue))
-        return sorted(chain.from_iterable(ready), key=lambda entry: entry.scheduled_at)
+        portion, sure = self.members.known(queue, call.worker)
+        ready = self.candidates.of_queue(queue, call, portion)
+        if ready and not sure and (portion := self.members.ask(queue, call.worker)) is not None:
+            ready = self.candidates.of_queue(queue, call, portion)
+        ready = self._own(queue, ready, call.count, call, portion)
+        return sorted(ready, key=lambda entry: entry.scheduled_at)
 
     def lease_due(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> list[Task]:
         """Lease up to *count* of the *ready* entries, as far as the queue's limits allow."""
@@ -140,57 +150,65 @@ class Deliveries:
         """Let others here take *tasks* again, which were given back."""
         self.claims.drop([_waiting(task) for task in tasks])
 
-    def _from_shard(self, queue: Queue, shard: int, call: Call, taken: list[Task]) -> None:
-        """Lease from one shard into *taken*; if our part shrinks in the race, once more there."""
+    def _from_shards(self, queue: Queue, call: Call, taken: list[Task]) -> None:
+        """Lease from shard after shard into *taken*: a worker among others its own part.
+
+        Who the others are is asked only where something is ready.
+        """
+        portion, sure = self.members.known(queue, call.worker)
+        todo, empty = self.candidates.shards(queue, portion), set[int]()
+        while todo and len(taken) < call.count:
+            shard = todo.pop(0)
+            if taken and portion is not None and not portion.shares(shard):
+                return
+            ready = self.candidates.of_shard(queue, shard, call.count - len(taken), call, portion)
+            if not ready:
+                empty.add(shard)
+                continue
+            if not sure:
+                portion, sure = self.members.ask(queue, call.worker), True
+                if portion is not None:
+                    order = self.candidates.shards(queue, portion)
+                    todo = [one for one in order if one not in empty]
+                    continue
+            self._from_shard(queue, shard, ready, call, portion, taken)
+
+    def _from_shard(
+        self,
+        queue: Queue,
+        shard: int,
+        ready: list[Entry],
+        call: Call,
+        portion: Portion | None,
+        taken: list[Task],
+    ) -> None:
+        """Lease of *ready* into *taken*; if our part shrinks in the race, once more there."""
         parts = 0
         for _ in range(_ROUNDS):
             before, parts = parts, self._parts(queue)
             if parts <= before:
                 return
-            ready = self._ready(queue, shard, call.count - len(taken), call)
-            taken += self._lease(queue, ready, call.count - len(taken), call)
+            wanted = call.count - len(taken)
+            if before:
+                ready = self.candidates.of_shard(queue, shard, wanted, call, portion)
+            ready = self._own(queue, ready, wanted, call, portion)
+            taken += self._lease(queue, ready, wanted, call)
             if len(taken) == call.count:
                 return
 
     def _parts(self, queue: Queue) -> int:
         return self.claims.part(queue.name, self.now()).of
 
-    def _shards(self, queue: Queue) -> list[int]:
-        """Shards being retired first, so that nothing is stranded; the others in random order."""
-        current = list(range(queue.settings.shards))
-        self.chance.shuffle(current)
-        return [*range(queue.settings.shards, queue.shards_of(State.ENQUEUED)), *current]
-
-    def _ready(self, queue: Queue, shard: int, count: int, call: Call) -> list[Entry]:
-        """Read a little more than is wanted, so that a lost race finds something else.
-
-        In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
-        Not bounded by the clock: the first task that is not due yet tells when to ask again.
-        """
-        ready: list[Entry] = []
-        place = Place(queue.name, State.ENQUEUED, shard)
-        after: Position | None = None
-        narrow, wide = 2 * count + 16, self._parts(queue) * (count + count // 4 + 2)
-        limit = max(narrow, min(wide, _WIDEST))
-        for _ in range(_MORE_PAGES):
-            page = self.store.entries(place, after=after, limit=limit)
-            now = self.now()
-            over = []
-            for entry in page.entries:
-                if entry.scheduled_at > now:
-                    call.next_due = min(call.next_due or entry.scheduled_at, entry.scheduled_at)
-                    page = Page(page.entries, None)
-                    break
-                if entry.expires_at is not None and entry.expires_at <= now:
-                    over.append(entry)
-                else:
-                    ready.append(entry)
-            if over:
-                list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
-            after = page.last
-            if after is None or self.claims.free(ready) >= count:
-                break
-        return ready
+    def _own(
+        self, queue: Queue, ready: list[Entry], wanted: int, call: Call, portion: Portion | None
+    ) -> list[Entry]:
+        """Return what of *ready* the caller may take now."""
+        if portion is None:
+            return ready
+        own, soon = self.members.divide(queue.name, ready, wanted, portion)
+        if soon is not None:
+            call.free_at = min(call.free_at or soon, soon)
+        return own
 
     def _lease(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
@@ -223,6 +241,7 @@ class Deliveries:
             picked = self.claims.pick(window, wanted, now=now, part=part)
             if not picked:
                 break
+            self.members.take(picked)
             try:
                 reserved = self._reserved(queue, picked)
                 outcomes = self._commit(queue, reserved, call, now)
@@ -232,6 +251,7 @@ class Deliveries:
                     break
                 raise
             won = race.note(outcomes)
+            self.members.raced(queue.name, len(reserved), won)
             self.claims.raced(queue.name, len(reserved), won, now)
             if len(reserved) < len(picked):
                 call.no_slot = True

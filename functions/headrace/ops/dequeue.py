@@ -4,7 +4,7 @@ How tasks of one queue are leased is the business of ``deliveries``.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -53,6 +53,7 @@ class Call:
     group: Group | None = None
     batch: Batch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
+    free_at: datetime | None = None  # when something of others' may be taken
     limited_for: float | None = None  # seconds until the rate may let something through
     no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
 
@@ -98,7 +99,7 @@ class Dequeue:
         """Lease what there is, and wait for it if there is nothing.  Raises as Deliveries do."""
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
-        pause, first_look = deliveries.poll_after_seconds, True
+        pause, first_look, patient = deliveries.poll_after_seconds, True, True
         while True:
             sources = self._sources()
             helps = self._helps(sources)
@@ -108,14 +109,20 @@ class Dequeue:
             looks = [_Look(source, self._call()) for source in sources]
             tasks = self._fitting(sources, self._take(looks, helps=helps))
             now = deliveries.now()
+            free_at = _first(look.call.free_at for look in looks)
+            if not tasks and now >= until and free_at and patient and self.go_on():
+                patient = False  # only once, but something is there: so do not answer at once
+                deliveries.sleep(max(0.001, (free_at - now).total_seconds()))
+                self.still_may()
+                continue
             if tasks or now >= until or not self.go_on():
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
                     return self._leased_before(sources) or Dequeued((), 0.0, now)
                 return Dequeued(tasks, min(self._poll_after(look, now) for look in looks), now)
             nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
-            dues = [look.call.next_due for look in looks if look.call.next_due is not None]
-            if dues:
-                nap = min(nap, max(0.001, (min(dues) - now).total_seconds()))
+            due = _first([free_at, *(look.call.next_due for look in looks)])
+            if due is not None:
+                nap = min(nap, max(0.001, (due - now).total_seconds()))
             with deliveries.crowd:
                 deliveries.sleep(nap)
             self.still_may()  # after the nap: what is leased next is leased by its answer
@@ -226,9 +233,10 @@ class Dequeue:
             return max(usual, min(call.limited_for, _LIMITED_POLL_SECONDS))
         if call.no_slot:
             return usual * _POLL_CEILING
-        if call.next_due is None:
+        due = _first([call.free_at, call.next_due])
+        if due is None:
             return usual
-        return max(0.0, min(usual, (call.next_due - now).total_seconds()))
+        return max(0.0, min(usual, (due - now).total_seconds()))
 
     def _fitting(self, sources: Sequence[Queue], tasks: Sequence[Task]) -> tuple[Task, ...]:
         """Return what fits one answer; the surplus goes back at once, its turn kept."""
@@ -243,6 +251,11 @@ class Dequeue:
             commit(self.deliveries.store, changes)
         self.deliveries.let_go(surplus)
         return tuple(fitting)
+
+
+def _first(times: Iterable[datetime | None]) -> datetime | None:
+    """Return the first of the *times* that are known."""
+    return min((time for time in times if time is not None), default=None)
 
 
 def in_turn(task: Task) -> tuple[datetime, str]:

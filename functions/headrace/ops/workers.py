@@ -23,6 +23,7 @@ KIND: Final = "worker"
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
 """A worker that is silent for so long counts as gone, whenever the table's broom comes."""
 
+_ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a sign of life: 2.5 times the usual
 _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
 
@@ -145,6 +146,14 @@ class Workers:
     def _living(self, record: Record) -> Worker | None:
         worker = _worker(record)
         return worker if self.now() - worker.seen_at < FORGOTTEN_AFTER else None
+
+
+def on_duty(record: Record, now: datetime) -> tuple[str, ...]:
+    """Return the queues whose tasks the worker of *record* takes now; none once asked to stop."""
+    worker = _worker(record)
+    if worker.command is not None or now - worker.seen_at >= _ON_DUTY_FOR:
+        return ()
+    return worker.sign.queues
 
 
 def _as_seen_by(by: Principal, worker: Worker) -> Worker | None:

@@ -163,11 +163,18 @@ class Store(Protocol):
         """Return a control record as last written."""
 
     def records(
-        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+        self,
+        kind: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int,
+        consistent: bool = True,
     ) -> tuple[Sequence[Record], bool]:
         """Return up to *limit* records by name, and whether there are more.
 
-        Their names start with *prefix* and come behind *after*.
+        Their names start with *prefix* and come behind *after*.  Not *consistent*, it costs half,
+        and what was written a moment ago may be missing.
         """
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:

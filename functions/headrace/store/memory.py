@@ -177,7 +177,13 @@ class MemoryStore:
             return self._records.get((kind, name))
 
     def records(
-        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+        self,
+        kind: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int,
+        consistent: bool = True,  # noqa: ARG002  always is
     ) -> tuple[Sequence[Record], bool]:
         with self._lock:
             found = sorted(

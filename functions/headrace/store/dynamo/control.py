@@ -82,7 +82,13 @@ class ControlTable:
         return _record(item) if item else None
 
     def records(
-        self, kind: str, *, prefix: str = "", after: str = "", limit: int
+        self,
+        kind: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int,
+        consistent: bool = True,
     ) -> tuple[Sequence[Record], bool]:
         condition, values = "#pk = :kind", {":kind": {"S": kind}}
         names = {"#pk": keys.PK}
@@ -95,7 +101,7 @@ class ControlTable:
             "KeyConditionExpression": condition,
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": values,
-            "ConsistentRead": True,
+            "ConsistentRead": consistent,
             "Limit": limit,
             "ReturnConsumedCapacity": "TOTAL",
         }

@@ -1,0 +1,141 @@
+"""Services with memories of their own over one store, and workers that ask them, on one clock."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headrace.domain.plan import NewTask
+from headrace.domain.queue import QueueSettings
+from headrace.ops.dequeue import Dequeued
+from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.workers import Command, Sign
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.memory import MemoryStore
+from tests.contract.conftest import lease_name
+from tests.stage import Claimed, Distant, Stage
+
+
+class Fleet:
+    """So many services over one store, workers that ask them, and what became of it.
+
+    Worker *n* asks the *n*-th service, or the only one.
+    """
+
+    def __init__(
+        self, services: int, *, shards: int = 1, seed: int = 1, workers: int | None = None
+    ) -> None:
+        self.seed = seed
+        self.stage = Stage(random.Random(seed))
+        self.claimed = Claimed()
+        self.taken: list[str] = []
+        self.taken_at: dict[str, float] = {}
+        self.ages: list[float] = []  # of tasks when they were taken, seconds
+        self.waited: list[float] = []  # of each call, seconds
+        self.made = 0
+        store = MemoryStore()
+        self._near = self._service(store)
+        far = Distant(store, self.stage, self.claimed)
+        self._services = [self._service(far) for _ in range(services)]
+        self._names = [f"host-{self._number():08x}" for _ in range(workers or services)]
+        self._near.queues.create("mail", QueueSettings(shards=shards))
+
+    def _number(self) -> int:
+        return self.stage.chance.getrandbits(32)
+
+    def _service(self, store: Any) -> UseCases:
+        use = build(Settings(admin_key="test"), store, now=self.stage.now)
+        deliveries = use.deliveries
+        deliveries.sleep = self.stage.sleep
+        deliveries.chance = random.Random(self._number())
+        deliveries.claims.chance = random.Random(self._number())
+        return use
+
+    def sign(self, places: Iterable[int] | None = None) -> None:
+        """Give a sign of life of the workers at *places*, or of all."""
+        for place in range(len(self._names)) if places is None else places:
+            sign = Sign(self._names[place], ("mail",), self.stage.now())
+            self._near.workers.alive(BOOTSTRAP, sign)
+
+    def command(self, place: int, command: Command) -> None:
+        self._near.workers.ask(BOOTSTRAP, self._names[place], command)
+
+    def enqueue(self, count: int) -> None:
+        tasks = [
+            NewTask("{}", id=f"task-{self.seed}-{self.made + number}") for number in range(count)
+        ]
+        for first in range(0, count, 25):
+            self._near.tasks.enqueue("mail", tasks[first : first + 25])
+            self.stage.sleep(0.001)  # the next call comes behind
+        self.made += count
+
+    def play(self, actors: Sequence[Callable[[], Any]]) -> None:
+        self.stage.play(actors)
+
+    def ask(
+        self,
+        place: int,
+        *,
+        batch_size: int = 1,
+        wait_seconds: float = 0,
+        named: bool = True,
+        reports: bool = True,
+        service: int | None = None,
+    ) -> Dequeued:
+        """Dequeue once, and report what was got."""
+        use = self._services[(place if service is None else service) % len(self._services)]
+        began = self.stage.passed
+        answer = use.deliveries.dequeue(
+            "mail",
+            batch_size=batch_size,
+            wait_seconds=wait_seconds,
+            worker=self._names[place] if named else "",
+        )
+        self.waited.append(self.stage.passed - began)
+        for task in answer.tasks:
+            self.taken.append(task.id)
+            self.taken_at[task.id] = self.stage.passed
+            self.ages.append((self.stage.now() - task.due_at).total_seconds())
+        if answer.tasks and reports:
+            done = ReportStatus.SUCCEEDED
+            use.reports.report(
+                "mail", [Report(task.id, lease_name(task), done) for task in answer.tasks]
+            )
+        return answer
+
+    def worker(
+        self,
+        place: int,
+        *,
+        batch_size: int = 1,
+        works_for: tuple[float, float] = (0.0, 0.0),
+        until: float | None = None,
+        wait_seconds: float = 0,
+        named: bool = True,
+        reports: bool = True,
+        anywhere: bool = False,
+    ) -> Callable[[], None]:
+        """Return a worker that asks *until* a time, or until all that was enqueued is taken."""
+        chance = random.Random(self._number())
+
+        def goes_on() -> bool:
+            if until is not None:
+                return self.stage.passed < until
+            return len(self.taken) < self.made
+
+        def act() -> None:
+            self.stage.sleep(chance.uniform(0, 0.2))
+            while goes_on():
+                service = chance.randrange(len(self._services)) if anywhere else None
+                answer = self.ask(
+                    place,
+                    batch_size=batch_size,
+                    wait_seconds=wait_seconds,
+                    named=named,
+                    reports=reports,
+                    service=service,
+                )
+                work = sum(chance.uniform(*works_for) for _ in answer.tasks)
+                self.stage.sleep(work if answer.tasks else answer.poll_after_seconds)
+
+        return act

@@ -1,0 +1,90 @@
+"""Separate services drain a queue together and seldom race for the same task.
+
+Each has a memory of its own, and the table is some milliseconds away; see ``tests.fleet``.
+"""
+
+import pytest
+
+from tests.fleet import Fleet
+
+SEEDS = [1, 2, 3]
+MIXED = (1, 3, 10, 25)
+
+
+def drained(
+    services: int, shards: int, tasks: int, batch_sizes: tuple[int, ...], seed: int
+) -> Fleet:
+    """Return the fleet that has drained a queue of so many tasks."""
+    fleet = Fleet(services, shards=shards, seed=seed)
+    fleet.sign()
+    fleet.enqueue(tasks)
+    fleet.play(
+        [
+            fleet.worker(place, batch_size=batch_sizes[place % len(batch_sizes)])
+            for place in range(services)
+        ]
+    )
+    assert len(fleet.taken) == tasks
+    return fleet
+
+
+@pytest.mark.parametrize("services", [4, 16])
+def test_on_one_shard_fewer_than_a_twentieth_of_the_claims_is_lost(services: int) -> None:
+    assert drained(services, 1, 800, (10,), 1).claimed.share < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("batch_sizes", [(1,), (10,), MIXED])
+@pytest.mark.parametrize("services", [4, 16, 64])
+def test_on_one_shard_it_is_so_for_batches_of_any_size(
+    services: int, batch_sizes: tuple[int, ...], seed: int
+) -> None:
+    assert drained(services, 1, 2000, batch_sizes, seed).claimed.share < 0.05
+
+
+def test_with_a_shard_for_each_service_it_is_fewer_than_a_hundredth() -> None:
+    assert drained(16, 16, 1000, (10,), 1).claimed.share < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("batch_sizes", [(1,), (10,), MIXED])
+@pytest.mark.parametrize(("services", "shards"), [(16, 16), (64, 64), (16, 64)])
+def test_with_shards_enough_it_is_so_for_batches_of_any_size(
+    services: int, shards: int, batch_sizes: tuple[int, ...], seed: int
+) -> None:
+    assert drained(services, shards, 4000, batch_sizes, seed).claimed.share < 0.01
+
+
+@pytest.mark.parametrize("services", [4, 16])
+def test_workers_that_are_busy_between_their_batches_seldom_race(services: int) -> None:
+    fleet = Fleet(services, seed=1)
+    fleet.sign()
+    fleet.enqueue(400)
+
+    fleet.play([fleet.worker(place, works_for=(1.0, 3.0)) for place in range(services)])
+
+    assert len(fleet.taken) == 400
+    assert fleet.claimed.share < 0.05
+
+
+def test_workers_whose_calls_come_to_any_service_seldom_race() -> None:
+    fleet = Fleet(16, seed=1)
+    fleet.sign()
+    fleet.enqueue(1000)
+
+    fleet.play([fleet.worker(place, batch_size=10, anywhere=True) for place in range(16)])
+
+    assert len(fleet.taken) == 1000
+    assert fleet.claimed.share < 0.05
+
+
+def test_without_names_races_are_lost_as_ever() -> None:
+    fleet = Fleet(16, seed=1)
+    fleet.enqueue(1000)
+
+    fleet.play([fleet.worker(place, batch_size=10, named=False) for place in range(16)])
+
+    assert len(fleet.taken) == 1000
+    assert fleet.claimed.share > 0.05  # or the simulation would show nothing

@@ -17,8 +17,10 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus
 from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.workers import Sign
 from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
@@ -116,11 +118,13 @@ def fill(use: UseCases, queue: str, count: int) -> list[str]:
     return ids
 
 
-def work_off(use: UseCases, queue: str, batch_size: int, left: "Left") -> list[Task]:
+def work_off(
+    use: UseCases, queue: str, batch_size: int, left: "Left", worker: str = "ada"
+) -> list[Task]:
     """Take tasks and report on them until every task was delivered to somebody."""
     mine: list[Task] = []
     while left.any():
-        tasks = use.deliveries.dequeue(queue, batch_size=batch_size, worker="ada").tasks
+        tasks = use.deliveries.dequeue(queue, batch_size=batch_size, worker=worker).tasks
         left.less(len(tasks))
         mine += tasks
         reports = [Report(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks]
@@ -182,9 +186,8 @@ def test_sixteen_services_are_handed_each_task_once(
 ) -> None:
     """As in as many Lambda containers: none knows what the others are about to take.
 
-    Design 2 aims at a share of lost writes under 5 %.  This race is over while the services still
-    find out how many they are, with about 30 % lost (batch) and 50 % (single); in one ten times as
-    long about 15 % are, 5 to 13 % from its second quarter on.
+    This race is over while the services still find out how many they are, with about 30 % lost
+    (batch) and 50 % (single); in one ten times as long about 15 % are.
     """
     services = [on_engine.service(sender) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
@@ -199,6 +202,33 @@ def test_sixteen_services_are_handed_each_task_once(
     assert_each_once(services[0], ids, delivered)
     say(capsys, f"a service each, {sender}", on_engine.races)
     assert on_engine.races.share < 0.65
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
+    on_engine: Engine, sender: Sender, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under 5 % is asserted where the clock is a test's own (``test_claims_by_membership``).
+
+    Here a race is over in a second, with calls of a tenth of it: 6 to 10 % are lost at its end.
+    """
+    services = [on_engine.service(sender) for _ in range(THREADS)]
+    services[0].queues.create("race", QueueSettings())
+    for number in range(THREADS):
+        services[0].workers.alive(BOOTSTRAP, Sign(f"worker-{number}", ("race",), utc_now()))
+    ids = fill(services[0], "race", TASKS if sender == "batch" else TASKS // 2)
+    left = Left(len(ids))
+
+    delivered = together(
+        THREADS,
+        lambda number: work_off(
+            services[number], "race", (1, 3, 10, 25)[number % 4], left, f"worker-{number}"
+        ),
+    )
+
+    assert_each_once(services[0], ids, delivered)
+    say(capsys, f"a service each that gives signs, {sender}", on_engine.races)
+    assert on_engine.races.share < 0.2
 
 
 def test_a_worker_alone_loses_nothing(on_engine: Engine) -> None:

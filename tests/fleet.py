@@ -57,6 +57,12 @@ class Fleet:
             sign = Sign(self._names[place], ("mail",), self.stage.now())
             self._near.workers.alive(BOOTSTRAP, sign)
 
+    def sign_of_others(self, number: int) -> None:
+        """Give a sign of life of so many workers that do nothing."""
+        for place in range(number):
+            sign = Sign(f"idle-{place:05d}", ("mail",), self.stage.now())
+            self._near.workers.alive(BOOTSTRAP, sign)
+
     def command(self, place: int, command: Command) -> None:
         self._near.workers.ask(BOOTSTRAP, self._names[place], command)
 

@@ -154,6 +154,11 @@ class Connection(asyncio.Protocol):
         """Whether a request is under way, or its answer."""
         return self.phase in (Phase.ANSWER, Phase.TAKEN)
 
+    @property
+    def may_go(self) -> bool:
+        """Whether it may make room for another: nothing is being done for it, or not taken."""
+        return self.phase is not Phase.ANSWER
+
     def abort(self) -> None:
         """End now."""
         self._transport.abort()

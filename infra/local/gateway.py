@@ -24,7 +24,7 @@ from infra.local.tables import Function, Route
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
 # Who waits says so, be it with letters of the word escaped.
 _LONG_POLL: Final = "/dequeue"
-_WAIT: Final = re.compile(rb'"wait_seconds"|\\u')
+_WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves others theirs
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,8 @@ class Gateway:
 
     def may_wait(self, request: Request) -> bool:
         """Tell whether the answer may be long in coming because the request asks for that."""
-        return request.path.endswith(_LONG_POLL) and bool(_WAIT.search(request.body))
+        path = request.path.removesuffix("/")  # which means the same, as in _find
+        return path.endswith(_LONG_POLL) and bool(_WAIT.search(request.body))
 
     def _answer(self, request: Request, request_id: str) -> Answer:
         method, raw_path = request.method, request.path

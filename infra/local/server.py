@@ -136,9 +136,9 @@ class ApiServer:
     # -- what connections call ---------------------------------------------------------------------
 
     def joined(self, connection: Connection) -> None:
-        """Note a connection; of too many one goes that has nothing to say, or is slow to say it."""
+        """Note a connection; of too many one goes that says or takes nothing, or slowly."""
         if len(self._open) >= self._most:
-            others = [each for each in self._open if not each.busy]
+            others = [each for each in self._open if each.may_go]
             min(others, key=lambda each: each.deadline, default=connection).abort()
         self._open.add(connection)
 

@@ -121,6 +121,18 @@ def test_a_task_that_was_deleted_by_hand_may_be_enqueued_again_at_once(world: Wo
         world.use.tasks.delete("order-1")
 
 
+def test_a_queue_that_is_created_again_knows_nothing_of_the_old_ones_ids(world: World) -> None:
+    queue = world.queue(**NOT_KEPT)
+    world.put(queue, id="order-1")
+    succeeded(world, queue)
+    world.clock.forward(1)
+    world.use.queues.delete(queue)
+    world.queue(queue, **NOT_KEPT)
+
+    assert again(world, queue).outcome is EnqueueOutcome.CREATED
+    assert again(world, queue).outcome is EnqueueOutcome.EXISTING
+
+
 def test_where_it_was_is_known_though_it_was_in_another_queue(world: World) -> None:
     queue, other = world.queue(**NOT_KEPT), world.queue("other")
     world.put(queue, id="order-1")

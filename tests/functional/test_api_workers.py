@@ -49,6 +49,13 @@ def test_what_is_left_out_takes_its_default(call: Service) -> None:
     assert shown["started_at"] == "2026-11-21T08:00:00.000000Z"
 
 
+def test_a_queue_that_is_named_twice_counts_once(call: Service) -> None:
+    assert call("PUT", ADA, {"queues": ["mail", "news", "mail"]}).status == 200
+
+    (shown,) = call("GET", "/v1/workers").json["workers"]
+    assert shown["queues"] == ["mail", "news"]
+
+
 def test_who_leaves_out_when_it_began_goes_on_as_it_was(call: Service) -> None:
     least = {"queues": ["mail"]}
     call("PUT", ADA, SIGN)

@@ -80,6 +80,19 @@ def test_workers_whose_calls_come_to_any_service_seldom_race() -> None:
     assert fleet.claimed.share < 0.05
 
 
+def test_workers_that_are_long_gone_are_no_reason_to_race() -> None:
+    fleet = Fleet(16, seed=1)
+    fleet.sign_of_others(1200)  # the table removes them when it comes to it
+    fleet.stage.sleep(3600)
+    fleet.sign()
+    fleet.enqueue(600)
+
+    fleet.play([fleet.worker(place) for place in range(16)])
+
+    assert len(fleet.taken) == 600
+    assert fleet.claimed.share < 0.05
+
+
 def test_without_names_races_are_lost_as_ever() -> None:
     fleet = Fleet(16, seed=1)
     fleet.enqueue(1000)

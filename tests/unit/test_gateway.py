@@ -213,6 +213,8 @@ class TestRoutes:
             ("/v1/queues/a/dequeue", b'{"wait_seconds": 20}', True),
             ("/v1/queues/a/dequeue?x", b'{"wait\\u005fseconds": 20}', True),
             ("/v1/dequeue", b'{"queues": ["a"], "wait_seconds": 1}', True),
+            ("/v1/queues/a/dequeue/", b'{"wait_seconds": 20}', True),
+            ("/v1/queues/a/dequeue", b'{"worker": "w"}', True),  # it may leave others theirs
             ("/v1/queues/a/dequeue", b"{}", False),
             ("/v1/queues/a/tasks", b'{"tasks": [{"payload": {"wait_seconds": 1}}]}', False),
         ],

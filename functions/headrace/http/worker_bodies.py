@@ -47,7 +47,7 @@ class SignBody(Body):
         """Return this as the sign of life of worker *name*, one that begins *now* if it is new."""
         return Sign(
             name,
-            tuple(self.queues),
+            tuple(dict.fromkeys(self.queues)),  # once each, however often they are named
             self.started_at or now,
             self.concurrency,
             tuple(self.running),

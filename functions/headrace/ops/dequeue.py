@@ -99,7 +99,8 @@ class Dequeue:
         """Lease what there is, and wait for it if there is nothing.  Raises as Deliveries do."""
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
-        pause, first_look, patient = deliveries.poll_after_seconds, True, True
+        pause, first_look = deliveries.poll_after_seconds, True
+        patient = self.wait_seconds == 0  # who waits has looked often enough by then
         while True:
             sources = self._sources()
             helps = self._helps(sources)
@@ -110,7 +111,7 @@ class Dequeue:
             tasks = self._fitting(sources, self._take(looks, helps=helps))
             now = deliveries.now()
             free_at = _first(look.call.free_at for look in looks)
-            if not tasks and now >= until and free_at and patient and self.go_on():
+            if not tasks and free_at and patient and self.go_on():
                 patient = False  # only once, but something is there: so do not answer at once
                 deliveries.sleep(max(0.001, (free_at - now).total_seconds()))
                 self.still_may()

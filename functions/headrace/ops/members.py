@@ -28,9 +28,10 @@ _V = TypeVar("_V")
 _Key = tuple[str, datetime]
 
 _LISTED_FOR: Final = timedelta(seconds=10)
-_AGAIN_AFTER: Final = timedelta(seconds=1)  # where a race was lost
-_PAGE: Final = 250
-_MOST: Final = 1_000  # workers; of more nobody keeps a list
+_AGAIN_AFTER: Final = timedelta(seconds=1)  # where a race was lost, for each page there is
+_PAGE: Final = 250  # records, those of workers that are silent too, until the table removes them
+_PAGES: Final = 40
+_MOST: Final = 1_000  # workers of a queue; more do not divide it
 _HERE_FOR: Final = timedelta(minutes=5)
 _LOST_FOR: Final = timedelta(minutes=10)
 _PATIENCE: Final = timedelta(seconds=0.15)  # a worker at work asks several times in it
@@ -60,6 +61,7 @@ class Members:
     claims: Claims
     _listed: dict[str, list[str]] = field(default_factory=dict)  # by queue
     _listed_at: datetime | None = None
+    _pages: int = 1
     _callers: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
     _lost_at: dict[str, datetime] = field(default_factory=dict)
     _views: OrderedDict[tuple[str, int], _View] = field(default_factory=OrderedDict)
@@ -83,17 +85,19 @@ class Members:
         """Return the part of *worker*, by a list as it is now."""
         now = self.now()
         listed: dict[str, list[str]] = {}
-        after, more, count = "", True, 0
+        after, more, pages = "", True, 0
         with metered():  # once in ten seconds for all who ask here: no caller's to pay
-            while more and count < _MOST:
+            while more and pages < _PAGES:
                 records, more = self.store.records(KIND, after=after, limit=_PAGE, consistent=False)
+                pages += 1
                 for record in records:
-                    after, count = record.name, count + 1
+                    after = record.name
                     for name in on_duty(record, now):
                         listed.setdefault(name, []).append(record.name)
         with self._lock:
-            self._listed = {} if more else listed
-            self._listed_at = now
+            # Of too many records all see the same first ones; who is not among them has no part.
+            self._listed = {name: of for name, of in listed.items() if len(of) <= _MOST}
+            self._listed_at, self._pages = now, pages
             return self._portion(queue, worker, now)
 
     def raced(self, queue: str, tried: int, won: int) -> None:
@@ -106,7 +110,7 @@ class Members:
             for (name, _), view in self._views.items():
                 if name == queue:
                     view.still_since = now
-            if self._listed_at is not None and now - self._listed_at >= _AGAIN_AFTER:
+            if self._listed_at is not None and now - self._listed_at >= _AGAIN_AFTER * self._pages:
                 self._listed_at = None
 
     def divide(

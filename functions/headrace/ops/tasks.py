@@ -147,7 +147,7 @@ class Tasks:
         self, entries: Sequence[_Entry], queue: Queue, now: datetime
     ) -> list[Enqueued]:
         changes = [_planned(entry, queue, now) for entry in entries]
-        outcomes = self._insert(changes, now)
+        outcomes = self._insert(changes, queue, now)
         return [
             _enqueued(change, outcome, queue)
             for change, outcome in zip(changes, outcomes, strict=True)
@@ -157,19 +157,19 @@ class Tasks:
         """An expiry that the clock has passed is invalid, unless the task is there already."""
         if entry.new.id is not None:
             there = with_id(self.store, entry.task_id)
-            if there is not None and there.has_id(now):
+            if there is not None and _takes_id(there, queue, now):
                 return existing(there, queue.name)
         detail = "expires_at would pass before the task is due"
         return Enqueued(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
 
-    def _insert(self, changes: Sequence[Change], now: datetime) -> list[Outcome]:
+    def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
         outcomes = self.store.commit(changes)
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Done):
                 continue
             there, born = outcome.task, changes[place].insert
-            if there is not None and there.has_id(now):
+            if there is not None and _takes_id(there, queue, now):
                 continue
             if there is not None:
                 self.store.commit([plan.delete(there, unless_changed=True)])
@@ -186,7 +186,7 @@ class Tasks:
         dead_holder: str | None = None
         for _ in range(_LOOKS):
             change = _planned(entry, queue, now, replaces=dead_holder)
-            outcome = self._insert([change], now)[0]
+            outcome = self._insert([change], queue, now)[0]
             if isinstance(outcome, Done) or outcome.task is not None:
                 return _enqueued(change, outcome, queue)
             key = entry.new.dedupe_key or ""
@@ -238,6 +238,16 @@ def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> Enqueued:
         case Refused():
             detail = "the id is being deleted; try again"
             return Enqueued(EnqueueOutcome.INVALID, change.task_id, detail=detail)
+
+
+def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
+    """Tell whether *there* keeps its id from a task of *queue*.
+
+    What is left of a task that ended before the queue was created is another queue's of this name.
+    """
+    if there.spent is not None and there.queue == queue.name and there.finished_at is not None:
+        return there.has_id(now) and there.finished_at >= queue.created_at
+    return there.has_id(now)
 
 
 def with_id(store: Store, task_id: str) -> Task | None:

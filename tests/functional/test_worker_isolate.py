@@ -152,12 +152,12 @@ def test_a_lost_lease_kills_the_child_and_its_children(ground: Ground, tmp_path:
     pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
 
     ground.service.leases.clear()
-    for held in worker.desk.holding.all():
+    for held in worker.dispatcher.inflight.all():
         held.beaten_at = -1e9
     worker.heartbeats.loop.wake()
 
     wait_until(lambda: all(is_gone(pid) for pid in pids))
-    wait_until(lambda: not worker.desk.holding)
+    wait_until(lambda: not worker.dispatcher.inflight)
     assert ground.service.done == {}
 
 
@@ -232,7 +232,7 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
         worker.run()
 
     assert ground.service.done[task].status == "RELEASED"
-    assert worker.desk.pace.prefetch == 0  # what never ran says nothing of how long tasks run
+    assert worker.dispatcher.prefetch.size == 0  # what never ran says nothing of how long tasks run
 
 
 def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:

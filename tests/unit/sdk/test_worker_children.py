@@ -12,7 +12,7 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.sending import Report
 from headrace.client.worker import isolate
-from headrace.client.worker.holding import Held
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.isolate import ChildProcess, Children
 from headrace.domain.errors import HeadraceError
 from tests.unit.sdk.worker_ground import SOON, held
@@ -66,7 +66,7 @@ class Ground:
             fatal=self.fatal.append,
         )
 
-    def run(self, *tasks: Held) -> list[Report | None]:
+    def run(self, *tasks: InflightTask) -> list[Report | None]:
         for task in tasks:
             self.children.start(task)
         for _ in tasks:
@@ -80,7 +80,7 @@ class Ground:
             raise child
         return child
 
-    def _ended(self, task: Held, report: Report | None) -> None:
+    def _ended(self, task: InflightTask, report: Report | None) -> None:
         self.reports[task.task.id] = report
         self.ended.release()
 

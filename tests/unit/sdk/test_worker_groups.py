@@ -16,14 +16,14 @@ from headrace.client.app.execution import Route
 from headrace.client.app.outcomes import Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.desk import Desk
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import Group, Groups
 from headrace.client.worker.heartbeats import Heartbeats
-from headrace.client.worker.holding import Held, Holding
+from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.sending import failure_instead, send_each
 from headrace.client.worker.service import RemoteService
 from headrace.client.worker.settings import WorkerSettings
-from headrace.client.worker.taking import Taker
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.task import State
@@ -50,18 +50,18 @@ class Ground:
         self.monotonic = Monotonic()
         self.service = FakeService(self.monotonic)
         self.clock = heard(self.monotonic)
-        self.holding = Holding()
+        self.inflight = InflightTasks()
         self.lost = Losses()
         self.unsaid: set[Group] = set()
         self.groups = Groups(
             self.service,
             self.monotonic,
-            self.holding,
+            self.inflight,
             keepalive=None,
             unsaid=self.unsaid.__contains__,
         )
         self.heartbeats = Heartbeats(
-            self.service, self.clock, self.holding, keepalive=7, lost=self.lost, chance=dice()
+            self.service, self.clock, self.inflight, keepalive=7, lost=self.lost, chance=dice()
         )
         self._number = 0
 
@@ -71,10 +71,10 @@ class Ground:
         calls, self.service.group_calls = self.service.group_calls, []
         return calls
 
-    def hold(self, group: Group, *, queue: str = "mail") -> Held:
+    def hold(self, group: Group, *, queue: str = "mail") -> InflightTask:
         self._number += 1
         task = leased(self._number, queue=queue)
-        held = Held(
+        held = InflightTask(
             task,
             Route("sync", "mail.send"),
             now=self.monotonic(),
@@ -82,7 +82,7 @@ class Ground:
             group=group,
         )
         self.service.leases[task.id] = group.id
-        self.holding.add(held)
+        self.inflight.add(held)
         assert held.begin(Noted(), self.monotonic())
         return held
 
@@ -119,7 +119,7 @@ def test_a_group_that_holds_nothing_is_not_extended(ground: Ground) -> None:
     group = ground.groups.current()
     held = ground.hold(group)
     held.end()
-    ground.holding.remove(held)
+    ground.inflight.remove(held)
 
     ground.after(LENGTH - 1)
 
@@ -214,7 +214,7 @@ def test_a_group_that_is_empty_past_its_first_end_is_replaced(ground: Ground) ->
     for _ in range(7):
         ground.after(10)
     held.end()
-    ground.holding.remove(held)
+    ground.inflight.remove(held)
 
     assert first.lease_ends - ground.monotonic() > LENGTH / 3
     assert ground.groups.current() is not first
@@ -233,7 +233,7 @@ def test_a_group_in_doubt_takes_no_more_and_is_closed_when_all_of_it_is_settled(
 
     ground.unsaid.add(first)  # the report is not answered yet
     held.end()
-    ground.holding.remove(held)
+    ground.inflight.remove(held)
     assert ground.groups.current() is second
     assert ground.calls == []
     ground.unsaid.clear()
@@ -306,19 +306,21 @@ class Taking:
         self.clock = ServiceClock(lambda: service.clock.now.timestamp())  # noqa: PLW0108 (it moves)
         remote = RemoteService(service.client)
         settings = WorkerSettings.of(["mail"], group_lease=True, name="w")
-        self.desk = Desk(self.app, remote, self.clock, settings, fatal=self._fail, chance=dice())
+        self.dispatcher = Dispatcher(
+            self.app, remote, self.clock, settings, fatal=self._fail, chance=dice()
+        )
         self.groups = Groups(
             remote,
             self.clock.monotonic,
-            self.desk.holding,
+            self.dispatcher.inflight,
             keepalive=None,
-            unsaid=self.desk.reporter.unsaid_under,
+            unsaid=self.dispatcher.reporter.unsaid_under,
         )
-        self.taker = Taker(
+        self.fetcher = Fetcher(
             remote,
             self.clock,
             settings,
-            self.desk,
+            self.dispatcher,
             prepare=lambda: None,
             fatal=self._fail,
             drained=lambda: None,
@@ -328,12 +330,12 @@ class Taking:
         self.heartbeats = Heartbeats(
             remote,
             self.clock,
-            self.desk.holding,
+            self.dispatcher.inflight,
             keepalive=None,
-            lost=self.desk.lost,
+            lost=self.dispatcher.lost,
             chance=dice(),
         )
-        assert self.taker.step() == 0
+        assert self.fetcher.step() == 0
 
     def _fail(self, error: Exception) -> None:
         raise error
@@ -345,18 +347,18 @@ class Taking:
     def finish(self) -> None:
         """Let the handlers end, and what they say be said."""
         self.go_on.set()
-        wait_until(lambda: not self.desk.holding)
-        self.desk.reporter.step()
+        wait_until(lambda: not self.dispatcher.inflight)
+        self.dispatcher.reporter.step()
 
 
 @pytest.fixture
-def taking() -> Iterator[Taking]:
+def fetching() -> Iterator[Taking]:
     with MemoryService(seed=1) as service:
         service.client.create_queue("mail")
-        taking = Taking(service)
-        yield taking
-        taking.go_on.set()
-        taking.desk.handlers.stop()
+        fetching = Taking(service)
+        yield fetching
+        fetching.go_on.set()
+        fetching.dispatcher.handlers.stop()
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -366,64 +368,64 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def enqueue(taking: Taking, count: int) -> list[str]:
-    return [str(taking.service.client.enqueue("mail", n).id) for n in range(count)]
+def enqueue(fetching: Taking, count: int) -> list[str]:
+    return [str(fetching.service.client.enqueue("mail", n).id) for n in range(count)]
 
 
-def test_tasks_of_several_dequeues_live_on_one_lease(taking: Taking) -> None:
-    ids = [*enqueue(taking, 2)]
-    taking.taker.step()
-    ids += enqueue(taking, 2)
-    taking.taker.step()
+def test_tasks_of_several_dequeues_live_on_one_lease(fetching: Taking) -> None:
+    ids = [*enqueue(fetching, 2)]
+    fetching.fetcher.step()
+    ids += enqueue(fetching, 2)
+    fetching.fetcher.step()
     for _ in range(12):
-        taking.after(10)
-    taking.service.tick()
+        fetching.after(10)
+    fetching.service.tick()
 
-    client = taking.service.client
+    client = fetching.service.client
     tasks = [client.get_task(task_id) for task_id in ids]
     assert {task.state for task in tasks} == {State.INFLIGHT}
     assert len({task.lease_expires_at for task in tasks}) == 1
-    assert len({held.task.lease.id for held in taking.desk.holding.all()}) == 1
-    assert len(taking.desk.holding) == 4
+    assert len({held.task.lease.id for held in fetching.dispatcher.inflight.all()}) == 1
+    assert len(fetching.dispatcher.inflight) == 4
 
 
-def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(taking: Taking) -> None:
-    enqueue(taking, 1)
-    taking.taker.step()
-    [old] = taking.desk.holding.all()
-    taking.service.clock.forward(LENGTH - 1)
+def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(fetching: Taking) -> None:
+    enqueue(fetching, 1)
+    fetching.fetcher.step()
+    [old] = fetching.dispatcher.inflight.all()
+    fetching.service.clock.forward(LENGTH - 1)
     assert old.group is not None
-    old.group.extended(taking.clock.monotonic())  # as if it had been extended
-    taking.service.clock.forward(2)
-    taking.service.tick()
-    [task_id] = enqueue(taking, 1)
+    old.group.extended(fetching.clock.monotonic())  # as if it had been extended
+    fetching.service.clock.forward(2)
+    fetching.service.tick()
+    [task_id] = enqueue(fetching, 1)
 
-    assert taking.taker.step() > 0
-    taking.taker.step()
-    taking.heartbeats.step()
+    assert fetching.fetcher.step() > 0
+    fetching.fetcher.step()
+    fetching.heartbeats.step()
 
     assert old.lost
-    [new] = [held for held in taking.desk.holding.all() if not held.lost]
+    [new] = [held for held in fetching.dispatcher.inflight.all() if not held.lost]
     assert (new.task.id, new.lost) == (task_id, False)
     assert new.group is not old.group
 
 
-def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(taking: Taking) -> None:
-    service = taking.service
-    [first] = enqueue(taking, 1)
-    taking.taker.step()
-    [orphan] = enqueue(taking, 1)
+def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(fetching: Taking) -> None:
+    service = fetching.service
+    [first] = enqueue(fetching, 1)
+    fetching.fetcher.step()
+    [orphan] = enqueue(fetching, 1)
     with service.faults.lose_answers(times=1, of="dequeue"):
-        taking.taker.step()
+        fetching.fetcher.step()
     assert service.client.get_task(orphan).state is State.INFLIGHT
-    [held] = taking.desk.holding.all()
+    [held] = fetching.dispatcher.inflight.all()
     assert held.task.id == first
 
-    taking.taker.step()
-    taking.finish()
-    taking.after(1)
-    taking.taker.step()  # closes the old one, and takes what that gave back
-    taking.finish()
+    fetching.fetcher.step()
+    fetching.finish()
+    fetching.after(1)
+    fetching.fetcher.step()  # closes the old one, and takes what that gave back
+    fetching.finish()
 
     tasks = [service.client.get_task(task_id) for task_id in (first, orphan)]
     assert [(task.state, task.attempts) for task in tasks] == [(State.SUCCEEDED, 1)] * 2
@@ -476,7 +478,7 @@ def test_a_worker_that_is_stopped_leaves_nothing_in_flight() -> None:
         thread = threading.Thread(target=worker.run)
         thread.start()
         assert begun.wait(SOON)
-        wait_until(lambda: len(worker.desk.holding) > 1)
+        wait_until(lambda: len(worker.dispatcher.inflight) > 1)
         worker.stop()
         thread.join(SOON)
 
@@ -494,10 +496,10 @@ def test_without_the_option_no_group_is_opened() -> None:
     assert service.group_calls == []
 
 
-def test_a_failure_of_one_task_leaves_the_others_under_the_lease(taking: Taking) -> None:
-    ids = enqueue(taking, 3)
-    taking.taker.step()
-    first, *others = taking.desk.holding.all()
+def test_a_failure_of_one_task_leaves_the_others_under_the_lease(fetching: Taking) -> None:
+    ids = enqueue(fetching, 3)
+    fetching.fetcher.step()
+    first, *others = fetching.dispatcher.inflight.all()
     failed = Report(
         task_id=first.task.id,
         lease_id=first.task.lease.id,
@@ -505,9 +507,9 @@ def test_a_failure_of_one_task_leaves_the_others_under_the_lease(taking: Taking)
         error=Failure("E", "no"),
     )
 
-    assert taking.service.client.report("mail", [failed])[0].outcome == "OK"
-    taking.after(LENGTH / 3 + 1)
+    assert fetching.service.client.report("mail", [failed])[0].outcome == "OK"
+    fetching.after(LENGTH / 3 + 1)
 
-    states = [taking.service.client.get_task(task_id).state for task_id in ids]
+    states = [fetching.service.client.get_task(task_id).state for task_id in ids]
     assert sorted(states) == [State.ENQUEUED, State.INFLIGHT, State.INFLIGHT]
     assert not any(held.lost for held in others)

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.client.app.execution import Route
 from headrace.client.worker.heartbeats import Heartbeats
-from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.timekeeping import Timekeeper
 from headrace.domain.errors import Unavailable
 from tests.unit.sdk.worker_ground import (
@@ -26,26 +26,28 @@ class Ground:
     def __init__(self, keepalive: float | None = None) -> None:
         self.monotonic = Monotonic()
         self.service = FakeService(self.monotonic)
-        self.holding = Holding()
+        self.inflight = InflightTasks()
         self.lost = Losses()
         self.heartbeats = Heartbeats(
             self.service,
             heard(self.monotonic),
-            self.holding,
+            self.inflight,
             keepalive=keepalive,
             lost=self.lost,
             chance=dice(),
         )
-        self.timekeeper = Timekeeper(self.holding, self.monotonic, self.lost)
+        self.timekeeper = Timekeeper(self.inflight, self.monotonic, self.lost)
 
-    def hold(self, *numbers: int, queue: str = "mail", route: Route | None = None) -> list[Held]:
+    def hold(
+        self, *numbers: int, queue: str = "mail", route: Route | None = None
+    ) -> list[InflightTask]:
         tasks = [held(number, now=self.monotonic(), queue=queue, route=route) for number in numbers]
         self.service.lease(*tasks)
         for task in tasks:
-            self.holding.add(task)
+            self.inflight.add(task)
         return tasks
 
-    def run(self, number: int, **limits: float) -> tuple[Held, Noted]:
+    def run(self, number: int, **limits: float) -> tuple[InflightTask, Noted]:
         (task,) = self.hold(number, route=Route("sync", "mail.send", **limits))
         attempt = Noted()
         assert task.begin(attempt, self.monotonic())
@@ -212,7 +214,7 @@ def test_a_queue_whose_heartbeats_are_not_taken_costs_no_other_its_leases(ground
     ground.heartbeats = Heartbeats(
         ground.service,
         heard(ground.monotonic),
-        ground.holding,
+        ground.inflight,
         keepalive=None,
         lost=ground.lost,
         chance=dice(),
@@ -236,7 +238,7 @@ def test_progress_that_cannot_be_written_costs_no_lease_but_itself(ground: Groun
     ground.heartbeats = Heartbeats(
         ground.service,
         heard(ground.monotonic),
-        ground.holding,
+        ground.inflight,
         keepalive=None,
         lost=ground.lost,
         chance=dice(),

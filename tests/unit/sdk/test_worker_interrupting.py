@@ -7,7 +7,7 @@ from typing import Any
 from headrace.client.app.app import App
 from headrace.client.app.execution import Route
 from headrace.client.sending import Report
-from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.threads import Threads
 from tests.unit.sdk.worker_ground import SOON, Noted, held
 
@@ -19,7 +19,7 @@ class Ended:
         self.reports: dict[str, Report | None] = {}
         self.event = threading.Semaphore(0)
 
-    def __call__(self, task: Held, report: Report | None) -> None:
+    def __call__(self, task: InflightTask, report: Report | None) -> None:
         self.reports[task.task.id] = report
         self.event.release()
 
@@ -76,15 +76,15 @@ def test_what_has_ended_is_not_abandoned() -> None:
 
 
 def test_whoever_waits_for_room_is_called_when_the_level_is_reached() -> None:
-    holding, calls = Holding(), []
+    inflight, calls = InflightTasks(), []
     tasks = [held(number) for number in range(4)]
     for task in tasks:
-        holding.add(task)
-    holding.call_at(2, lambda: calls.append(len(holding)))
+        inflight.add(task)
+    inflight.call_at(2, lambda: calls.append(len(inflight)))
 
     for task in tasks:
-        holding.remove(task)
-        holding.remove(task)
+        inflight.remove(task)
+        inflight.remove(task)
 
     assert calls == [2, 1, 0]
 

@@ -233,7 +233,7 @@ def test_progress_is_sent_as_it_was_whatever_the_handler_does_to_it_later(
     worker = ground.start()
     ground.wait_begun()
 
-    (task,) = worker.desk.holding.all()
+    (task,) = worker.dispatcher.inflight.all()
     assert task.take_progress() == [1]
 
 
@@ -309,7 +309,7 @@ def test_the_context_tells_of_a_lost_lease(ground: Ground) -> None:
 
     lose_everything(ground, worker)
     wait_until(lambda: seen == [True])
-    wait_until(lambda: not worker.desk.holding)
+    wait_until(lambda: not worker.dispatcher.inflight)
 
     assert ground.service.done == {}
 
@@ -321,7 +321,7 @@ def test_an_async_handler_is_cancelled_when_its_lease_is_lost(ground: Ground) ->
     ground.wait_begun()
 
     lose_everything(ground, worker)
-    wait_until(lambda: not worker.desk.holding)
+    wait_until(lambda: not worker.dispatcher.inflight)
 
     assert isinstance(ground.caught[0], asyncio.CancelledError)
     assert ground.service.done == {}
@@ -376,7 +376,7 @@ def test_stopping_lets_handlers_finish_and_gives_back_what_waits(ground: Ground)
     running, *waiting = ground.service.put(*range(4))
     worker = ground.start(concurrency=1, prefetch=3)
     ground.wait_begun()
-    wait_until(lambda: len(worker.desk.holding) == 4)
+    wait_until(lambda: len(worker.dispatcher.inflight) == 4)
 
     worker.stop()
     ground.service.wait_for(*waiting)
@@ -452,7 +452,7 @@ def test_tasks_that_a_last_answer_brings_are_given_back(ground: Ground) -> None:
     assert asked.wait(SOON)
 
     worker.stop()
-    wait_until(lambda: worker.desk.closed)
+    wait_until(lambda: worker.dispatcher.closed)
     answer.set()
     ground.ends()
 
@@ -466,7 +466,7 @@ def test_results_that_are_not_taken_yet_hold_up_the_end(ground: Ground) -> None:
     ground.wait_begun()
     ground.service.fault = Unavailable("away")
     ground.go_on.set()
-    wait_until(lambda: worker.desk.reporter.in_trouble)
+    wait_until(lambda: worker.dispatcher.reporter.in_trouble)
     worker.stop()
 
     ground.service.fault = None
@@ -627,7 +627,7 @@ def test_nothing_new_is_taken_before_what_is_done_is_through(ground: Ground) -> 
     ground.handle(lambda payload: None)
     (first,) = deaf.put(1)
     worker = ground.start()
-    wait_until(lambda: worker.desk.reporter.in_trouble)
+    wait_until(lambda: worker.dispatcher.reporter.in_trouble)
     asked = len(deaf.asked)
     (second,) = deaf.put(2)
 
@@ -695,7 +695,7 @@ def test_a_task_that_ends_leaves_a_line_with_its_id_and_attempt(
 def lose_everything(ground: Ground, worker: Worker) -> None:
     """Let the service forget every lease, and a heartbeat be due."""
     ground.service.leases.clear()
-    for task in worker.desk.holding.all():
+    for task in worker.dispatcher.inflight.all():
         task.beaten_at = -1e9
     worker.heartbeats.loop.wake()
 

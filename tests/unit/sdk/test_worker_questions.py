@@ -8,11 +8,11 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.models import Dequeued
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.desk import Desk
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import Groups
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.settings import WorkerSettings
-from headrace.client.worker.taking import Taker
 from headrace.domain.errors import (
     FieldError,
     Forbidden,
@@ -41,7 +41,7 @@ class Refusing(FakeService):
 
 
 class Ground:
-    """A taker whose steps are taken by hand, and what it stands on."""
+    """A fetcher whose steps are taken by hand, and what it stands on."""
 
     def __init__(self, *queues: str, grouped: bool = False) -> None:
         self.monotonic = Monotonic()
@@ -51,35 +51,35 @@ class Ground:
         settings = WorkerSettings.of(queues or ("mail",), strict=True, concurrency=3)
         app = App()
         app.handler(queue="mail")(lambda payload: None)
-        self.desk = Desk(
+        self.dispatcher = Dispatcher(
             app, self.service, self.clock, settings, fatal=self.fatal.append, chance=dice()
         )
-        self.desk.closed = True  # nothing runs here: what comes is given back
+        self.dispatcher.closed = True  # nothing runs here: what comes is given back
         groups = Groups(
             self.service,
             self.monotonic,
-            self.desk.holding,
+            self.dispatcher.inflight,
             keepalive=60,
-            unsaid=self.desk.reporter.unsaid_under,
+            unsaid=self.dispatcher.reporter.unsaid_under,
         )
-        self.taker = Taker(
+        self.fetcher = Fetcher(
             self.service,
             self.clock,
             settings,
-            self.desk,
+            self.dispatcher,
             prepare=lambda: None,
             fatal=self.fatal.append,
             drained=lambda: None,
             chance=dice(),
             groups=groups if grouped else None,
         )
-        self.taker.step()
+        self.fetcher.step()
 
     def ask(self) -> float:
         """Take steps, each once its time has come, until a question is asked."""
         before, wait = self.service.questions, 0.0
         for _ in range(5):
-            wait = self.taker.step()
+            wait = self.fetcher.step()
             if self.service.questions > before:
                 break
             self.monotonic.forward(min(wait, 10))
@@ -106,7 +106,7 @@ def test_a_question_whose_answer_was_lost_is_asked_again_as_it_was(*, grouped: b
     assert ground.service.asked == [("urgent,mail", 3)] * 3
     (key,) = {key for key, _ in ground.service.keys}
     assert [attempt for _, attempt in ground.service.keys] == [1, 2, 3]
-    assert len(ground.desk.reporter) == 3  # given back, each of them
+    assert len(ground.dispatcher.reporter) == 3  # given back, each of them
     assert [task.id for task in ground.service.waiting["mail"]] == ids[3:]
 
     ground.ask()
@@ -150,7 +150,7 @@ def test_a_refusal_that_names_none_is_of_all() -> None:
     ground.service.fault = Forbidden("the key is for nothing any more")
     ground.ask()
 
-    assert ground.taker.step() > 0
+    assert ground.fetcher.step() > 0
     assert ground.service.asked == [("urgent,mail", 3)]
 
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from headrace.client.worker.holding import Holding
+from headrace.client.worker.inflight import InflightTasks
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.registry import Registry
 from headrace.client.worker.settings import WorkerSettings
@@ -14,12 +14,12 @@ from tests.unit.sdk.worker_ground import START, FakeService, Noted, held
 class Ground:
     def __init__(self) -> None:
         self.service = FakeService(time.monotonic)
-        self.holding = Holding()
+        self.inflight = InflightTasks()
         self.commands: list[str] = []
         self.registry = Registry(
             self.service,
             WorkerSettings.of(["mail", "sms"], name="host-1:4711"),
-            self.holding,
+            self.inflight,
             version="1.2",
             started_at=START,
             command=self.commands.append,
@@ -30,8 +30,8 @@ def test_a_sign_of_life_says_what_is_being_worked_on() -> None:
     ground = Ground()
     waiting, running = held(1), held(2)
     running.begin(Noted(), 1.0)
-    ground.holding.add(waiting)
-    ground.holding.add(running)
+    ground.inflight.add(waiting)
+    ground.inflight.add(running)
 
     assert ground.registry.step() == 30.0
 
@@ -51,7 +51,7 @@ def test_no_more_than_a_hundred_tasks_are_named() -> None:
     for number in range(120):
         task = held(number)
         task.begin(Noted(), 1.0)
-        ground.holding.add(task)
+        ground.inflight.add(task)
 
     ground.registry.step()
 

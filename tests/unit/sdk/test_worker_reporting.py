@@ -11,7 +11,7 @@ import pytest
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report, SpawnedTask
-from headrace.client.worker.holding import Held
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.reporting import Reporter
 from headrace.domain.errors import (
@@ -59,7 +59,7 @@ class Ground:
             chance=dice(),
         )
 
-    def add(self, *numbers: int, queue: str = "mail", **fields: Any) -> list[Held]:
+    def add(self, *numbers: int, queue: str = "mail", **fields: Any) -> list[InflightTask]:
         tasks = [held(number, now=self.monotonic(), queue=queue) for number in numbers]
         self.service.lease(*tasks)
         for task in tasks:
@@ -74,7 +74,7 @@ class Ground:
         return [len(reports) for _, reports in self.service.calls]
 
 
-def report(task: Held, status: Any = "SUCCEEDED", **fields: Any) -> Report:
+def report(task: InflightTask, status: Any = "SUCCEEDED", **fields: Any) -> Report:
     return Report(task_id=task.task.id, lease_id=task.task.lease.id, status=status, **fields)
 
 

@@ -15,7 +15,7 @@ from headrace.client.codec import PLAIN, Codec
 from headrace.client.models import Dequeued, Lease, LeasedTask, Reported, remember_codec
 from headrace.client.sending import Report, reports_body
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.holding import Held, Interruption
+from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
 
@@ -73,9 +73,9 @@ def leased(
 
 def held(
     number: int = 1, *, now: float = 1000.0, route: Route | None = None, queue: str = "mail"
-) -> Held:
+) -> InflightTask:
     """Return a task that has just been taken."""
-    return Held(
+    return InflightTask(
         leased(number, queue=queue),
         route or Route("sync", "mail.send"),
         now=now,
@@ -124,7 +124,7 @@ class FakeService:
             ids.append(task.id)
         return ids
 
-    def lease(self, *tasks: Held) -> None:
+    def lease(self, *tasks: InflightTask) -> None:
         """Know the leases of what a test made by itself."""
         for each in tasks:
             self.leases[each.task.lease.id] = each.task.id
@@ -275,7 +275,7 @@ class Losses:
     def __init__(self) -> None:
         self.all: list[tuple[str, str]] = []
 
-    def __call__(self, lost: Held, why: str) -> None:
+    def __call__(self, lost: InflightTask, why: str) -> None:
         lost.interrupt(Interruption.LEASE_LOST)
         self.all.append((lost.task.id, why))
 

@@ -7,7 +7,7 @@ from typing import Final
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Failure, Report
-from headrace.client.worker.holding import Interruption
+from headrace.client.worker.inflight import Interruption
 from headrace.domain.errors import LeaseLost
 from headrace.domain.task import State
 

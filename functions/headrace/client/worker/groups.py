@@ -15,7 +15,7 @@ from typing import Final
 
 from headrace.client.models import Lease
 from headrace.client.worker.clocks import Monotonic
-from headrace.client.worker.holding import Holding
+from headrace.client.worker.inflight import InflightTasks
 from headrace.client.worker.service import Service
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 
@@ -65,13 +65,13 @@ class Groups:
         self,
         service: Service,
         monotonic: Monotonic,
-        holding: Holding,
+        inflight: InflightTasks,
         *,
         keepalive: float | None,
         unsaid: Callable[[Group], bool],
     ) -> None:
         """*unsaid* tells whether a report on a task of a group has not been answered yet."""
-        self._service, self._monotonic, self._holding = service, monotonic, holding
+        self._service, self._monotonic, self._inflight = service, monotonic, inflight
         self._keepalive = KEEPALIVE if keepalive is None else keepalive
         self._unsaid = unsaid
         self._current: Group | None = None
@@ -108,7 +108,7 @@ class Groups:
         self._open = still_open
 
     def _holds(self, group: Group) -> bool:
-        return any(held.group is group for held in self._holding.all())
+        return any(held.group is group for held in self._inflight.all())
 
     def _close(self, group: Group) -> None:
         if group.lost:

@@ -11,7 +11,7 @@ from headrace.client.sending import Report
 from headrace.client.worker.backoff import Backoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.groups import Group
-from headrace.client.worker.holding import NOTHING, Held, Holding
+from headrace.client.worker.inflight import NOTHING, InflightTask, InflightTasks
 from headrace.client.worker.loop import Loop
 from headrace.client.worker.sending import send_each, without_progress
 from headrace.client.worker.service import Service
@@ -42,14 +42,14 @@ class Heartbeats:
         self,
         service: Service,
         clock: ServiceClock,
-        holding: Holding,
+        inflight: InflightTasks,
         *,
         keepalive: float | None,
-        lost: Callable[[Held, str], None],
+        lost: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
         """*lost* is told of leases that the service no longer knows."""
-        self._service, self._clock, self._holding = service, clock, holding
+        self._service, self._clock, self._inflight = service, clock, inflight
         self._keepalive, self._lost = keepalive, lost
         self._chance = chance
         self._backoffs: dict[str, Backoff] = {}  # by queue, as next_at
@@ -59,10 +59,10 @@ class Heartbeats:
     def step(self) -> float:
         """Send the heartbeats that are due; return the seconds until the next may be."""
         now = self._clock.monotonic()
-        by_queue: dict[str, list[Held]] = defaultdict(list)
-        by_group: dict[Group, list[Held]] = defaultdict(list)
+        by_queue: dict[str, list[InflightTask]] = defaultdict(list)
+        by_group: dict[Group, list[InflightTask]] = defaultdict(list)
         next_at = now + _LONGEST_REST
-        for held in self._holding.all():
+        for held in self._inflight.all():
             if held.lost or held.over:
                 continue
             if held.group is not None:
@@ -80,13 +80,13 @@ class Heartbeats:
         self._beat_all(by_queue)
         return _SHORTEST_REST
 
-    def _beat_all(self, by_queue: Mapping[str, list[Held]]) -> None:
+    def _beat_all(self, by_queue: Mapping[str, list[InflightTask]]) -> None:
         for queue, due in by_queue.items():
             for start in range(0, len(due), BATCH):
                 if not self._beat(queue, due[start : start + BATCH]):
                     break  # the other queues may fare better
 
-    def _see_to(self, group: Group, members: list[Held], now: float) -> float:
+    def _see_to(self, group: Group, members: list[InflightTask], now: float) -> float:
         """Extend *group* if it is time; return when to look at it again."""
         if not group.lost and max(group.beat_at, group.next_at) <= now:
             self._extend(group, members)
@@ -96,7 +96,7 @@ class Heartbeats:
             return now + _LONGEST_REST
         return max(group.beat_at, group.next_at)
 
-    def _extend(self, group: Group, members: list[Held]) -> None:
+    def _extend(self, group: Group, members: list[InflightTask]) -> None:
         backoff = self._backoffs.setdefault(group.id, Backoff(_LONGEST_WAIT, self._chance))
         asked_at = self._clock.monotonic()
         within = max(_SHORTEST_TIMEOUT, group.lease_ends - asked_at) / 2
@@ -116,14 +116,14 @@ class Heartbeats:
                 held.prolong(lease.expires_at, now=asked_at, lease_ends=group.lease_ends)
             self._tell_progress(members)
 
-    def _tell_progress(self, members: list[Held]) -> None:
-        by_queue: dict[str, list[Held]] = defaultdict(list)
+    def _tell_progress(self, members: list[InflightTask]) -> None:
+        by_queue: dict[str, list[InflightTask]] = defaultdict(list)
         for held in members:
             if held.has_progress:
                 by_queue[held.task.queue].append(held)
         self._beat_all(by_queue)
 
-    def _beat(self, queue: str, batch: list[Held]) -> bool:
+    def _beat(self, queue: str, batch: list[InflightTask]) -> bool:
         """Send the heartbeats of *batch*; False: that did not work, and *queue* has to wait."""
         backoff = self._backoffs.setdefault(queue, Backoff(_LONGEST_WAIT, self._chance))
         sent = [(held, held.take_progress()) for held in batch]
@@ -156,7 +156,7 @@ class Heartbeats:
                 self._answered(held, result, asked_at)
         return True
 
-    def _report(self, held: Held, progress: object) -> Report:
+    def _report(self, held: InflightTask, progress: object) -> Report:
         return Report(
             task_id=held.task.id,
             lease_id=held.task.lease.id,
@@ -165,7 +165,7 @@ class Heartbeats:
             keepalive_timeout_in_seconds=self._keepalive if held.group is None else None,
         )
 
-    def _answered(self, held: Held, result: Reported, asked_at: float) -> None:
+    def _answered(self, held: InflightTask, result: Reported, asked_at: float) -> None:
         if result.now is not None:
             self._clock.heard(result.now, asked_at=asked_at)
         if result.lease is not None:

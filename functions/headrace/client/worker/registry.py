@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from headrace.client.worker.holding import Holding
+from headrace.client.worker.inflight import InflightTasks
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.service import Service
 from headrace.client.worker.settings import WorkerSettings
@@ -26,21 +26,21 @@ class Registry:
         self,
         service: Service,
         settings: WorkerSettings,
-        holding: Holding,
+        inflight: InflightTasks,
         *,
         version: str,
         started_at: datetime,
         command: Callable[[str], None],
     ) -> None:
         """*command* gets ``"quiet"`` or ``"stop"``, once."""
-        self._service, self._settings, self._holding = service, settings, holding
+        self._service, self._settings, self._inflight = service, settings, inflight
         self._asked: str | None = None
         self._version, self._started_at, self._command = version, started_at, command
         self.loop = Loop("sign-of-life", self.step)
 
     def step(self) -> float:
         """Give a sign of life; return the seconds until the next."""
-        running = [held.task.id for held in self._holding.all() if held.running]
+        running = [held.task.id for held in self._inflight.all() if held.running]
         try:
             asked = self._service.sign(
                 self._settings.name,

@@ -13,7 +13,7 @@ from headrace.client.worker.backoff import Backoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import failed
 from headrace.client.worker.groups import Group
-from headrace.client.worker.holding import Held
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.sending import failure_instead, send_each
 from headrace.client.worker.service import Service
@@ -39,7 +39,7 @@ _log = logging.getLogger("headrace.worker")
 class _Kept:
     """A report that the service has not answered yet."""
 
-    held: Held
+    held: InflightTask
     report: Report
     since: float
     tried: bool = False
@@ -81,8 +81,8 @@ class Reporter:
         clock: ServiceClock,
         *,
         idle: Callable[[], bool],
-        settled: Callable[[Held, Report, Reported], None],
-        dropped: Callable[[Held, str], None],
+        settled: Callable[[InflightTask, Report, Reported], None],
+        dropped: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
         """Send what is added.
@@ -122,7 +122,7 @@ class Reporter:
             for line in list(self._lines.values())
         )
 
-    def add(self, held: Held, report: Report) -> None:
+    def add(self, held: InflightTask, report: Report) -> None:
         """Send *report* soon."""
         line = self._line(held.task.queue)
         line.kept.append(_Kept(held, report, self._clock.monotonic()))

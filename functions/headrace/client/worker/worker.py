@@ -13,7 +13,8 @@ from headrace.client.client import Client
 from headrace.client.clock import utc_now
 from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
-from headrace.client.worker.desk import Desk
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import Groups
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.logs import LogFormat
@@ -22,7 +23,6 @@ from headrace.client.worker.registry import Registry
 from headrace.client.worker.service import RemoteService, Service
 from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.client.worker.signals import signals_to
-from headrace.client.worker.taking import Taker
 from headrace.client.worker.timekeeping import Timekeeper
 from headrace.domain.errors import HeadraceError, Unavailable
 
@@ -112,7 +112,7 @@ class Worker:
             client = client or app.client
             self._where = f" at {client.settings.url}"
             service = RemoteService(client)
-        self.desk = desk = Desk(
+        self.dispatcher = dispatcher = Dispatcher(
             app,
             service,
             clock,
@@ -123,11 +123,11 @@ class Worker:
             chance=chance,
         )
         self._groups = self._grouped(service) if group_lease else None
-        self._taker = Taker(
+        self._fetcher = Fetcher(
             service,
             clock,
             self.settings,
-            desk,
+            dispatcher,
             prepare=lambda: service.prepare(app),
             fatal=self._fail,
             drained=self._drained,
@@ -137,22 +137,27 @@ class Worker:
             chance=chance,
         )
         self.heartbeats = Heartbeats(
-            service, clock, desk.holding, keepalive=keepalive, lost=desk.lost, chance=chance
+            service,
+            clock,
+            dispatcher.inflight,
+            keepalive=keepalive,
+            lost=dispatcher.lost,
+            chance=chance,
         )
         self.registry = Registry(
             service,
             self.settings,
-            desk.holding,
+            dispatcher.inflight,
             version=version,
             started_at=now(),
             command=self._commands.put,
         )
         self._loops = [
             self.heartbeats.loop,
-            Timekeeper(desk.holding, monotonic, desk.lost).loop,
-            desk.reporter.loop,
+            Timekeeper(dispatcher.inflight, monotonic, dispatcher.lost).loop,
+            dispatcher.reporter.loop,
             self.registry.loop,
-            self._taker.loop,
+            self._fetcher.loop,
         ]
 
     # ------------------------------------------------------------------------- for those outside
@@ -179,7 +184,7 @@ class Worker:
             finally:
                 for loop in self._loops:
                     loop.stop()
-                self.desk.handlers.stop()
+                self.dispatcher.handlers.stop()
         if self._failure is not None:
             raise self._failure
 
@@ -202,25 +207,25 @@ class Worker:
             command = self._commands.get()
             if command == "quiet":
                 _log.info("Asked to be quiet: taking no more tasks")
-                self._taker.quiet()
+                self._fetcher.quiet()
             else:
                 return
 
     def _shut_down(self) -> None:
-        monotonic, desk = self._clock.monotonic, self.desk
+        monotonic, dispatcher = self._clock.monotonic, self.dispatcher
         ends_at = monotonic() + self.settings.shutdown_timeout
-        running = sum(held.running for held in desk.holding.all())
+        running = sum(held.running for held in dispatcher.inflight.all())
         _log.info("Stopping%s", _patience(running, self.settings.shutdown_timeout))
-        self._taker.quiet()
-        self._taker.loop.stop()
-        desk.close()
+        self._fetcher.quiet()
+        self._fetcher.loop.stop()
+        dispatcher.close()
         if not self._wait_until(self._nothing_held, ends_at):
             ends_at = 0.0
-        if desk.holding:
-            desk.clear(monotonic() + _UNWIND_SECONDS)
-        desk.reporter.hurry()
+        if dispatcher.inflight:
+            dispatcher.clear(monotonic() + _UNWIND_SECONDS)
+        dispatcher.reporter.hurry()
         self._wait_until(self._nothing_unsaid, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS))
-        if desk.reporter.unsaid:
+        if dispatcher.reporter.unsaid:
             _log.warning("Some reports could not be sent before the end")
         if self._groups is not None:
             self._groups.close()
@@ -242,19 +247,19 @@ class Worker:
         return True
 
     def _nothing_held(self) -> bool:
-        return not self.desk.holding and self._taker.loop.join(0)
+        return not self.dispatcher.inflight and self._fetcher.loop.join(0)
 
     def _nothing_unsaid(self) -> bool:
-        return not self.desk.reporter.unsaid and self._taker.loop.join(0)
+        return not self.dispatcher.reporter.unsaid and self._fetcher.loop.join(0)
 
     def _grouped(self, service: Service) -> Groups:
-        desk = self.desk
+        dispatcher = self.dispatcher
         return Groups(
             service,
             self._clock.monotonic,
-            desk.holding,
+            dispatcher.inflight,
             keepalive=self.settings.keepalive,
-            unsaid=desk.reporter.unsaid_under,
+            unsaid=dispatcher.reporter.unsaid_under,
         )
 
     # ------------------------------------------------------------------------- its other threads
@@ -274,12 +279,12 @@ class Worker:
 
     def _away(self, error: HeadraceError, seconds: float) -> None:
         """Give up a burst that waits for nothing but the service."""
-        patient = not self._burst or self.desk.holding or self.desk.reporter.unsaid
+        patient = not self._burst or self.dispatcher.inflight or self.dispatcher.reporter.unsaid
         if isinstance(error, Unavailable) and seconds >= _BURST_SECONDS and not patient:
             self._fail(error)
 
     def _drained(self) -> None:
-        if self._burst and not self.desk.holding and not self.desk.reporter.unsaid:
+        if self._burst and not self.dispatcher.inflight and not self.dispatcher.reporter.unsaid:
             self._commands.put("drained")
 
 

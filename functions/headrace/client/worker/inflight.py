@@ -26,7 +26,7 @@ class Interruption(enum.Enum):
     LEASE_LOST = enum.auto()
 
 
-class Attempt(Protocol):
+class RunningHandler(Protocol):
     """A handler at work."""
 
     def interrupt(self, why: Interruption) -> None:
@@ -48,7 +48,7 @@ class _Stage(enum.Enum):
     OVER = enum.auto()
 
 
-class Held:
+class InflightTask:
     """A leased task from the moment it is taken to the end of its handler.
 
     It waits, runs, and is over; only what waits can be withdrawn, only what runs interrupted.
@@ -75,7 +75,7 @@ class Held:
         self._progress: object = NOTHING
         self._copy_progress: Callable[[object], object] | None = None
         self._stage = _Stage.WAITING
-        self._attempt: Attempt | None = None
+        self._attempt: RunningHandler | None = None
         self._lock = threading.Lock()  # of stage and attempt; never held while waiting
 
     @property
@@ -120,7 +120,7 @@ class Held:
 
     # ------------------------------------------------------------------------------------- stages
 
-    def begin(self, attempt: Attempt, now: float) -> bool:
+    def begin(self, attempt: RunningHandler, now: float) -> bool:
         """Let it run from *now* on; False: it was withdrawn, or its lease is lost."""
         with self._lock:
             if self._stage is not _Stage.WAITING:
@@ -189,12 +189,12 @@ class Held:
         return self.beaten_at + (self.lease_ends - self.beaten_at) / 3
 
 
-class Holding:
+class InflightTasks:
     """All that is held; *on_level* is called when so few are left as was asked for."""
 
     def __init__(self) -> None:
         # By task and lease: many may have one lease, and a task may come back to where it was lost.
-        self._held: dict[tuple[str, str], Held] = {}
+        self._held: dict[tuple[str, str], InflightTask] = {}
         self._lock = threading.Lock()
         self._level = -1
         self._on_level: Callable[[], None] = lambda: None
@@ -206,12 +206,12 @@ class Holding:
         """Call *call* whenever the number held falls to *level*."""
         self._level, self._on_level = level, call
 
-    def add(self, held: Held) -> None:
+    def add(self, held: InflightTask) -> None:
         """Hold one more."""
         with self._lock:
             self._held[held.task.id, held.task.lease.id] = held
 
-    def remove(self, held: Held) -> None:
+    def remove(self, held: InflightTask) -> None:
         """Hold one less."""
         with self._lock:
             gone = self._held.pop((held.task.id, held.task.lease.id), None)
@@ -219,7 +219,7 @@ class Holding:
         if gone is not None and left <= self._level:
             self._on_level()
 
-    def all(self) -> list[Held]:
+    def all(self) -> list[InflightTask]:
         """Return what is held now."""
         with self._lock:
             return list(self._held.values())

@@ -1,4 +1,4 @@
-"""Taking tasks: when there is room, of which queues, and how often empty ones are asked."""
+"""Fetching tasks: when there is room, from which queues, and how often empty ones are polled."""
 
 import logging
 import random
@@ -11,7 +11,7 @@ from typing import Final
 from headrace.client.models import Dequeued
 from headrace.client.worker.backoff import Backoff
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.desk import Desk
+from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.groups import Group, Groups
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.service import Service
@@ -39,8 +39,8 @@ _log = logging.getLogger("headrace.worker")
 
 
 @dataclass(slots=True)
-class _Question:
-    """One call for tasks; asked again under its key until it is answered, unchanged."""
+class _Request:
+    """One call for tasks; sent again under its key, unchanged, until it is answered."""
 
     asked: Sequence[Source]
     count: int
@@ -49,14 +49,14 @@ class _Question:
     attempt: int = 0
 
 
-class Taker:
-    """Asks the queues for tasks, from a thread of its own.
+class Fetcher:
+    """Polls the queues for tasks, from a thread of its own.
 
-    A question whose answer was lost is asked again as it was: the service knows it by its key, and
+    A request whose answer was lost is sent again unchanged: the service knows it by its key, and
     gives the tasks that it leased then.
 
     As long as no queue has answered yet, a refusal (a wrong key, a missing queue) is fatal;
-    later it is logged, and asked again with growing pauses.
+    later it is logged, and tried again with growing pauses.
     """
 
     def __init__(  # noqa: PLR0913 (each a keyword)
@@ -64,7 +64,7 @@ class Taker:
         service: Service,
         clock: ServiceClock,
         settings: WorkerSettings,
-        desk: Desk,
+        dispatcher: Dispatcher,
         *,
         prepare: Callable[[], None],
         fatal: Callable[[Exception], None],
@@ -77,17 +77,22 @@ class Taker:
         """Take tasks when the loop is started.
 
         *prepare* is called first, and *ready* when it has worked; *drained* whenever all queues
-        were found empty, *away* for each question without an answer, with the seconds since the
+        were found empty, *away* for each request without an answer, with the seconds since the
         first of them.  With *groups*, tasks are put under a lease of many.
         """
         self._service, self._clock, self._settings = service, clock, settings
-        self._desk, self._prepare, self._fatal, self._drained = desk, prepare, fatal, drained
+        self._dispatcher, self._prepare, self._fatal, self._drained = (
+            dispatcher,
+            prepare,
+            fatal,
+            drained,
+        )
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
         self._backoff = Backoff(_LONGEST_WAIT, chance)
         self._ready, self._told_away, self._groups = ready, away, groups
         self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False
-        self._question: _Question | None = None
+        self._request: _Request | None = None
         self.loop = Loop("taking", self.step)
 
     def quiet(self) -> None:
@@ -95,19 +100,19 @@ class Taker:
         self._quiet = True
 
     def step(self) -> float:
-        """Ask for tasks, if there is room; return the seconds until the next question."""
+        """Ask for tasks, if there is room; return the seconds until the next request."""
         if self._quiet:
             return UNTIL_WOKEN
         if not self._prepared:
             return self._begin()
-        if self._desk.reporter.in_trouble or len(self._desk.reporter) >= _UNREPORTED:
+        if self._dispatcher.reporter.in_trouble or len(self._dispatcher.reporter) >= _UNREPORTED:
             return _UNREPORTED_SECONDS  # what is done comes before what is to be done
         now = self._clock.monotonic()
-        question = self._question or self._posed(now)
-        return self._ask(question, now) if isinstance(question, _Question) else question
+        request = self._request or self._posed(now)
+        return self._ask(request, now) if isinstance(request, _Request) else request
 
-    def _posed(self, now: float) -> _Question | float:
-        """Return the next question, or the seconds until there is one."""
+    def _posed(self, now: float) -> _Request | float:
+        """The next request, or the seconds until there is one."""
         room = self._room()
         if room <= 0:
             return UNTIL_WOKEN
@@ -120,36 +125,36 @@ class Taker:
             return self._away(error)
         except HeadraceError as error:
             return self._refused(asked, error)
-        self._question = _Question(asked, min(room, BATCH), group, new_idempotency_key())
-        return self._question
+        self._request = _Request(asked, min(room, BATCH), group, new_idempotency_key())
+        return self._request
 
-    def _ask(self, question: _Question, now: float) -> float:
-        group = question.group
-        question.attempt += 1
+    def _ask(self, request: _Request, now: float) -> float:
+        group = request.group
+        request.attempt += 1
         try:
             found = self._service.dequeue(
-                [source.queue for source in question.asked],
-                batch_size=question.count,
+                [source.queue for source in request.asked],
+                batch_size=request.count,
                 worker=self._settings.name,
                 keepalive=self._settings.keepalive if group is None else None,
                 lease_id=None if group is None else group.id,
-                key=question.key,
-                attempt=question.attempt,
+                key=request.key,
+                attempt=request.attempt,
             )
         except (Unavailable, RateLimited) as error:
             if group is not None and isinstance(error, Unavailable):
                 group.doubtful = True  # what was leased may never be heard of
             return self._away(error)
         except LeaseLost as error:
-            self._question = None
-            return self._lost(question, error)
+            self._request = None
+            return self._lost(request, error)
         except HeadraceError as error:
-            self._question = None
-            return self._refused(question.asked, error)
-        self._question = None
+            self._request = None
+            return self._refused(request.asked, error)
+        self._request = None
         if self._backoff.worked():
             _log.info("The service answers again")
-        self._came(question, found, asked_at=now)
+        self._came(request, found, asked_at=now)
         return 0.0
 
     def _begin(self) -> float:
@@ -178,24 +183,26 @@ class Taker:
     def _room(self) -> int:
         """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
         concurrency = self._settings.concurrency
-        most = concurrency + self._desk.pace.prefetch
+        most = concurrency + self._dispatcher.prefetch.size
         level = max(concurrency - 1, most - BATCH)
-        self._desk.holding.call_at(level, self.loop.wake)
-        held = len(self._desk.holding)  # after saying when to be woken, so that no change is missed
+        self._dispatcher.inflight.call_at(level, self.loop.wake)
+        held = len(
+            self._dispatcher.inflight
+        )  # after saying when to be woken, so that no change is missed
         return 0 if held > level else most - held
 
-    def _came(self, question: _Question, found: Dequeued, *, asked_at: float) -> None:
+    def _came(self, request: _Request, found: Dequeued, *, asked_at: float) -> None:
         self._clock.heard(found.now, asked_at=asked_at)
         self._answered = True
         for task in found.tasks:
             ends = self._clock.monotonic_at(task.lease.expires_at)
-            self._desk.take(task, ends, question.group)
+            self._dispatcher.take(task, ends, request.group)
         for queue, count in Counter(task.queue for task in found.tasks).items():
-            self._desk.taken(queue, count)
+            self._dispatcher.taken(queue, count)
         now = self._clock.monotonic()
-        self._sources.answered(question.asked, found, question.count, now, asked_at=asked_at)
+        self._sources.answered(request.asked, found, request.count, now, asked_at=asked_at)
         # What a report has moved may be in a queue that was empty before.
-        if not found.tasks and self._sources.drained(since=self._desk.reporter.said_at):
+        if not found.tasks and self._sources.drained(since=self._dispatcher.reporter.said_at):
             self._drained()
 
     def _away(self, error: HeadraceError) -> float:
@@ -207,11 +214,11 @@ class Taker:
         self._told_away(error, now - self._away_since)
         return self._backoff.failed()
 
-    def _lost(self, question: _Question, error: LeaseLost) -> float:
+    def _lost(self, request: _Request, error: LeaseLost) -> float:
         """Go on under another lease; the heartbeats see to what is held under this one."""
-        if question.group is None:
-            return self._refused(question.asked, error)
-        question.group.lost = True
+        if request.group is None:
+            return self._refused(request.asked, error)
+        request.group.lost = True
         _log.warning("The lease of all tasks is lost, and another is opened: %s", error)
         return _LOST_SECONDS
 

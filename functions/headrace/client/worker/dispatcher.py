@@ -1,4 +1,4 @@
-"""Each task from when it is taken until its report is on its way."""
+"""The dispatcher: each task from when it is fetched until its report is on its way."""
 
 import logging
 import random
@@ -12,10 +12,10 @@ from headrace.client.sending import Report, carried
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import came_of, released
 from headrace.client.worker.groups import Group
-from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.logs import about
 from headrace.client.worker.observing import Observer, Observers
-from headrace.client.worker.pace import Pace
+from headrace.client.worker.prefetch import Prefetch
 from headrace.client.worker.reporting import Reporter
 from headrace.client.worker.running import Handlers
 from headrace.client.worker.service import Service
@@ -27,7 +27,7 @@ _CHECK_SECONDS: Final = 0.01
 _log = logging.getLogger("headrace.worker")
 
 
-class Desk:
+class Dispatcher:
     """Starts what is taken, sends the reports of what has ended, gives back what is not wanted.
 
     Its methods are called from whatever thread something happens in.
@@ -46,12 +46,12 @@ class Desk:
         chance: random.Random,
     ) -> None:
         """*fatal* is told why no task can be run at all."""
-        self.holding = Holding()
-        self.pace = Pace(settings.concurrency, settings.prefetch)
+        self.inflight = InflightTasks()
+        self.prefetch = Prefetch(settings.concurrency, settings.prefetch)
         self.reporter = Reporter(
             service,
             clock,
-            idle=lambda: not self.holding,
+            idle=lambda: not self.inflight,
             settled=self._settled,
             dropped=self._dropped,
             chance=chance,
@@ -72,9 +72,11 @@ class Desk:
     def take(self, task: LeasedTask, lease_ends: float, group: Group | None = None) -> None:
         """Hold *task* and let it run; its lease ends at *lease_ends*, if not put off by *group*."""
         now = self._clock.monotonic()
-        held = Held(task, self._app.route(task), now=now, lease_ends=lease_ends, group=group)
+        held = InflightTask(
+            task, self._app.route(task), now=now, lease_ends=lease_ends, group=group
+        )
         held.copy_progress_with(self._copy_progress)
-        self.holding.add(held)
+        self.inflight.add(held)
         if self.closed:
             self._give_back(held)
         else:
@@ -85,16 +87,16 @@ class Desk:
         if self._observers is not None:
             self._observers.taken(queue, count)
 
-    def lost(self, held: Held, why: str) -> None:
+    def lost(self, held: InflightTask, why: str) -> None:
         """Note that a lease is over, or that a report came to nothing."""
         if held.withdraw():
-            self.holding.remove(held)
+            self.inflight.remove(held)
         held.interrupt(Interruption.LEASE_LOST)
         _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
         if self._observers is not None:
             self._observers.lost(held.task, why)
 
-    def _dropped(self, held: Held, why: str) -> None:
+    def _dropped(self, held: InflightTask, why: str) -> None:
         _log.warning("What came of a task was dropped: %s", why, extra=about(held.task))
         held.lost = True
         if self._observers is not None:
@@ -103,16 +105,16 @@ class Desk:
     def close(self) -> None:
         """Give back what has not begun, and all that still comes."""
         self.closed = True
-        for held in self.holding.all():
+        for held in self.inflight.all():
             self._give_back(held)
 
     def clear(self, until: float) -> None:
         """Interrupt what still runs; what does not end *until* then is released all the same."""
-        for held in self.holding.all():
+        for held in self.inflight.all():
             held.interrupt(Interruption.STOPPED)
-        while self.holding and self._clock.monotonic() < until:
+        while self.inflight and self._clock.monotonic() < until:
             time.sleep(_CHECK_SECONDS)
-        for held in self.holding.all():
+        for held in self.inflight.all():
             if held.abandon():
                 _log.warning(
                     "It does not end, and is released all the same", extra=about(held.task)
@@ -121,30 +123,30 @@ class Desk:
             else:
                 self._give_back(held)
 
-    def _give_back(self, held: Held) -> None:
+    def _give_back(self, held: InflightTask) -> None:
         if held.withdraw():
             self._release(held)
 
-    def _release(self, held: Held) -> None:
-        self.holding.remove(held)
+    def _release(self, held: InflightTask) -> None:
+        self.inflight.remove(held)
         self.reporter.add(held, released(held.task))
 
-    def _started(self, held: Held) -> None:
+    def _started(self, held: InflightTask) -> None:
         if self._observers is not None:
             self._observers.started(held.task, held.route)
 
-    def _ended(self, held: Held, report: Report | None) -> None:
+    def _ended(self, held: InflightTask, report: Report | None) -> None:
         seconds = held.ran_until(self._clock.monotonic())
-        self.holding.remove(held)
+        self.inflight.remove(held)
         if held.begun:
-            self.pace.ran(seconds)
+            self.prefetch.ran(seconds)
         if report is not None:
             self.reporter.add(held, report)
         if self._observers is not None and held.begun:
             outcome = "LOST" if report is None else report.status
             self._observers.ended(held.task, held.route, outcome, seconds)
 
-    def _settled(self, held: Held, report: Report, result: Reported) -> None:
+    def _settled(self, held: InflightTask, report: Report, result: Reported) -> None:
         """Say how a task ended, once the service has taken it.
 
         One thread says it for all: handlers that fought for the log would pay more for a line

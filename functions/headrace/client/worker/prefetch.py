@@ -7,7 +7,7 @@ _MOST: Final = 50
 _WEIGHT: Final = 0.1  # of the latest task in the mean
 
 
-class Pace:
+class Prefetch:
     """Prefetches what will start within half a second at the present pace, at most 50 tasks.
 
     Quick tasks so come in full batches, while long ones are left to other workers.
@@ -24,7 +24,7 @@ class Pace:
         self._mean = seconds if before is None else before + (seconds - before) * _WEIGHT
 
     @property
-    def prefetch(self) -> int:
+    def size(self) -> int:
         """How many tasks to hold beyond those that run."""
         if self._fixed is not None:
             return self._fixed

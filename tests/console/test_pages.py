@@ -347,7 +347,7 @@ def test_a_fault_shows_nothing_of_itself(
     stocked: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     stocked.use.stats.inspect = None  # type: ignore[assignment]  # something breaks
-    stocked.use.stats.ledger = None  # type: ignore[assignment]
+    stocked.use.stats.counters = None  # type: ignore[assignment]
     shown = stocked.get("/console")
 
     assert shown.status == 500

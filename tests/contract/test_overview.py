@@ -9,7 +9,7 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.tally import MINUTE, Activity
 from headrace.domain.task import Status
 from headrace.domain.transitions import Event, Happening
-from headrace.ops.lane import micros_of
+from headrace.ops.counter_buffer import micros_of
 from headrace.ops.schedules import SchedulePage
 from headrace.store.base import Store, metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
@@ -92,7 +92,7 @@ def test_how_busy_a_queue_was_stays_for_an_hour(it: Recorder) -> None:
         it.world.take(queue)
         it.record()
         it.world.clock.forward(300)
-    totals = it.recording.ledger.totals()
+    totals = it.recording.counters.totals()
 
     started = totals.pace(queue).hour(micros_of(it.world.clock()))
 

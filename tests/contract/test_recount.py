@@ -192,8 +192,10 @@ def test_what_is_known_of_a_recount_is_forgotten_when_nothing_can_come_any_more(
     it.world.put(queue)
     it.record()
 
-    lanes = it.world.use.recording.ledger.lanes()
-    assert sum("recounts" in lane.body for lane in lanes) == len(lanes) - 1  # who wrote forgot
+    buffers = it.world.use.recording.counters.buffers()
+    assert (
+        sum("recounts" in buffer.body for buffer in buffers) == len(buffers) - 1
+    )  # who wrote forgot
 
 
 # -- who is in the way, or dies ----------------------------------------------------------------
@@ -232,7 +234,7 @@ def interrupted(store: Store) -> Interrupted:
 @pytest.fixture
 def that(interrupted: Interrupted, clock: ManualClock) -> Recorder:
     recorder = new_recorder(interrupted.store, clock)
-    recorder.recording.ledger.sleep = clock.forward
+    recorder.recording.counters.sleep = clock.forward
     return recorder
 
 

@@ -35,11 +35,11 @@ def micros(instant: datetime) -> int:
 
 def books(service: MemoryService) -> dict[tuple[str, int], Activity]:
     """Return what the recorder counted, by queue and minute."""
-    ledger = service.use_cases.recording.ledger
+    counters = service.use_cases.recording.counters
     found: dict[tuple[str, int], Activity] = {}
     first = START // MINUTE
     for queue in QUEUES:
-        for minute, activity in ledger.minutes(queue, ledger.lanes(), first, first + 3000):
+        for minute, activity in counters.minutes(queue, counters.buffers(), first, first + 3000):
             found.setdefault((queue, minute), Activity()).merge(activity)
     return found
 

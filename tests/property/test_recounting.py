@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.tally import STATES
 from headrace.domain.task import Place, Task
-from headrace.ops.ledger import Ledger
+from headrace.ops.counters import Counters
 from headrace.ops.recording import Recording
 from headrace.ops.recounting import Recounted
 from headrace.store.base import CountPage
@@ -63,7 +63,7 @@ class Story:
 
     def recorder(self) -> Recording:
         """Return a recorder that starts cold; those that are kept know what they wrote last."""
-        return Recording(Ledger(self.life.stream.store, self.clock, self.clock.forward))
+        return Recording(Counters(self.life.stream.store, self.clock, self.clock.forward))
 
     def change(self, call: Call) -> None:
         """Let something happen to tasks, while nothing goes wrong."""
@@ -103,8 +103,8 @@ class Story:
         return [places[state] for state in STATES]
 
     def told(self, queue: str) -> list[int]:
-        ledger = self.world.use.recording.ledger
-        return ledger.counts(queue, ledger.lanes())
+        counters = self.world.use.recording.counters
+        return counters.counts(queue, counters.buffers())
 
     def drain(self) -> None:
         """Let the recorder come to everything."""
@@ -120,7 +120,7 @@ class Told(Story):
         self.chance = chance
         self.history = iter(history)
         recounting = self.world.use.recounting
-        recounting.ledger.sleep = self.clock.forward
+        recounting.counters.sleep = self.clock.forward
         recounting.patience = chance.choice([-1, 3, 5])
         self.midst.then = self.in_the_midst
 

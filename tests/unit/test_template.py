@@ -26,7 +26,7 @@ from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
-from headrace.ops import key_body, ledger, queue_body, recount_record, schedule_body
+from headrace.ops import counters, key_body, queue_body, recount_record, schedule_body
 from headrace.ops.reaper_record import PARTS
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.settings import Settings
@@ -420,11 +420,11 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     assert by_sid["LakeRaw"]["Action"] == ["s3:PutObject"]
     assert reads["Action"] == ["dynamodb:GetItem"]
     assert writes["Action"] == ["dynamodb:PutItem"]
-    known = [ledger.LANE, recount_record.DONE, recount_record.OPEN, ledger.TOTALS]
+    known = [counters.BUFFER, recount_record.DONE, recount_record.OPEN, counters.TOTALS]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {
         "ForAllValues:StringLike": {
-            "dynamodb:LeadingKeys": [ledger.LANE, ledger.TOTALS, f"{ledger.SERIES}*"]
+            "dynamodb:LeadingKeys": [counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"]
         }
     }
 

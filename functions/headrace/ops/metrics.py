@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.tally import MINUTE, Activity
-from headrace.ops.lane import micros_of
+from headrace.ops.counter_buffer import micros_of
 
 POINTS: Final = 1_500
 DAYS: Final = 92

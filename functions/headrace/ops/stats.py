@@ -25,9 +25,9 @@ from headrace.domain.tally import MINUTE, STATES, Activity
 from headrace.domain.task import State, Status, Task
 from headrace.domain.transitions import Event
 from headrace.ops.archive import Archive
+from headrace.ops.counter_buffer import micros_of
+from headrace.ops.counters import Counters, Totals
 from headrace.ops.inspect import Inspect
-from headrace.ops.lane import micros_of
-from headrace.ops.ledger import Ledger, Totals
 from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
 from headrace.ops.queues import Queues
 from headrace.store.base import Record, Store
@@ -121,7 +121,7 @@ class Stats:
     store: Store
     queues: Queues
     inspect: Inspect
-    ledger: Ledger
+    counters: Counters
     now: Callable[[], datetime]
     archive: Archive | None = None
 
@@ -132,15 +132,15 @@ class Stats:
         Raises NotFound.
         """
         source = self.queues.cached(queue)
-        lanes = self.ledger.lanes()
-        recorded = dict(zip(STATES, self.ledger.counts(queue, lanes), strict=True))
+        buffers = self.counters.buffers()
+        recorded = dict(zip(STATES, self.counters.counts(queue, buffers), strict=True))
         now = self.now()
         later = self._look(source, State.ENQUEUED, since=now + _MICROSECOND, limit=_LOOK)
         limit = _FEW if later.complete else _LOOK
         ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
         inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
-        as_of = self._as_of(source, lanes, now)
-        rates = self._rates(queue, lanes, as_of)
+        as_of = self._as_of(source, buffers, now)
+        rates = self._rates(queue, buffers, as_of)
         counts = self._exact_counts(queue) if exact else None
         if counts is not None:
             as_of = now
@@ -165,11 +165,11 @@ class Stats:
     def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
         """Return how *queues* are doing, from what is read of all of them at once.
 
-        That is one look at the lanes and one at the totals, and for each queue one at the index:
+        That is one look at the buffers and one at the totals, and for each queue one at the index:
         two or three where more is ready than that shows, more where tasks may be past their
         retention.  *each* makes these looks: map(), or one like it that makes several at a time.
         """
-        totals, now = self.ledger.totals(), self.now()
+        totals, now = self.counters.totals(), self.now()
         glances = each(lambda queue: self._glance(queue, totals, now), queues)
         counted = totals.as_of
         as_of = None if counted is None else min(now, _EPOCH + timedelta(microseconds=counted))
@@ -192,12 +192,12 @@ class Stats:
         source = self.queues.cached(queue)
         now = self.now()
         steps = Steps.asked(since, until, step_seconds, now)
-        lanes = self.ledger.lanes()
-        recorded = self.ledger.oldest()
+        buffers = self.counters.buffers()
+        recorded = self.counters.oldest()
         before, unknown = self._before(queue, steps, recorded)
-        since_then = self.ledger.minutes(queue, lanes, max(steps.first, recorded), steps.last)
+        since_then = self.counters.minutes(queue, buffers, max(steps.first, recorded), steps.last)
         points = steps.points(chain(before, since_then), unknown)
-        as_of = self._as_of(source, lanes, now)
+        as_of = self._as_of(source, buffers, now)
         return Metrics(points, step_seconds, as_of, _seconds(now - as_of))
 
     def _before(
@@ -311,19 +311,19 @@ class Stats:
         still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
         return _seconds(now - task.started_at) if still else None
 
-    def _rates(self, queue: str, lanes: Sequence[Record], as_of: datetime) -> Rates:
+    def _rates(self, queue: str, buffers: Sequence[Record], as_of: datetime) -> Rates:
         end = micros_of(as_of)
         first = end // MINUTE - 1
         total = Activity()
-        for _, activity in self.ledger.minutes(queue, lanes, first, end // MINUTE):
+        for _, activity in self.counters.minutes(queue, buffers, first, end // MINUTE):
             total.merge(activity)
         seconds = (end - first * MINUTE) / 1_000_000
         events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
         return Rates(*(total.number(event) / seconds for event in events))
 
-    def _as_of(self, queue: Queue, lanes: Sequence[Record], now: datetime) -> datetime:
+    def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:
         """Return the time up to which all changes of *queue* are counted, as far as one can see."""
-        counted = max((lane.body["as_of"] for lane in lanes), default=0) or None
+        counted = max((buffer.body["as_of"] for buffer in buffers), default=0) or None
         if counted is None:
             as_of = queue.created_at
         else:

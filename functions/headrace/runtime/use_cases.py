@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.ops.batches import Batches
     from headrace.ops.bulk import Bulk
     from headrace.ops.chores import Chores
+    from headrace.ops.counters import Counters
     from headrace.ops.cursor import Cursors
     from headrace.ops.deliveries import Deliveries
     from headrace.ops.explain import Explain
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from headrace.ops.inspect import Inspect
     from headrace.ops.keys import Keys
     from headrace.ops.leases import Leases
-    from headrace.ops.ledger import Ledger
     from headrace.ops.limiting import Limiting
     from headrace.ops.matched import MatchedSets
     from headrace.ops.proofs import Proofs
@@ -159,7 +159,7 @@ class UseCases:
     def flows(self) -> "Flows":
         from headrace.ops.flows import Flows
 
-        return Flows(self._ledger, self.now)
+        return Flows(self._counters, self.now)
 
     @_once
     def bulk(self) -> "Bulk":
@@ -220,14 +220,14 @@ class UseCases:
 
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
-        return Recording(self._ledger, changelog)
+        return Recording(self._counters, changelog)
 
     @_once
     def recounting(self) -> "Recounting":
         from headrace.ops.recounting import Recounting
 
-        ledger, audit = self._ledger, self.audit
-        return Recounting(self._store, self.queues, ledger, self._cursors, audit, self.now)
+        counters, audit = self._counters, self.audit
+        return Recounting(self._store, self.queues, counters, self._cursors, audit, self.now)
 
     @_once
     def schedules(self) -> "Schedules":
@@ -241,7 +241,7 @@ class UseCases:
         from headrace.ops.stats import Stats
 
         archive = None if self._lake is None else Archive(self._lake)
-        return Stats(self._store, self.queues, self.inspect, self._ledger, self.now, archive)
+        return Stats(self._store, self.queues, self.inspect, self._counters, self.now, archive)
 
     @_once
     def proofs(self) -> "Proofs":
@@ -304,7 +304,7 @@ class UseCases:
         return Chores(self._store, self.now, self._limiting, self.audit)
 
     @_once
-    def _ledger(self) -> "Ledger":
-        from headrace.ops.ledger import Ledger
+    def _counters(self) -> "Counters":
+        from headrace.ops.counters import Counters
 
-        return Ledger(self._store, self.now)
+        return Counters(self._store, self.now)

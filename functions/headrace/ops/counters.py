@@ -1,19 +1,19 @@
-"""The books the recorder keeps in the control table, and how they are read.
+"""The counters that the recorder keeps in the control table, and how they are read.
 
-- A **lane** (``recorder``, one of a few, chosen by the shard of the stream) holds what was counted
-  since it was last posted, and how far each shard has been counted: both in one record, changed by
-  version, so that a batch counts once.  It stays small whatever the number of queues.
-- When its minute is over the lane is *sealed* by the write that notices, and whoever writes to it
-  next must first *post* it: counts, moves and paces are added to ``totals``, events become
+- A **buffer** (``recorder``, one of a few, chosen by the shard of the stream) holds what was
+  counted since it was last flushed, and how far each shard has been counted: both in one record,
+  changed by version, so that a batch counts once.  It stays small whatever the number of queues.
+- When its minute is over the buffer is *closed* by the write that notices, and whoever writes to it
+  next must first *flush* it: counts, moves and paces are added to ``totals``, events become
   blocks of ``series``.
-  Both know by the lane's version what they have already, so a post may be repeated, and a crash
+  Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
   anywhere loses and doubles nothing.
 
 Totals and series are spread over buckets by the queue's name: a queue is read from one bucket, and
-a post takes at most two writes for each bucket with activity, however many queues there are.
+a flush takes at most two writes for each bucket with activity, however many queues there are.
 
-No record outgrows DynamoDB's 400 KB: a lane is sealed at LANE_BYTES and a batch adds at most
-BATCH_BYTES; a block is a part of a lane; a bucket of totals has room for 1,800 queues with the
+No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
+BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
 longest of names, besides MOVES_BYTES of moves and PACE_BYTES of paces, so all of them for 115,000.
 """
 
@@ -30,15 +30,15 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.moves import Moves
 from headrace.domain.pace import Pace, grown, pace_of
 from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
-from headrace.ops.lane import Lane, micros_of
+from headrace.ops.counter_buffer import Buffer, micros_of
 from headrace.store.base import Record, Store, flat_rate
 
-LANE: Final = "recorder"
+BUFFER: Final = "recorder"
 TOTALS: Final = "totals"
 SERIES: Final = "series:"
-LANES: Final = 8
+BUFFERS: Final = 8
 BUCKETS: Final = 64
-LANE_BYTES: Final = 128 * 1024
+BUFFER_BYTES: Final = 128 * 1024
 BATCH_BYTES: Final = 192 * 1024
 MOVES_BYTES: Final = 32 * 1024  # in each bucket, and so
 PACE_BYTES: Final = 48 * 1024
@@ -58,25 +58,25 @@ _NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}}
 class Totals:
     """What is counted of all queues, as read at one moment."""
 
-    lanes: Sequence[Record]
+    buffers: Sequence[Record]
     buckets: Mapping[int, Mapping[str, Any]]
 
     @property
     def as_of(self) -> int | None:
         """The time of the latest change counted, in microseconds since 1970; None for none yet."""
-        return max((lane.body["as_of"] for lane in self.lanes), default=0) or None
+        return max((buffer.body["as_of"] for buffer in self.buffers), default=0) or None
 
     def counts(self, queue: str) -> Counts:
         """Return how many tasks *queue* has, in the order of STATES."""
-        return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.lanes)
+        return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.buffers)
 
     def pace(self, queue: str) -> Pace:
         """Return how busy *queue* is; nothing where a thousand others are busier."""
         body = self.buckets.get(bucket_of(queue), _NOTHING)
         pace = pace_of(body.get("pace", {}), queue)
-        for lane in self.lanes:
-            if body["posted"].get(lane.name, 0) < lane.version:
-                for minute, activity in minutes_of(lane.body, queue).items():
+        for buffer in self.buffers:
+            if body["posted"].get(buffer.name, 0) < buffer.version:
+                for minute, activity in minutes_of(buffer.body, queue).items():
                     pace.add(minute, activity)
         return pace
 
@@ -85,17 +85,17 @@ class Totals:
         moves = Moves()
         for body in self.buckets.values():
             moves.merge(Moves.of(body.get("moves", {})))
-        for lane in self.lanes:
-            for target, sources in lane.body.get("moves", {}).items():
-                posted = self.buckets.get(bucket_of(target), _NOTHING)["posted"]
-                if posted.get(lane.name, 0) < lane.version:
+        for buffer in self.buffers:
+            for target, sources in buffer.body.get("moves", {}).items():
+                flushed = self.buckets.get(bucket_of(target), _NOTHING)["posted"]
+                if flushed.get(buffer.name, 0) < buffer.version:
                     moves.merge(Moves.of({target: sources}))
         return moves
 
 
 @dataclass(slots=True)
-class Ledger:
-    """Reads and writes the books."""
+class Counters:
+    """Reads and writes the counters."""
 
     store: Store
     now: Callable[[], datetime]
@@ -104,51 +104,51 @@ class Ledger:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def lane(self, number: int) -> Lane:
-        """Return a lane as last written."""
-        record = self.store.record(LANE, str(number))
-        return Lane(number) if record is None else Lane.of(record)
+    def buffer(self, number: int) -> Buffer:
+        """Return a buffer as last written."""
+        record = self.store.record(BUFFER, str(number))
+        return Buffer(number) if record is None else Buffer.of(record)
 
-    def keep(self, lane: Lane) -> bool:
-        """Write *lane*, sealed if it is time; tell whether nobody else did since it was read."""
+    def keep(self, buffer: Buffer) -> bool:
+        """Write *buffer*, closed if it is time; tell whether nobody else did since it was read."""
         minute = micros_of(self.now()) // MINUTE
-        lane.opened = lane.opened or minute
-        lane.forget_recounts(self.now())
-        body = lane.body()
-        lane.sealed = body["sealed"] = lane.opened < minute or body_bytes(body) > LANE_BYTES
-        replaces = lane.version or None
-        lane.version += 1
-        record = Record(LANE, str(lane.number), body, lane.version)
+        buffer.opened = buffer.opened or minute
+        buffer.forget_recounts(self.now())
+        body = buffer.body()
+        buffer.closed = body["sealed"] = buffer.opened < minute or body_bytes(body) > BUFFER_BYTES
+        replaces = buffer.version or None
+        buffer.version += 1
+        record = Record(BUFFER, str(buffer.number), body, buffer.version)
         return self.store.put_record(record, replaces=replaces)
 
-    def post(self, lane: Lane) -> None:
-        """Bring a sealed lane to the books, and open it anew.
+    def flush(self, buffer: Buffer) -> None:
+        """Add a closed buffer to the totals and series, and open it anew.
 
         Raises Unavailable when too many others write to the same totals at once.
         """
         by_bucket: dict[int, Tally] = {}
-        for queue, counts in lane.tally.counts.items():
+        for queue, counts in buffer.tally.counts.items():
             by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts
-        for queue, minutes in lane.tally.minutes.items():
+        for queue, minutes in buffer.tally.minutes.items():
             by_bucket.setdefault(bucket_of(queue), Tally()).minutes[queue] = minutes
-        for queue in lane.tally.moves.by_target:
+        for queue in buffer.tally.moves.by_target:
             part = by_bucket.setdefault(bucket_of(queue), Tally())
-            part.moves.merge(lane.tally.moves.to(queue))
+            part.moves.merge(buffer.tally.moves.to(queue))
         for bucket, tally in by_bucket.items():
-            self._add_to_totals(bucket, lane, tally)
+            self._add_to_totals(bucket, buffer, tally)
             for block, happened in _blocks(tally).items():
-                name = f"{_block_name(block)}.{lane.number}.{lane.version}"
+                name = f"{_block_name(block)}.{buffer.number}.{buffer.version}"
                 until = _instant((block + 1) * _BLOCK * MINUTE) + KEPT
                 body = {"minutes": happened.body()["minutes"]}
                 self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
-        lane.tally, lane.sealed, lane.opened = Tally(), False, 0
+        buffer.tally, buffer.closed, buffer.opened = Tally(), False, 0
 
-    def _add_to_totals(self, bucket: int, lane: Lane, tally: Tally) -> None:
-        name, number = str(bucket), str(lane.number)
+    def _add_to_totals(self, bucket: int, buffer: Buffer, tally: Tally) -> None:
+        name, number = str(bucket), str(buffer.number)
         for _ in range(_TRIES):
             record = self.store.record(TOTALS, name)
             body = record.body if record else {"posted": {}, "counts": {}}
-            if body["posted"].get(number, 0) >= lane.version:
+            if body["posted"].get(number, 0) >= buffer.version:
                 return
             counts: dict[str, Counts] = {**body["counts"]}
             for queue, more in tally.counts.items():
@@ -158,7 +158,7 @@ class Ledger:
             moves, now = Moves.of(body.get("moves", {})), micros_of(self.now())
             moves.merge(tally.moves)
             added = {
-                "posted": {**body["posted"], number: lane.version},
+                "posted": {**body["posted"], number: buffer.version},
                 "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
                 "moves": moves.kept(now, MOVES_BYTES).body(),
                 "pace": grown(body.get("pace", {}), tally.minutes, now, PACE_BYTES),
@@ -172,22 +172,22 @@ class Ledger:
         message = "too many shards of the stream are being counted at once"
         raise Unavailable(message)
 
-    def change_lanes(self, change: Callable[[Lane], None]) -> None:
-        """Make *change* to every lane, each for itself.
+    def change_buffers(self, change: Callable[[Buffer], None]) -> None:
+        """Make *change* to every buffer, each for itself.
 
         Raises Unavailable when too many others write to one at once, and what *change* raises.
         """
-        with flat_rate(write=LANES, read=LANES):  # they are about every queue
-            for number in range(LANES):
-                self._change_lane(number, change)
+        with flat_rate(write=BUFFERS, read=BUFFERS):  # they are about every queue
+            for number in range(BUFFERS):
+                self._change_buffer(number, change)
 
-    def _change_lane(self, number: int, change: Callable[[Lane], None]) -> None:
+    def _change_buffer(self, number: int, change: Callable[[Buffer], None]) -> None:
         for _ in range(_TRIES):
-            lane = self.lane(number)
-            if lane.sealed:
-                self.post(lane)
-            change(lane)
-            if self.keep(lane):
+            buffer = self.buffer(number)
+            if buffer.closed:
+                self.flush(buffer)
+            change(buffer)
+            if self.keep(buffer):
                 return
             self.wait()
         message = "too many shards of the stream are being counted at once"
@@ -220,26 +220,26 @@ class Ledger:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def lanes(self) -> Sequence[Record]:
-        """Return all lanes.  What else is read must be read after them: posts go one way."""
-        lanes: list[Record] = []
+    def buffers(self) -> Sequence[Record]:
+        """Return all buffers.  What else is read must be read after them: flushes go one way."""
+        buffers: list[Record] = []
         more = True
         with flat_rate():  # they are about every queue
             while more:
-                after = lanes[-1].name if lanes else ""
-                records, more = self.store.records(LANE, after=after, limit=LANES)
-                lanes += records
-        return lanes
+                after = buffers[-1].name if buffers else ""
+                records, more = self.store.records(BUFFER, after=after, limit=BUFFERS)
+                buffers += records
+        return buffers
 
-    def counts(self, queue: str, lanes: Sequence[Record]) -> Counts:
+    def counts(self, queue: str, buffers: Sequence[Record]) -> Counts:
         """Return how many tasks *queue* has, in the order of STATES."""
         with flat_rate():  # queues share their buckets
             record = self.store.record(TOTALS, str(bucket_of(queue)))
-        return _counted(queue, record.body if record else _NOTHING, lanes)
+        return _counted(queue, record.body if record else _NOTHING, buffers)
 
     def totals(self) -> Totals:
         """Return what is counted of all queues at once: some reads, however many there are."""
-        lanes = self.lanes()
+        buffers = self.buffers()
         buckets: dict[int, Mapping[str, Any]] = {}
         more, after = True, ""
         with flat_rate():
@@ -248,29 +248,29 @@ class Ledger:
                 for record in records:
                     buckets[int(record.name)] = record.body
                     after = record.name
-        return Totals(lanes, buckets)
+        return Totals(buffers, buckets)
 
     def oldest(self) -> int:
         """Return the first minute since 1970 that is still kept."""
         return micros_of(self.now() - KEPT) // MINUTE // _BLOCK * _BLOCK
 
     def minutes(
-        self, queue: str, lanes: Sequence[Record], since: int, until: int
+        self, queue: str, buffers: Sequence[Record], since: int, until: int
     ) -> Iterator[tuple[int, Activity]]:
         """Yield what happened in *queue* in the minutes *since* to *until*, both included.
 
         A minute may come more than once; what it holds adds up.
         """
-        posted: dict[tuple[int, str], int] = {}
-        for block, lane, record in self._read_blocks(bucket_of(queue), since, until):
+        flushed: dict[tuple[int, str], int] = {}
+        for block, buffer, record in self._read_blocks(bucket_of(queue), since, until):
             version = int(record.name.rpartition(".")[2])
-            posted[block, lane] = max(version, posted.get((block, lane), 0))
+            flushed[block, buffer] = max(version, flushed.get((block, buffer), 0))
             yield from _within(minutes_of(record.body, queue), since, until)
-        for record in lanes:
+        for record in buffers:
             pending = {
                 minute: activity
                 for minute, activity in minutes_of(record.body, queue).items()
-                if posted.get((minute // _BLOCK, record.name), 0) < record.version
+                if flushed.get((minute // _BLOCK, record.name), 0) < record.version
             }
             yield from _within(pending, since, until)
 
@@ -283,28 +283,28 @@ class Ledger:
                 records, more = self.store.records(_series(bucket), after=after, limit=_PAGE)
             rate = 0.0
             for record in records:
-                block, lane, _ = record.name.split(".")
+                block, buffer, _ = record.name.split(".")
                 if int(block) > until // _BLOCK:
                     return
-                yield int(block), lane, record
+                yield int(block), buffer, record
             if not more or not records:
                 return
             after = records[-1].name
 
 
-def _counted(queue: str, body: Mapping[str, Any], lanes: Sequence[Record]) -> Counts:
-    """Return the counts of a queue by the *body* of its bucket and what is not yet posted to it."""
+def _counted(queue: str, body: Mapping[str, Any], buffers: Sequence[Record]) -> Counts:
+    """Return the counts of a queue by the *body* of its bucket and what is not flushed yet."""
     counts = [0] * len(STATES)
     add_counts(counts, body["counts"].get(queue, ()))
-    for lane in lanes:
-        if body["posted"].get(lane.name, 0) < lane.version:
-            add_counts(counts, lane.body["counts"].get(queue, ()))
+    for buffer in buffers:
+        if body["posted"].get(buffer.name, 0) < buffer.version:
+            add_counts(counts, buffer.body["counts"].get(queue, ()))
     return counts
 
 
-def lane_of(shard: str) -> int:
-    """Return the lane that counts *shard* of the stream, always the same one."""
-    return zlib.crc32(shard.encode()) % LANES
+def buffer_of(shard: str) -> int:
+    """Return the buffer that counts *shard* of the stream, always the same one."""
+    return zlib.crc32(shard.encode()) % BUFFERS
 
 
 def bucket_of(queue: str) -> int:

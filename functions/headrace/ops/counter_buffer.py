@@ -1,4 +1,4 @@
-"""One lane of the recorder's books: what was counted since it was last posted; see ``ledger``."""
+"""One buffer of the counters: what was counted since it was last flushed; see ``counters``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ def micros_of(instant: datetime) -> int:
 
 @dataclass(slots=True)
 class Recount:
-    """What a lane knows of a queue that is counted anew, or was; see ``recounting``.
+    """What a buffer knows of a queue that is counted anew, or was; see ``recounting``.
 
     *open* names the recount that is under way, and *fresh* what was counted that it has not seen.
     Until *held*, in microseconds since 1970, nothing of the queue may be counted; later that says
@@ -57,11 +57,11 @@ class Recount:
 
 
 @dataclass(slots=True)
-class Lane:
-    """What was counted since the last post; ``version`` is the stored one, 0 when there is none.
+class Buffer:
+    """What was counted since the last flush; ``version`` is the stored one, 0 when there is none.
 
     ``as_of`` is the time of the latest change counted, in microseconds since 1970; ``opened`` the
-    minute of the first batch since the post; ``shards`` has for each the last sequence number and
+    minute of the first batch since the flush; ``shards`` has for each the last sequence number and
     the hour it was seen.  ``recounts`` has the queues that are or were counted anew.
     """
 
@@ -69,7 +69,7 @@ class Lane:
     version: int = 0
     as_of: int = 0
     opened: int = 0
-    sealed: bool = False
+    closed: bool = False
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     recounts: dict[str, Recount] = field(default_factory=dict)
@@ -101,14 +101,14 @@ class Lane:
         return {
             "as_of": self.as_of,
             "opened": self.opened,
-            "sealed": self.sealed,
+            "sealed": self.closed,
             "shards": {key: [str(last), seen] for key, (last, seen) in self.shards.items()},
             **self.tally.body(),
             **({"recounts": recounts} if recounts else {}),
         }
 
     @classmethod
-    def of(cls, record: Record) -> "Lane":
+    def of(cls, record: Record) -> "Buffer":
         body = record.body
         shards = {key: (int(last), seen) for key, (last, seen) in body["shards"].items()}
         recounts = {queue: Recount.of(one) for queue, one in body.get("recounts", {}).items()}

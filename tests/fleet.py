@@ -52,7 +52,7 @@ class Fleet:
         return use
 
     def sign(self, places: Iterable[int] | None = None) -> None:
-        """Give a sign of life of the workers at *places*, or of all."""
+        """Send the heartbeat of the workers at *places*, or of all."""
         for place in range(len(self._names)) if places is None else places:
             sign = Sign(self._names[place], ("mail",), self.stage.now())
             self._near.workers.alive(BOOTSTRAP, sign)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx2 as httpx
 
 from examples.ngsi.traffic import Notification
-from headrace.client.consumed import HEADER, Consumed, Tally
+from headrace.client.consumed import HEADER, Consumed, Usage
 
 THREADS = 4
 TIMEOUT_SECONDS = 15.0
@@ -29,7 +29,7 @@ class Posting:
             headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
             timeout=TIMEOUT_SECONDS,
         )
-        self._tally = Tally()
+        self._tally = Usage()
         self._waiting: Iterator[tuple[int, Notification]] = iter(enumerate(sent))
         self._half = len(sent) // 2
         self._at_half = at_half

@@ -16,7 +16,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from headrace.spark import ends
+from headrace.spark import exit_codes
 from headrace.spark.java import overlay, packaged_java, system_java
 from headrace.spark.lake.__main__ import Told, main, parser
 from headrace.spark.lake.frames import LakeFrames
@@ -126,7 +126,7 @@ def test_what_pyspark_logs_of_wrong_sql_is_kept_to_ourselves(
     monkeypatch.setattr(logger, "handle", heard.append)
     monkeypatch.setattr(logger, "disabled", False)
 
-    ends.hush()
+    exit_codes.hush()
     with pytest.raises(AnalysisException):
         spark.sql("SELECT nix")
 
@@ -158,7 +158,7 @@ def test_a_replay_says_why_payloads_are_missing(told: LakeFrames, capsys: Shown)
 def test_what_cannot_go_on_ends_with_a_line_and_a_code(
     error: Exception, code: int, capsys: Shown
 ) -> None:
-    assert ends.failed(error) == code
+    assert exit_codes.failed(error) == code
 
     assert capsys.readouterr().err == "error: no\n"
 
@@ -169,14 +169,14 @@ def test_what_a_worker_of_spark_raises_ends_with_its_line_alone(capsys: Shown) -
         "headrace.domain.errors.NotFound: there is no queue x\n\n== SQL ==\n"
     )
 
-    assert ends.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3
+    assert exit_codes.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3
 
     assert capsys.readouterr().err == "error: there is no queue x\n"
 
 
 def test_a_defect_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
-        ends.failed(ZeroDivisionError())
+        exit_codes.failed(ZeroDivisionError())
 
 
 def test_a_call_into_a_java_that_is_gone_is_told_as_that(
@@ -185,7 +185,7 @@ def test_a_call_into_a_java_that_is_gone_is_told_as_that(
     with subprocess.Popen([sys.executable, "-c", ""]) as java:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
 
-        assert ends.failed(ConnectionRefusedError(111, "Connection refused")) == 1
+        assert exit_codes.failed(ConnectionRefusedError(111, "Connection refused")) == 1
 
     assert capsys.readouterr().err == "error: Spark's process ended\n"
 

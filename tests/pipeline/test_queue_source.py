@@ -23,8 +23,8 @@ from headrace.spark import register
 from headrace.spark.sources.connect import opened
 from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased
 from headrace.spark.sources.options import parsed
-from headrace.spark.sources.patience import Pace, Patience
 from headrace.spark.sources.queue import READING, QueueSource, QueueStream, Reading
+from headrace.spark.sources.retrying import RateLimiter, RetryingStore
 from headrace.spark.sources.rows import CHILDREN, Row, rows_of
 from headrace.spark.sources.settling import Outlet, settle
 from headrace.spark.sources.sweeping import sweep
@@ -90,9 +90,9 @@ def test_rows_settle_their_tasks_once_however_often_they_are_written(
     held = taken(ground, 120)
 
     with ThreadPoolExecutor(3) as pool:
-        tallies = list(pool.map(lambda _: settle(outlet, held), range(3)))
+        summaries = list(pool.map(lambda _: settle(outlet, held), range(3)))
 
-    assert [tally.counts for tally in tallies] == [Counter(moved=120)] * 3
+    assert [summary.counts for summary in summaries] == [Counter(moved=120)] * 3
     moved = ground.tasks("out")
     assert {(task.version, task.attempts, len(task.trail)) for task in moved} == {(3, 0, 1)}
     assert len(moved) == 120
@@ -137,10 +137,10 @@ def test_the_action_of_a_row_says_what_becomes_of_its_task(
 ) -> None:
     held = taken(ground)[0]
 
-    tally = settle(outlet, [replace(held, **row)])
+    summary = settle(outlet, [replace(held, **row)])
 
     task = ground.read(held.id)[0]
-    assert (tally.counts, task.state) == (Counter({outcome: 1}), state)
+    assert (summary.counts, task.state) == (Counter({outcome: 1}), state)
     if outcome == "dead":
         assert (task.dead_reason, task.attempts) == ("rejected", 1)
         assert task.errors[-1].type == ("Broken" if row["action"] == "fail" else "BadRow")
@@ -159,9 +159,9 @@ def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
         for n, (action, queue) in enumerate([("spawn", None), ("succeed", None), ("spawn", "in")])
     ]
 
-    tallies = [settle(outlet, family) for _ in range(2)]
+    summaries = [settle(outlet, family) for _ in range(2)]
 
-    assert [tally.counts for tally in tallies] == [Counter(succeeded=2, spawned=4)] * 2
+    assert [summary.counts for summary in summaries] == [Counter(succeeded=2, spawned=4)] * 2
     assert (ground.numbers("out"), ground.numbers("in")[-2:]) == ([0, 0], [2, 2])
     assert ground.states("in") == {"SUCCEEDED": 2, "ENQUEUED": 2}
 
@@ -231,9 +231,9 @@ def test_bytes_that_are_no_text_spoil_their_own_row_only(ground: Ground, outlet:
     columns = {"id": [row.id for row in held], "lease": [row.lease for row in held]}
     batch = pa.RecordBatch.from_pydict({**columns, "payload": texts})
 
-    tally = settle(outlet, rows([batch]))
+    summary = settle(outlet, rows([batch]))
 
-    assert tally.counts == Counter(moved=2, dead=1)
+    assert summary.counts == Counter(moved=2, dead=1)
     assert ground.read(held[1].id)[0].errors[0].message.startswith("payload must be JSON text")
 
 
@@ -357,13 +357,13 @@ class Clock:
 
 def test_a_pace_is_never_exceeded_not_even_at_the_beginning() -> None:
     clock = Clock()
-    pace = Pace(100.0, clock.sleep, lambda: clock.now)
+    limiter = RateLimiter(100.0, clock.sleep, lambda: clock.now)
 
-    passed = [pace.next(500) for _ in range(8)]
+    passed = [limiter.next(500) for _ in range(8)]
 
     assert sum(passed) / clock.now == pytest.approx(100.0)
     assert passed[0] / 100.0 <= clock.now
-    assert Pace(None).next(500) == 500
+    assert RateLimiter(None).next(500) == 500
 
 
 def test_throttling_is_waited_out_with_growing_random_pauses() -> None:
@@ -378,7 +378,7 @@ def test_throttling_is_waited_out_with_growing_random_pauses() -> None:
                 raise Unavailable("throttled")
             return number
 
-    patient = Patience(Throttled(), waited.append, lambda low, high: high)
+    patient = RetryingStore(Throttled(), waited.append, lambda low, high: high)
 
     assert patient.count(7) == 7
     assert waited == [0.1, 0.2, 0.4, 0.8]
@@ -392,4 +392,4 @@ def test_throttling_without_end_is_told() -> None:
         call: Callable[[], None] = staticmethod(away)
 
     with pytest.raises(Unavailable, match="throttled"):
-        Patience(Away(), lambda _: None).call()
+        RetryingStore(Away(), lambda _: None).call()

@@ -18,9 +18,9 @@ from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.workers import Command
 from headrace.spark import Station
 from headrace.spark.station.figures import Batch, Run
-from headrace.spark.station.life import Life
-from headrace.spark.station.shape import Shape, shape_of
-from headrace.spark.station.trouble import StationFailed
+from headrace.spark.station.heartbeat import StationHeartbeat
+from headrace.spark.station.job_errors import StationFailed
+from headrace.spark.station.plan_analysis import PlanAnalysis, analyse
 from tests.pipeline import transforms
 from tests.pipeline.ground import AT_ONCE, Ground
 
@@ -246,15 +246,15 @@ def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
 def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(ground: Ground) -> None:
     station = Station(queue="in", transform=transforms.same, name="air")
     stopping = threading.Event()
-    life = Life(station, ground.uses, stopping)
+    heartbeat = StationHeartbeat(station, ground.uses, stopping)
 
-    life.sign()
+    heartbeat.sign()
     (seen,) = ground.uses.workers.list(BOOTSTRAP).workers
     ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
-    life.sign()
-    assert (life.quiet, stopping.is_set()) == (True, False)
+    heartbeat.sign()
+    assert (heartbeat.quiet, stopping.is_set()) == (True, False)
     ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
-    life.sign()
+    heartbeat.sign()
 
     assert seen.sign.name.startswith("air@")
     assert seen.sign.queues == ("in",)
@@ -283,29 +283,29 @@ def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground)
 @pytest.mark.parametrize(
     ("transform", "shape"),
     [
-        (transforms.same, Shape(regroups=False, scatters=False, rereads=False)),
-        (transforms.poisoned, Shape(regroups=False, scatters=False, rereads=False)),
-        (transforms.enriched, Shape(regroups=False, scatters=False, rereads=False)),
-        (transforms.fan_out, Shape(regroups=False, scatters=True, rereads=True)),
-        (transforms.self_joined, Shape(regroups=True, scatters=True, rereads=True)),
+        (transforms.same, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
+        (transforms.poisoned, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
+        (transforms.enriched, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
+        (transforms.fan_out, PlanAnalysis(regroups=False, scatters=True, rereads=True)),
+        (transforms.self_joined, PlanAnalysis(regroups=True, scatters=True, rereads=True)),
         (
             lambda tasks: tasks.repartition(4),
-            Shape(regroups=False, scatters=True, rereads=False),
+            PlanAnalysis(regroups=False, scatters=True, rereads=False),
         ),
         (
             lambda tasks: tasks.orderBy("created_at"),
-            Shape(regroups=True, scatters=True, rereads=False),
+            PlanAnalysis(regroups=True, scatters=True, rereads=False),
         ),
         (
             lambda tasks: tasks.dropDuplicates(["payload"]),
-            Shape(regroups=True, scatters=True, rereads=False),
+            PlanAnalysis(regroups=True, scatters=True, rereads=False),
         ),
     ],
 )
 def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
-    spark: SparkSession, transform: Any, shape: Shape
+    spark: SparkSession, transform: Any, analysis: PlanAnalysis
 ) -> None:
-    assert shape_of(spark, transform) == shape
+    assert analyse(spark, transform) == analysis
 
 
 @pytest.mark.parametrize(

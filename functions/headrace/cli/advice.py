@@ -15,7 +15,7 @@ _SKEW: Final = 2.0
 _OLD_READY: Final = 60.0
 _BUSY: Final = 0.7  # of what a shard carries
 SILENT_SECONDS: Final = 75.0
-"""Without a sign of life for longer a worker counts as silent: they come every 30 seconds."""
+"""Without a heartbeat for longer a worker counts as silent: they come every 30 seconds."""
 
 _UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
 

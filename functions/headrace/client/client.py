@@ -120,7 +120,7 @@ class Client:
     @property
     def consumed(self) -> Consumed:
         """What its calls have cost so far."""
-        return self._transport.tally.so_far
+        return self._transport.usage.so_far
 
     def __repr__(self) -> str:
         """Return what may stand in a log."""

@@ -1,4 +1,4 @@
-"""What a client's calls have cost, as the service says with each answer."""
+"""The usage of a client: what its calls have cost, as each answer's header says."""
 
 import re
 import threading
@@ -26,7 +26,7 @@ class Consumed:
         )
 
 
-class Tally:
+class Usage:
     """Adds up what calls cost; threads may share it."""
 
     def __init__(self) -> None:

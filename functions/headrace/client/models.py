@@ -353,7 +353,7 @@ class AuditEntry(Model, frozen=True, kw_only=True):
 
 
 class WorkerSeen(Model, frozen=True, kw_only=True):
-    """A worker that has given a sign of life."""
+    """A worker that has sent a heartbeat."""
 
     name: str
     queues: list[str]

@@ -17,7 +17,7 @@ import tenacity
 
 from headrace.client.call import Answer, Call
 from headrace.client.codec import Codec
-from headrace.client.consumed import HEADER, Tally
+from headrace.client.consumed import HEADER, Usage
 from headrace.client.refusal import refusal
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain.errors import HeadraceError, Unavailable
@@ -73,7 +73,7 @@ class Transport:
     ) -> None:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
-        self.tally = Tally()
+        self.usage = Usage()
         self._given = transport
         self._http, self._process = self._connections(), os.getpid()
         self._again = tenacity.Retrying(
@@ -117,7 +117,7 @@ class Transport:
             raise _lost(call, error) from None  # it says all that is known
         finally:
             _count(request)
-        self.tally.add(response.headers.get(HEADER))
+        self.usage.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class AsyncTransport:
     ) -> None:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
-        self.tally = Tally()
+        self.usage = Usage()
         self._http = httpx.AsyncClient(
             headers=_headers(settings),
             timeout=_timeout(settings),
@@ -177,7 +177,7 @@ class AsyncTransport:
             raise _lost(call, error) from None  # it says all that is known
         finally:
             _count(request)
-        self.tally.add(response.headers.get(HEADER))
+        self.usage.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.client.call import Answer, Call, Pages
 from headrace.client.codec import PLAIN
-from headrace.client.consumed import HEADER, Consumed, Tally
+from headrace.client.consumed import HEADER, Consumed, Usage
 from headrace.client.refusal import refusal
 from headrace.client.settings import ClientSettings
 from headrace.client.transport import ATTEMPT_HEADER, KEY_HEADER
@@ -81,7 +81,7 @@ class Wire:
         """Prepare connections; *transport* takes the place of the network, in tests."""
         self.settings = settings
         self.exchanges: list[Exchange] = []
-        self._units = Tally()
+        self._units = Usage()
         self._http = httpx.Client(
             headers={"User-Agent": "headrace-smoke"},
             timeout=httpx.Timeout(settings.timeout, connect=min(_CONNECT_WITHIN, settings.timeout)),

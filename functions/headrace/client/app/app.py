@@ -191,7 +191,7 @@ class App:
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
             dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
                 digest of all; while a task lives under this key, no other is made.
-            keepalive: how long a lease lasts between two signs of life.
+            keepalive: how long a lease lasts between two heartbeats.
             tags: for filters.
             expires: how long after its due time a task is still worth running.
             on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or

@@ -23,7 +23,7 @@ class Options:
         expires: how long after it is due it is still worth running, or an aware datetime.
         retries: how often and when a failed attempt is repeated; a number keeps the usual backoff.
         id: an id of your own, which makes the call safe to repeat.
-        keepalive: how long a lease of it lasts between two signs of life.
+        keepalive: how long a lease of it lasts between two heartbeats.
 
     """
 

@@ -1,4 +1,4 @@
-"""Calls of workers: taking tasks, reporting on them, giving a sign of life."""
+"""Calls of workers: taking tasks, reporting on them, sending worker heartbeats."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -161,7 +161,7 @@ def put_worker(
     version: str,
     started_at: datetime,
 ) -> Call[str | None]:
-    """Give a sign of life; returns what an operator asks: None, ``"quiet"`` or ``"stop"``."""
+    """Send a worker heartbeat; returns an operator's command: None, ``"quiet"`` or ``"stop"``."""
     fields = {
         "queues": list(queues),
         "concurrency": concurrency,
@@ -177,7 +177,7 @@ def put_worker(
 
 
 def list_workers() -> Pages[WorkerSeen]:
-    """Go through the workers that gave a sign of life in the last five minutes."""
+    """Go through the workers that sent a heartbeat in the last five minutes."""
 
     def read(answer: Answer) -> Page[WorkerSeen]:
         page = reads(_Workers)(answer)

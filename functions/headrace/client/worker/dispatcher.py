@@ -78,7 +78,7 @@ class Dispatcher:
         held.copy_progress_with(self._copy_progress)
         self.inflight.add(held)
         if self.closed:
-            self._give_back(held)
+            self._release_waiting(held)
         else:
             self.handlers.start(held)
 
@@ -106,7 +106,7 @@ class Dispatcher:
         """Give back what has not begun, and all that still comes."""
         self.closed = True
         for held in self.inflight.all():
-            self._give_back(held)
+            self._release_waiting(held)
 
     def clear(self, until: float) -> None:
         """Interrupt what still runs; what does not end *until* then is released all the same."""
@@ -121,9 +121,9 @@ class Dispatcher:
                 )
                 self._release(held)
             else:
-                self._give_back(held)
+                self._release_waiting(held)
 
-    def _give_back(self, held: InflightTask) -> None:
+    def _release_waiting(self, held: InflightTask) -> None:
         if held.withdraw():
             self._release(held)
 

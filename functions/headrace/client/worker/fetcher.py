@@ -81,12 +81,8 @@ class Fetcher:
         first of them.  With *groups*, tasks are put under a lease of many.
         """
         self._service, self._clock, self._settings = service, clock, settings
-        self._dispatcher, self._prepare, self._fatal, self._drained = (
-            dispatcher,
-            prepare,
-            fatal,
-            drained,
-        )
+        self._dispatcher, self._prepare = dispatcher, prepare
+        self._fatal, self._drained = fatal, drained
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
         self._backoff = Backoff(_LONGEST_WAIT, chance)
         self._ready, self._told_away, self._groups = ready, away, groups
@@ -186,9 +182,8 @@ class Fetcher:
         most = concurrency + self._dispatcher.prefetch.size
         level = max(concurrency - 1, most - BATCH)
         self._dispatcher.inflight.call_at(level, self.loop.wake)
-        held = len(
-            self._dispatcher.inflight
-        )  # after saying when to be woken, so that no change is missed
+        # After setting when to be woken, so that no change is missed.
+        held = len(self._dispatcher.inflight)
         return 0 if held > level else most - held
 
     def _came(self, request: _Request, found: Dequeued, *, asked_at: float) -> None:

@@ -1,4 +1,4 @@
-"""The worker's sign of life, and what operators ask of it."""
+"""The worker heartbeat, and the commands of operators that it brings back."""
 
 import logging
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Registry:
         self.loop = Loop("sign-of-life", self.step)
 
     def step(self) -> float:
-        """Give a sign of life; return the seconds until the next."""
+        """Send a worker heartbeat; return the seconds until the next."""
         running = [held.task.id for held in self._inflight.all() if held.running]
         try:
             asked = self._service.sign(

@@ -86,7 +86,7 @@ class Service(Protocol):
         version: str,
         started_at: datetime,
     ) -> str | None:
-        """Give a sign of life and return what an operator asks."""
+        """Send a worker heartbeat and return the command of an operator."""
         ...
 
 
@@ -163,7 +163,7 @@ class RemoteService:
         version: str,
         started_at: datetime,
     ) -> str | None:
-        """Put the sign of life once: the next follows soon."""
+        """Send the worker heartbeat once: the next follows soon."""
         call = work.put_worker(
             name,
             queues=queues,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import InvalidRequest
-from headrace.spark.ends import DONE, FAILED, INTERRUPTED, failed, hush
+from headrace.spark.exit_codes import DONE, FAILED, INTERRUPTED, failed, hush
 from headrace.spark.session import session
 from headrace.store.lake import FolderLake, lake_at
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 from headrace.domain.access import covers
 from headrace.domain.changelog import FILLED, FORMAT, RAW
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.known import SIDES, told
+from headrace.spark.lake.reconstruct import SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
 from headrace.spark.sources import export as source
@@ -163,7 +163,7 @@ def _told(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         found = []
         for row in batch.to_pylist():
             life = {"task_id": row["task_id"], "created_at": row["created"], "shard": mark}
-            for line in told(row["task"], row["first"], row["last"]):
+            for line in reconstructed(row["task"], row["first"], row["last"]):
                 whole = {"format": FORMAT, **life, "sequence": str(line["version"]), **line}
                 at = datetime.fromtimestamp(line["recorded_at"] // 1_000_000, UTC)
                 found.append(

@@ -22,7 +22,7 @@ from headrace.client.sending import NewTask
 from headrace.domain import cost
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import TASK_ID_RE
-from headrace.spark.ends import first_line
+from headrace.spark.exit_codes import first_line
 from headrace.spark.lake.frames import LakeFrames
 
 REQUIRED: Final = ("task_id", "payload")

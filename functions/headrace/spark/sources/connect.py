@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
 from headrace.spark.sources.options import Option, word
-from headrace.spark.sources.patience import Patience
+from headrace.spark.sources.retrying import RetryingStore
 from headrace.store.base import Store
 
 LANES: Final = 4
@@ -103,7 +103,7 @@ def store(connection: Connection) -> Store:
         if meant := _meant(error, connection):
             raise meant from None
         raise
-    return cast("Store", Patience(_Told(made, connection)))
+    return cast("Store", RetryingStore(_Told(made, connection)))
 
 
 @dataclass(frozen=True, slots=True)

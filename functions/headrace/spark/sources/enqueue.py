@@ -44,7 +44,7 @@ from headrace.spark.sources.options import (
     refused,
     word,
 )
-from headrace.spark.sources.patience import Pace
+from headrace.spark.sources.retrying import RateLimiter
 from headrace.spark.sources.rows import BadRow
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
     Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
     table stays throttled: then it may be called again.
     """
-    told, pace = Told(), Pace(sending.rate)
+    told, limiter = Told(), RateLimiter(sending.rate)
     source = iter(rows)
     while some := list(islice(source, _AT_A_TIME)):
         _check_ids(sending, some)
@@ -180,7 +180,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
             except BadRow as wrong:
                 told.refuse(f"{_name(row, sending.identity)}: {wrong}")
         for queue, tasks in good.items():
-            for batch in _bounded(tasks, pace):
+            for batch in _bounded(tasks, limiter):
                 _enqueue(sending, queue, batch, told)
     return told
 
@@ -226,7 +226,7 @@ def _way_out(sending: Sending) -> str:
     return "another name in run makes other ids"
 
 
-def _bounded(tasks: Sequence[NewTask], pace: Pace) -> Iterator[list[NewTask]]:
+def _bounded(tasks: Sequence[NewTask], limiter: RateLimiter) -> Iterator[list[NewTask]]:
     """Yield *tasks* in parts that neither the memory nor the rate is too small for."""
     left = list(tasks)
     while left:
@@ -234,7 +234,7 @@ def _bounded(tasks: Sequence[NewTask], pace: Pace) -> Iterator[list[NewTask]]:
         while number < len(left) and (number == 0 or size + len(left[number].payload) <= _BYTES):
             size += len(left[number].payload)
             number += 1
-        number = pace.next(number)
+        number = limiter.next(number)
         yield left[:number]
         left = left[number:]
 

@@ -17,7 +17,7 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.task import Task
 from headrace.ops.shard_deliveries import ShardDeliveries
 from headrace.spark.sources.connect import Connection, opened, store
-from headrace.spark.sources.patience import Pace
+from headrace.spark.sources.retrying import RateLimiter
 from headrace.store.items import micros
 
 ROWS: Final = 500
@@ -80,14 +80,14 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
     for tasks in chunks(held):
         room -= len(tasks)
         yield record_batch(tasks)
-    pace = Pace(intake.rate)
+    limiter = RateLimiter(intake.rate)
     pages = shard_deliveries(intake.connection).dequeue(
         intake.queue,
         shard,
         count=room,
         worker=intake.worker,
         lease_id=intake.group,
-        page=lambda: pace.next(ROWS),
+        page=lambda: limiter.next(ROWS),
     )
     for tasks in pages:
         yield record_batch(tasks)

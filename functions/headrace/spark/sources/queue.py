@@ -17,10 +17,10 @@ from headrace.domain.errors import HeadraceError
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.task import State
 from headrace.spark.sources import connect
-from headrace.spark.sources.beat import Every, beating
 from headrace.spark.sources.connect import Connection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
 from headrace.spark.sources.options import Option, number, parsed, queue_name, whole
+from headrace.spark.sources.periodic import PeriodicThread, group_heartbeat
 from headrace.spark.sources.sweeping import sweep
 from headrace.spark.sources.writing import NAME, QueueStreamWriter, QueueWriter, outlet_of
 from headrace.store.items import micros
@@ -160,7 +160,7 @@ class _Epoch:
     """One micro-batch: its shares, and the heartbeat of its group."""
 
     shares: list[Share]
-    beat: Every
+    beat: PeriodicThread
 
 
 class QueueStream(api.DataSourceStreamReader, Drained):
@@ -209,7 +209,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         epoch = self._open.get(end["epoch"])
         if epoch is None:
             shares = self.reading.open()
-            beat = beating(
+            beat = group_heartbeat(
                 opened(self.reading.connection).leases,
                 shares[0].intake.group,
                 lease_seconds=self.reading.lease_seconds,

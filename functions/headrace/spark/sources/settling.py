@@ -39,7 +39,7 @@ class Outlet:
 
 
 @dataclass(slots=True)
-class Tally:
+class SettleSummary:
     """What became of rows: numbers of tasks by outcome, and a few reasons of each bad one.
 
     ``amiss`` are those of ``counts`` that were not settled as their rows say, by outcome too: of
@@ -62,7 +62,7 @@ class Tally:
         if reason and len(told) < _SAMPLES:
             told.append(reason)
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "SettleSummary") -> None:
         """Add what another has counted."""
         self.counts += other.counts
         self.amiss += other.amiss
@@ -73,7 +73,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Runs:
+class RowRuns:
     """How the rows of one partition stand: the task of each run of rows, and which tasks spawn."""
 
     ids: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Runs:
             yield row
 
 
-def apart(parts: Sequence[Runs]) -> list[str]:
+def apart(parts: Sequence[RowRuns]) -> list[str]:
     """Return the tasks that spawn and whose rows stand apart, in one of *parts* or in several.
 
     The first run of rows has settled such a task, without the children that the others tell of.
@@ -98,22 +98,22 @@ def apart(parts: Sequence[Runs]) -> list[str]:
     return sorted(id_ for id_ in set().union(*(part.spawning for part in parts)) if runs[id_] > 1)
 
 
-def settle(outlet: Outlet, rows: Iterable[Row]) -> Tally:
+def settle(outlet: Outlet, rows: Iterable[Row]) -> SettleSummary:
     """Settle the tasks of *rows*, in which all rows of a task stand together; return the outcomes.
 
     Raises Unavailable when the table stays throttled: then it may be called again.
     """
-    tally = Tally()
+    summary = SettleSummary()
     waiting: list[Report] = []
     births: list[Report] = []
     for _, of_task in groupby(rows, key=attrgetter("id")):
         report = _checked(outlet, list(of_task))
         (births if report.spawn else waiting).append(report)
         if len(waiting) + len(births) >= _AT_A_TIME:
-            _send(outlet, waiting, births, tally)
+            _send(outlet, waiting, births, summary)
             waiting, births = [], []
-    _send(outlet, waiting, births, tally)
-    return tally
+    _send(outlet, waiting, births, summary)
+    return summary
 
 
 def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
@@ -126,35 +126,35 @@ def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
 
 
 def _send(
-    outlet: Outlet, reports: Sequence[Report], births: Sequence[Report], tally: Tally
+    outlet: Outlet, reports: Sequence[Report], births: Sequence[Report], summary: SettleSummary
 ) -> None:
     """Send *reports* in batches, and each of *births* in a transaction of its own."""
     use_case = opened(outlet.connection).reports
     results = use_case.report(outlet.queue, reports) if reports else []
     for report, result in zip(reports, results, strict=True):
-        _note(outlet, use_case, report, result, tally)
+        _note(outlet, use_case, report, result, summary)
     if not births:
         return
     singles = _pool().map(lambda report: use_case.report(outlet.queue, [report])[0], births)
     for report, result in zip(births, singles, strict=True):
-        _note(outlet, use_case, report, result, tally)
+        _note(outlet, use_case, report, result, summary)
         if result.outcome is ReportOutcome.OK:
-            tally.counts["spawned"] += len(report.spawn)
+            summary.counts["spawned"] += len(report.spawn)
 
 
 def _note(
-    outlet: Outlet, use_case: Reports, report: Report, result: Reported, tally: Tally
+    outlet: Outlet, use_case: Reports, report: Report, result: Reported, summary: SettleSummary
 ) -> None:
     if result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
         error = WorkerError(_BAD, result.detail or "")
         report = Report(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
         result = use_case.report(outlet.queue, [report])[0]
     if result.outcome is not ReportOutcome.OK:
-        tally.note("lost", result.detail, amiss=True)
+        summary.note("lost", result.detail, amiss=True)
         return
     failed = report.status is ReportStatus.FAILED
     bad = failed and report.error.type == _BAD
-    tally.note(_outcome(report, result), report.error.message if failed else None, amiss=bad)
+    summary.note(_outcome(report, result), report.error.message if failed else None, amiss=bad)
 
 
 def _outcome(report: Report, result: Reported) -> str:

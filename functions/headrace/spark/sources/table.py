@@ -27,7 +27,7 @@ from headrace.spark.sources.options import (
     refused,
     whole,
 )
-from headrace.spark.sources.patience import Pace, Patience
+from headrace.spark.sources.retrying import RateLimiter, RetryingStore
 from headrace.store import keys
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.pages import READ_AT_ONCE, Pages
@@ -167,7 +167,7 @@ def scanned(reading: Reading, segment: int) -> Iterator[pa.RecordBatch]:
             consistent=reading.consistent,
         )
 
-    for items in _followed(page, decode.wire_struct(reading.columns), Pace(reading.rate)):
+    for items in _followed(page, decode.wire_struct(reading.columns), RateLimiter(reading.rate)):
         yield decode.rows(items, reading.columns)
 
 
@@ -178,28 +178,28 @@ def listed(reading: Reading, place: Place) -> Iterator[pa.RecordBatch]:
     meanwhile is not shown.
     """
     pages, now = _pages(reading), connect.opened(reading.connection).now()
-    pace = Pace(reading.rate)
+    limiter = RateLimiter(reading.rate)
     columns = reading.columns
     known = {*reading.attributes} <= _IN_INDEX
     wanted = columns if known else (_ID,)
     wire = decode.wire_struct(wanted)
-    for items in _followed(lambda start: pages.entries(place, now=now, start=start), wire, pace):
+    for items in _followed(lambda start: pages.entries(place, now=now, start=start), wire, limiter):
         if known:
             yield decode.rows(items, columns)
             continue
         ids = decode.column_of(items, _ID).to_pylist()
         for start in range(0, len(ids), READ_AT_ONCE):
-            yield from _looked_up(pages, ids[start : start + READ_AT_ONCE], reading, place, pace)
+            yield from _looked_up(pages, ids[start : start + READ_AT_ONCE], reading, place, limiter)
 
 
 def _looked_up(
-    pages: Pages, ids: Sequence[str], reading: Reading, place: Place, pace: Pace
+    pages: Pages, ids: Sequence[str], reading: Reading, place: Place, limiter: RateLimiter
 ) -> Iterator[pa.RecordBatch]:
     """Yield the tasks *ids* that are in *place* still, as last written."""
     attributes = tuple(dict.fromkeys((*reading.attributes, keys.QUEUE_STATE)))
     text = pages.tasks(ids, attributes=attributes)
     page = _page(text, decode.wire_struct((*reading.columns, _PLACE)))
-    _spend(pace, page.units)
+    _spend(limiter, page.units)
     there = pc.equal(decode.column_of(page.items, _PLACE), partition(place))
     yield decode.rows(page.items.filter(there), reading.columns)
 
@@ -227,27 +227,27 @@ def _page(text: bytes, wire: pa.StructType) -> _Page:
 
 
 def _followed(
-    ask: Callable[[Item | None], bytes], wire: pa.StructType, pace: Pace
+    ask: Callable[[Item | None], bytes], wire: pa.StructType, limiter: RateLimiter
 ) -> Iterator[Any]:
     """Yield what is on all pages: the next one is asked for before this one is handed out."""
     with ThreadPoolExecutor(1, "page") as ahead:
         coming: Future[bytes] | None = ahead.submit(ask, None)
         while coming is not None:
             page = _page(coming.result(), wire)
-            _spend(pace, page.units)
+            _spend(limiter, page.units)
             coming = ahead.submit(ask, page.last) if page.last else None
             if len(page.items):
                 yield page.items
 
 
-def _spend(pace: Pace, units: float) -> None:
+def _spend(limiter: RateLimiter, units: float) -> None:
     """Wait for as long as *units* take at the rate that was asked for."""
     left = math.ceil(units)
     while left > 0:
-        left -= pace.next(left)
+        left -= limiter.next(left)
 
 
 def _pages(reading: Reading) -> Pages:
     """Return the table, asked again and again while it is away: no page is ever left out."""
     store = cast("DynamoStore", connect.store(reading.connection))
-    return cast("Pages", Patience(store.pages()))
+    return cast("Pages", RetryingStore(store.pages()))

@@ -17,7 +17,7 @@ from headrace.spark.sources import connect
 from headrace.spark.sources.connect import Connection, opened
 from headrace.spark.sources.options import Option, parsed, queue_name
 from headrace.spark.sources.rows import COLUMNS, Row, rows_of
-from headrace.spark.sources.settling import Outlet, Runs, Tally, apart, settle
+from headrace.spark.sources.settling import Outlet, RowRuns, SettleSummary, apart, settle
 
 NAME: Final = "headrace"
 _LOG: Final = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class Settled(api.WriterCommitMessage):
     Of a partition that Spark ran twice it tells the second time.
     """
 
-    tally: Tally = field(default_factory=Tally)
-    runs: Runs = field(default_factory=Runs)
+    summary: SettleSummary = field(default_factory=SettleSummary)
+    runs: RowRuns = field(default_factory=RowRuns)
 
 
 class QueueWriter(api.DataSourceArrowWriter):
@@ -72,7 +72,7 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
 
 
 def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
-    runs = Runs()
+    runs = RowRuns()
     return Settled(settle(outlet, runs.watched(rows)), runs)
 
 
@@ -82,13 +82,13 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
     Raises InvalidRequest when rows of a task that spawns stood apart.
     """
     settled = [one for one in messages if isinstance(one, Settled)]
-    tally = Tally()
+    summary = SettleSummary()
     for one in settled:
-        tally.merge(one.tally)
-    if tally.amiss:
+        summary.merge(one.summary)
+    if summary.amiss:
         told = "; ".join(
-            f"{number:,} {outcome}{_said(tally.why.get(outcome))}"
-            for outcome, number in sorted(tally.amiss.items())
+            f"{number:,} {outcome}{_said(summary.why.get(outcome))}"
+            for outcome, number in sorted(summary.amiss.items())
         )
         _LOG.warning(
             "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",

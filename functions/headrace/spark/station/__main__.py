@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.spark.ends import DONE, INTERRUPTED, failed, first_line, hush
+from headrace.spark.exit_codes import DONE, INTERRUPTED, failed, first_line, hush
 from headrace.spark.session import session
 from headrace.spark.station.figures import Batch, Run, as_json, logged
 from headrace.spark.station.station import Station

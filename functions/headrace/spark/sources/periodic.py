@@ -1,4 +1,4 @@
-"""What is done again and again beside a job: the heartbeat of a group, a worker's sign of life."""
+"""A periodic thread beside a job: it extends the lease of a group, or sends worker heartbeats."""
 
 import logging
 import threading
@@ -13,10 +13,10 @@ _LOG: Final = logging.getLogger(__name__)
 _PER_LEASE: Final = 3
 
 
-class Every:
+class PeriodicThread:
     """Calls something every so many seconds, from a thread, for the length of a with block.
 
-    It ends early when what is called says False.  An error of the service is logged: the next call
+    It ends early when the call returns False.  An error of the service is logged: the next call
     may get through.
     """
 
@@ -51,14 +51,14 @@ class Every:
                 _LOG.warning("%s: %s", self._thread.name, error)
 
 
-def beating(
+def group_heartbeat(
     leases: Leases,
     group_id: str,
     *,
     lease_seconds: float,
     on_lost: Callable[[], None] = lambda: None,
-) -> Every:
-    """Return what extends a group at a third of its lease: one write for all its tasks.
+) -> PeriodicThread:
+    """Extend a group at each third of its lease, from a thread: one write for all its tasks.
 
     *on_lost* is called, from the thread, when the group has ended all the same: what it held is
     others' now.
@@ -72,4 +72,4 @@ def beating(
             return False
         return True
 
-    return Every(lease_seconds / _PER_LEASE, extend, name="heartbeat of a station's lease")
+    return PeriodicThread(lease_seconds / _PER_LEASE, extend, name="heartbeat of a station's lease")

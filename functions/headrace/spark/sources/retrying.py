@@ -1,4 +1,4 @@
-"""Keeping to a rate, and waiting while the tables are throttled or away."""
+"""A rate limiter, and a store that retries while the tables are throttled or away."""
 
 import random
 import time
@@ -15,7 +15,7 @@ _AT_A_TIME: Final = 0.5  # seconds' worth of tasks
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryingStore:
     """A store whose every call is made again while it is unavailable.
 
     It waits a random time up to a bound that doubles (full jitter), so that many who were throttled
@@ -30,7 +30,7 @@ class Patience:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
         call = getattr(self.store, name)
 
-        def patient(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+        def retrying(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
             bound = _FIRST
             for _ in range(TRIES - 1):
                 try:
@@ -40,11 +40,11 @@ class Patience:
                     bound = min(_LONGEST, 2 * bound)
             return call(*given, **named)
 
-        return patient
+        return retrying
 
 
 @dataclass(slots=True)
-class Pace:
+class RateLimiter:
     """Lets no more than *rate* tasks a second through; None is any number."""
 
     rate: float | None
@@ -53,7 +53,7 @@ class Pace:
     _next: float | None = field(default=None, init=False)
 
     def next(self, wanted: int) -> int:
-        """Wait until some may go through, and return how many: *wanted* at the most.
+        """Wait until some may go through; how many: *wanted* at the most.
 
         The time they take is waited before they go, so that no batch begins with a burst.
         """

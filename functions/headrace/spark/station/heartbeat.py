@@ -7,7 +7,7 @@ from headrace import __version__
 from headrace.domain.access import Principal, Role
 from headrace.ops.workers import Command, Sign
 from headrace.runtime.wiring import UseCases
-from headrace.spark.sources.beat import Every
+from headrace.spark.sources.periodic import PeriodicThread
 
 if TYPE_CHECKING:
     from headrace.spark.station.station import Station
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 SECONDS: Final = 30.0
 
 
-class Life(Every):
-    """Gives a sign of life every half a minute, and does as it is told in return.
+class StationHeartbeat(PeriodicThread):
+    """Sends a station's worker heartbeat twice a minute, and obeys the command it gets back.
 
-    ``quiet`` tells that nothing more is to be taken; to stop, *stopping* is set.
+    ``quiet`` is set when nothing more is to be taken; to stop, *stopping* is set.
     """
 
     def __init__(self, station: "Station", uses: UseCases, stopping: threading.Event) -> None:
         """Prepare."""
-        super().__init__(SECONDS, self.sign, name="a station's sign of life")
+        super().__init__(SECONDS, self.sign, name="a station's heartbeat")
         self.quiet = False
         self._workers = uses.workers
         self._sign = Sign(station.worker, (station.queue,), uses.now(), version=__version__)
         self._stopping = stopping
 
     def sign(self) -> bool:
-        """Give one sign of life; one write unit."""
+        """Send one heartbeat; one write unit."""
         by = Principal("station", "station", Role.WORKER, self._sign.queues)
         command = self._workers.alive(by, self._sign)
         self.quiet = command is Command.QUIET

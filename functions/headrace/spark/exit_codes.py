@@ -1,4 +1,4 @@
-"""How a process on Spark ends that cannot go on: with one line on stderr, and an exit code."""
+"""Exit codes of a process on Spark that cannot go on, with one line on stderr."""
 
 import logging
 import re
@@ -38,14 +38,14 @@ def failed(error: Exception) -> int:
 
 
 def first_line(error: Exception) -> str:
-    """Return what Spark says in its message before it shows the query and the plan."""
+    """The first line of Spark's message, before it shows the query and the plan."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def hush() -> None:
     """Keep to ourselves what Py4J and PySpark log of each call that fails: we say why it did."""
     logging.getLogger().addFilter(_not_of_py4j)
-    with suppress(ImportError):  # which is told later
+    with suppress(ImportError):  # which is reported later
         from pyspark.logger import PySparkLogger  # noqa: PLC0415 (it may be missing)
 
         for name in _WORDY:
@@ -57,7 +57,7 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _spark_ended() -> bool:
-    """Tell whether the Java that this process has started is no more."""
+    """Whether the Java that this process has started is no more."""
     try:
         from pyspark import SparkContext  # noqa: PLC0415 (it may be missing)
     except ImportError:
@@ -73,7 +73,7 @@ def _spark_ended() -> bool:
 
 
 def _inside(text: str) -> HeadraceError | None:
-    """Return the error of ours that Spark tells of with a worker's traceback."""
+    """Our own error inside the traceback of a worker that Spark reports; None: there is none."""
     for name, detail in _OURS.findall(text):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, HeadraceError):

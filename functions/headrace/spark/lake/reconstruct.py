@@ -1,6 +1,6 @@
-"""What one look at a task tells of its past: changes made up from its present state.
+"""Reconstruct the past of a task from one look at it: changes made up from its present state.
 
-A task as stored says when it came into its queue, when it was delivered last and how that ended.
+A stored task holds when it came into its queue, when it was delivered last and how that ended.
 These are the changes a chart or a report needs; what lies between them nobody knows any more.
 Pure Python: dictionaries in, lines of the lake out.  Instants are microseconds since 1970.
 """
@@ -24,15 +24,17 @@ _FAILURES: Final = (Action.FAIL, Action.RECLAIM)
 _REPORTED: Final = (Action.SUCCEED, Action.RELEASE, *_FAILURES)
 _SECOND: Final = 1_000_000
 
-Seen = Mapping[str, Any]
-"""A task as it was seen, in the words of the lake; a side of a change has fewer of them."""
+SeenTask = Mapping[str, Any]
+"""A task as it was seen, by lake columns; a side of a change has fewer of them."""
 
 
-def told(task: Seen | None, first: Seen | None, last: Seen | None) -> Iterator[Line]:
-    """Yield what *task* tells beyond the life that a lake knows of it.
+def reconstructed(
+    task: SeenTask | None, first: SeenTask | None, last: SeenTask | None
+) -> Iterator[Line]:
+    """Yield the changes that follow from *task*, beyond those that the lake already holds.
 
-    That life begins with leaving *first* and ends with coming to *last*; where it tells of the
-    task's birth or end, the state of these is None.  All are None where nothing is known.
+    Those begin by leaving *first* and end by coming to *last*; where they include the task's
+    creation or its end, the state of these is None.  All are None where nothing is known.
     """
     if first is not None and first["state"] in _LIVE:
         yield from _lines(_beginning(first), None)
@@ -45,8 +47,8 @@ def told(task: Seen | None, first: Seen | None, last: Seen | None) -> Iterator[L
         yield from _lines(task, last)
 
 
-def _beginning(first: Seen) -> Seen:
-    """Return the task just before the first change that is known."""
+def _beginning(first: SeenTask) -> SeenTask:
+    """The task just before the first change that is known."""
     held = first["state"] == State.INFLIGHT
     return {
         **first,
@@ -56,14 +58,14 @@ def _beginning(first: Seen) -> Seen:
     }
 
 
-def _removal(task: Seen, last: Seen) -> Line:
-    """Return the end of a task that is gone; which version that was, one can but guess."""
+def _removal(task: SeenTask, last: SeenTask) -> Line:
+    """The end of a task that is gone; its version can only be guessed."""
     version = max(last["version"], task.get("version") or 0) + 1
     move = FORGET if last["state"] in FINISHED else Action.DELETE
     return _line(task, version, move, task["written_at"], last, None)
 
 
-def _lines(task: Seen, before: Seen | None) -> Iterator[Line]:
+def _lines(task: SeenTask, before: SeenTask | None) -> Iterator[Line]:
     """Yield how *task* came from *before* to where it is: it arrived, was delivered, ended."""
     state, version, move = task["state"], task["version"], task["last_move"]
     was, known = (before["state"], before["version"]) if before is not None else (None, 0)
@@ -99,17 +101,17 @@ def _lines(task: Seen, before: Seen | None) -> Iterator[Line]:
         yield {**line, **_error(task)}
 
 
-def _side(task: Seen) -> dict[str, Any]:
+def _side(task: SeenTask) -> dict[str, Any]:
     return {name: task.get(name) for name in SIDES}
 
 
 def _line(
-    task: Seen,
+    task: SeenTask,
     version: int,
     move: str,
     at: int,
-    before: Seen | None,
-    after: Seen | None,
+    before: SeenTask | None,
+    after: SeenTask | None,
     more: tuple[str, ...] = (),
 ) -> Line:
     line: Line = {
@@ -124,8 +126,8 @@ def _line(
     return {name: value for name, value in line.items() if value is not None}
 
 
-def _error(task: Seen) -> Line:
-    """Return the error of the attempt that ended here."""
+def _error(task: SeenTask) -> Line:
+    """The error of the attempt that ended here."""
     if task["last_move"] not in _FAILURES or not task.get("error"):
         return {}
     error = json.loads(task["error"])

@@ -1,4 +1,4 @@
-"""What a transform gives back: which columns it must have, and what its plan is made of."""
+"""Plan analysis of a transform: which columns it must return, and what its plan is made of."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ _NESTED: Final = ("struct", "map", "array", "variant")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a transform does with rows, as its plan tells.
+class PlanAnalysis:
+    """What a transform does with rows, according to its plan.
 
     ``regroups``: rows of several tasks come together (an aggregate, a join, a sort), so a part of
     the job that is run again must see the very same rows.  ``scatters``: the rows of one task may
@@ -33,20 +33,22 @@ class Shape:
     rereads: bool
 
 
-def shape_of(spark: "SparkSession", transform: "Transform") -> Shape:
-    """Return the shape of *transform*, tried on no rows.
+def analyse(spark: "SparkSession", transform: "Transform") -> PlanAnalysis:
+    """Analyse the plan of *transform*, tried on no rows.
 
     Raises InvalidRequest when what it gives back is no settling frame, or saying what it raises and
     where; what Spark raises comes out as it is.
     """
     nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), SCHEMA)
-    made = settling(_tried(transform, nothing))
+    made = settling_frame(_tried(transform, nothing))
     plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no other way)
     lines = plan.splitlines()
     exchanges = [line for line in lines if "Exchange" in line and "BroadcastEx" not in line]
     regroups = any("REPARTITION" not in line for line in exchanges) or _sent_to_all(lines)
     rereads = sum(_given(line) for line in lines) > 1
-    return Shape(regroups, regroups or rereads or bool(exchanges) or "Union" in plan, rereads)
+    return PlanAnalysis(
+        regroups, regroups or rereads or bool(exchanges) or "Union" in plan, rereads
+    )
 
 
 def _tried(transform: "Transform", nothing: "DataFrame") -> "DataFrame":
@@ -67,27 +69,27 @@ def _tried(transform: "Transform", nothing: "DataFrame") -> "DataFrame":
 
 
 def kind_of(value: object) -> str:
-    """Return the type of *value* with its module: there is more than one DataFrame."""
+    """The type of *value* with its module: there is more than one DataFrame."""
     kind = type(value)
     own = kind.__module__ == "builtins"
     return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _place(error: Exception) -> str:
-    """Return where in the transform's own module *error* came from."""
+    """The line of the transform's own module that *error* came from."""
     frames = extract_tb(error.__traceback__)[1:]  # the first one is ours
     own = [frame for frame in frames if frame.filename == frames[0].filename]
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
 def _given(line: str) -> bool:
-    """Tell whether this node of a plan reads what the transform is given."""
+    """Whether this node of a plan reads what the transform is given."""
     columns = re.findall(r"(\w+)#", line.partition("ExistingRDD[")[2])
     return columns == [part.split()[0] for part in SCHEMA.split(", ")]
 
 
 def _sent_to_all(lines: Sequence[str]) -> bool:
-    """Tell whether a join sends what the transform is given to everybody."""
+    """Whether a join sends what the transform is given to everybody."""
     above: int | None = None  # how deep the exchange stands whose branch this is
     for line in lines:
         depth = len(line) - len(line.lstrip(" :+-"))
@@ -98,7 +100,7 @@ def _sent_to_all(lines: Sequence[str]) -> bool:
     return False
 
 
-def settling(frame: "DataFrame") -> "DataFrame":
+def settling_frame(frame: "DataFrame") -> "DataFrame":
     """Return the columns of *frame* that settle tasks, in their types; a nested payload as JSON.
 
     Raises InvalidRequest naming a column that is missing or of no use.
@@ -123,6 +125,6 @@ def settling(frame: "DataFrame") -> "DataFrame":
         else:
             kept.append(f.col(name).cast(wanted).alias(name))
     if wrong:
-        told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"the transform: {told}", errors=wrong)
+        problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"the transform: {problems}", errors=wrong)
     return frame.select(*kept)

@@ -8,7 +8,7 @@ from typing import Final, Self
 _LOOK_EVERY: Final = 0.1  # seconds
 
 
-class Grace:
+class ShutdownDeadline:
     """Calls a batch off, for the length of a with block, when stopping it takes too long."""
 
     def __init__(
@@ -19,7 +19,7 @@ class Grace:
         self._seconds = seconds
         self._call_off = call_off
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="grace", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="shutdown-deadline", daemon=True)
 
     def __enter__(self) -> Self:
         """Begin."""

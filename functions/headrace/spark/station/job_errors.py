@@ -1,4 +1,4 @@
-"""What Spark's errors mean for a batch."""
+"""Job errors: what Spark's errors mean for a batch."""
 
 import re
 from enum import Enum
@@ -21,7 +21,7 @@ class StationFailed(HeadraceError):
     title = "Station failed"
 
 
-class Trouble(Enum):
+class JobError(Enum):
     """Why a job failed."""
 
     AWAY = "the tables were throttled or away for too long"
@@ -30,33 +30,33 @@ class Trouble(Enum):
     RAISED = "the transform raised an error, which it will again"
 
 
-def trouble_of(error: BaseException) -> Trouble:
-    """Return why the job failed that ended with *error*."""
+def job_error(error: BaseException) -> JobError:
+    """Why the job failed that ended with *error*."""
     text = str(error)
     if _AWAY in text:
-        return Trouble.AWAY
+        return JobError.AWAY
     if _OVER in text:
-        return Trouble.OVER
+        return JobError.OVER
     if "Traceback (most recent call last)" in text or "Error: [" in text:
-        return Trouble.RAISED
-    return Trouble.CRASHED
+        return JobError.RAISED
+    return JobError.CRASHED
 
 
-def told(error: BaseException) -> WorkerError:
-    """Return what a dead task keeps of *error*: its type and message, without Spark's own words."""
+def worker_error(error: BaseException) -> WorkerError:
+    """The error that a dead task keeps: its type and message, without Spark's own words."""
     text = str(error)
-    if trouble_of(error) is Trouble.CRASHED:
+    if job_error(error) is JobError.CRASHED:
         return WorkerError("WorkerCrashed", _line(text))
     _, _, trace = text.rpartition("Traceback (most recent call last):")
     for line in trace.splitlines():
-        said = _LAST_LINE.match(line)
-        if said:
-            return WorkerError(said[1].rpartition(".")[2], fitted(said[2]))
+        last = _LAST_LINE.match(line)
+        if last:
+            return WorkerError(last[1].rpartition(".")[2], fitted(last[2]))
     return WorkerError("TransformFailed", _line(text))
 
 
 def _line(text: str) -> str:
-    """Return the first line that says something: py4j's own names only what it had called."""
+    """The first line with content; those of py4j only name the call."""
     lines = (line.strip(" :\t") for line in text.splitlines())
-    said = (line for line in lines if line and not line.startswith(_PY4J))
-    return fitted(next(said, "no reason was given"))
+    useful = (line for line in lines if line and not line.startswith(_PY4J))
+    return fitted(next(useful, "no reason was given"))

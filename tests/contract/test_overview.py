@@ -4,10 +4,10 @@ import pytest
 
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden
-from headrace.domain.pace import SLOTS, Pace, grown, pace_of
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.tally import MINUTE, Activity
 from headrace.domain.task import Status
+from headrace.domain.throughput import SLOTS, Throughput, grown, throughput_of
 from headrace.domain.transitions import Event, Happening
 from headrace.ops.counter_buffer import micros_of
 from headrace.ops.schedules import SchedulePage
@@ -94,7 +94,7 @@ def test_how_busy_a_queue_was_stays_for_an_hour(it: Recorder) -> None:
         it.world.clock.forward(300)
     totals = it.recording.counters.totals()
 
-    started = totals.pace(queue).hour(micros_of(it.world.clock()))
+    started = totals.throughput(queue).hour(micros_of(it.world.clock()))
 
     assert list(started) == [1] * SLOTS
 
@@ -112,8 +112,8 @@ def test_paces_take_the_room_they_are_given_and_the_busiest_stay() -> None:
     assert "queue-199" in body
     assert "queue-001" not in body
     assert sum(len(queue) + len(text) for queue, text in body.items()) <= 1_000
-    assert pace_of(body, "queue-199").started == {1: 199}
-    assert pace_of(body, "queue-001") == Pace()
+    assert throughput_of(body, "queue-199").started == {1: 199}
+    assert throughput_of(body, "queue-001") == Throughput()
     assert grown(body, {}, 200 * MINUTE, 1_000) == {}
 
 

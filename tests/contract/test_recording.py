@@ -25,7 +25,7 @@ from headrace.ops.counters import (
     BUFFERS,
     KEPT,
     MOVES_BYTES,
-    PACE_BYTES,
+    THROUGHPUT_BYTES,
     Counters,
     bucket_of,
     buffer_of,
@@ -387,7 +387,7 @@ def test_a_bucket_of_totals_has_room_for_nearly_two_thousand_queues_of_the_longe
     }
     body = {"posted": dict.fromkeys(map(str, range(BUFFERS)), 10**9), "counts": totals}
 
-    assert len(json.dumps(body)) + MOVES_BYTES + PACE_BYTES + 1024 < ITEM_BYTES
+    assert len(json.dumps(body)) + MOVES_BYTES + THROUGHPUT_BYTES + 1024 < ITEM_BYTES
     assert BUCKETS * 1800 > 115_000
 
 

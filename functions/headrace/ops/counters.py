@@ -4,7 +4,7 @@
   counted since it was last flushed, and how far each shard has been counted: both in one record,
   changed by version, so that a batch counts once.  It stays small whatever the number of queues.
 - When its minute is over the buffer is *closed* by the write that notices, and whoever writes to it
-  next must first *flush* it: counts, moves and paces are added to ``totals``, events become
+  next must first *flush* it: counts, moves and throughputs are added to ``totals``, events become
   blocks of ``series``.
   Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
   anywhere loses and doubles nothing.
@@ -14,7 +14,8 @@ a flush takes at most two writes for each bucket with activity, however many que
 
 No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
 BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
-longest of names, besides MOVES_BYTES of moves and PACE_BYTES of paces, so all of them for 115,000.
+longest of names, besides MOVES_BYTES of moves and THROUGHPUT_BYTES of throughputs, so all of them
+for 115,000.
 """
 
 import json
@@ -28,8 +29,8 @@ from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.moves import Moves
-from headrace.domain.pace import Pace, grown, pace_of
 from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
+from headrace.domain.throughput import Throughput, grown, throughput_of
 from headrace.ops.counter_buffer import Buffer, micros_of
 from headrace.store.base import Record, Store, flat_rate
 
@@ -41,7 +42,7 @@ BUCKETS: Final = 64
 BUFFER_BYTES: Final = 128 * 1024
 BATCH_BYTES: Final = 192 * 1024
 MOVES_BYTES: Final = 32 * 1024  # in each bucket, and so
-PACE_BYTES: Final = 48 * 1024
+THROUGHPUT_BYTES: Final = 48 * 1024
 KEPT: Final = timedelta(days=7)
 """How long the minutes of a queue can be looked at."""
 
@@ -70,15 +71,15 @@ class Totals:
         """Return how many tasks *queue* has, in the order of STATES."""
         return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.buffers)
 
-    def pace(self, queue: str) -> Pace:
+    def throughput(self, queue: str) -> Throughput:
         """Return how busy *queue* is; nothing where a thousand others are busier."""
         body = self.buckets.get(bucket_of(queue), _NOTHING)
-        pace = pace_of(body.get("pace", {}), queue)
+        throughput = throughput_of(body.get("pace", {}), queue)
         for buffer in self.buffers:
             if body["posted"].get(buffer.name, 0) < buffer.version:
                 for minute, activity in minutes_of(buffer.body, queue).items():
-                    pace.add(minute, activity)
-        return pace
+                    throughput.add(minute, activity)
+        return throughput
 
     def moves(self) -> Moves:
         """Return who fed whom in the last day, the part of an hour before it included."""
@@ -161,7 +162,7 @@ class Counters:
                 "posted": {**body["posted"], number: buffer.version},
                 "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
                 "moves": moves.kept(now, MOVES_BYTES).body(),
-                "pace": grown(body.get("pace", {}), tally.minutes, now, PACE_BYTES),
+                "pace": grown(body.get("pace", {}), tally.minutes, now, THROUGHPUT_BYTES),
             }
             version = record.version if record else 0
             if self.store.put_record(

@@ -231,9 +231,12 @@ class Stats:
             Status.SUCCEEDED: self._kept_at_a_glance(queue, State.SUCCEEDED, recorded, now),
             Status.DEAD: self._kept_at_a_glance(queue, State.DEAD, recorded, now),
         }
-        pace, micros = totals.pace(queue.name), micros_of(now)
+        throughput, micros = totals.throughput(queue.name), micros_of(now)
         return Glance(
-            counts, _oldest_ready(ready, now), Rates(*pace.rates(micros)), pace.hour(micros)
+            counts,
+            _oldest_ready(ready, now),
+            Rates(*throughput.rates(micros)),
+            throughput.hour(micros),
         )
 
     def _kept_at_a_glance(

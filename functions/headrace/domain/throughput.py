@@ -1,6 +1,6 @@
-"""How busy a queue is, told in a hundred bytes: what began in the last hour, what happens now.
+"""How busy a queue is, in a hundred bytes: what began in the last hour, what happens now.
 
-It says less than the series does, so that one read tells it of many queues.
+It says less than the series does, so that one read is enough for many queues.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _ROOM: Final = 24  # bytes besides name and numbers
 
 
 @dataclass(slots=True)
-class Pace:
+class Throughput:
     """``started`` counts by slots of five minutes since 1970, ``recent`` all events by minute.
 
     The numbers of a minute are enqueued, started, succeeded, failed.
@@ -36,13 +36,13 @@ class Pace:
         before = self.recent.get(minute, [0] * len(_SHOWN))
         self.recent[minute] = [mine + its for mine, its in zip(before, numbers, strict=True)]
 
-    def kept(self, now: int) -> "Pace | None":
+    def kept(self, now: int) -> "Throughput | None":
         """Return what is still of use at *now*, in microseconds since 1970; None for nothing."""
         minute = now // MINUTE
         oldest = minute // SLOT_MINUTES - SLOTS
         started = {slot: number for slot, number in self.started.items() if slot >= oldest}
         recent = {at: numbers for at, numbers in self.recent.items() if at > minute - _RECENT}
-        return Pace(started, recent) if started or recent else None
+        return Throughput(started, recent) if started or recent else None
 
     def hour(self, now: int) -> Sequence[int]:
         """Return how many began in each five minutes of the last hour.
@@ -72,7 +72,7 @@ class Pace:
         return "|".join((" ".join(started), " ".join(recent)))
 
     @classmethod
-    def of(cls, text: str) -> "Pace":
+    def of(cls, text: str) -> "Throughput":
         """Return what text() was asked of."""
         started, recent = ([int(word) for word in part.split()] for part in text.split("|"))
         width = 1 + len(_SHOWN)
@@ -85,13 +85,15 @@ class Pace:
 def grown(
     body: Mapping[str, str], minutes: Mapping[str, Mapping[int, Activity]], now: int, most: int
 ) -> dict[str, str]:
-    """Return the paces of *body* with *minutes* added, as JSON; the busiest, in *most* bytes."""
-    paces = {queue: Pace.of(text) for queue, text in body.items()}
+    """The throughputs of *body* with *minutes* added, as JSON; the busiest, in *most* bytes."""
+    throughputs = {queue: Throughput.of(text) for queue, text in body.items()}
     for queue, happened in minutes.items():
-        pace = paces.setdefault(queue, Pace())
+        throughput = throughputs.setdefault(queue, Throughput())
         for minute, activity in happened.items():
-            pace.add(minute, activity)
-    kept = {queue: still for queue, pace in paces.items() if (still := pace.kept(now))}
+            throughput.add(minute, activity)
+    kept = {
+        queue: still for queue, throughput in throughputs.items() if (still := throughput.kept(now))
+    }
     fitting: dict[str, str] = {}
     for queue in sorted(kept, key=lambda name: (-sum(kept[name].started.values()), name)):
         text = kept[queue].text()
@@ -102,7 +104,7 @@ def grown(
     return fitting
 
 
-def pace_of(body: Mapping[str, Any], queue: str) -> Pace:
-    """Return the pace of a queue from the *body* that grown() made."""
+def throughput_of(body: Mapping[str, Any], queue: str) -> Throughput:
+    """Return the throughput of a queue from the *body* that grown() made."""
     text = body.get(queue)
-    return Pace.of(text) if text else Pace()
+    return Throughput.of(text) if text else Throughput()

@@ -15,7 +15,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import STATES, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
-from headrace.domain.sighting import Sighting
+from headrace.domain.snapshot import TaskSnapshot
 from headrace.domain.task import Task
 from headrace.ops.audit import Audit, Outcome
 from headrace.ops.cursor import Cursors
@@ -142,7 +142,7 @@ class Bulk:
         self,
         queue: str,
         action: BulkAction,
-        seen: Sequence[Sighting],
+        seen: Sequence[TaskSnapshot],
         where: TaskFilter,
         *,
         to_queue: str | None = None,
@@ -155,11 +155,11 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=False)
         found = self.store.read(each.id for each in seen)
 
-        def act(sighting: Sighting) -> BulkResult:
+        def act(snapshot: TaskSnapshot) -> BulkResult:
             def meant(task: Task, now: datetime) -> bool:
-                return sighting.shows(task) and _meant_by(where, task, now)
+                return snapshot.shows(task) and _meant_by(where, task, now)
 
-            return self._one(job, sighting.id, found.get(sighting.id), meant)
+            return self._one(job, snapshot.id, found.get(snapshot.id), meant)
 
         return map(act, seen)
 

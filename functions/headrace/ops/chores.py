@@ -4,7 +4,7 @@ A chore is a record in the control table.  The call that made it works on it for
 left the reaper finishes.  Doing a part of it twice changes nothing.
 
 It takes what was in the states it names at the moment it was asked for.  The index proposes; the
-task, which is read, tells whether it was one of them (see ``domain.sighting``): so what came later
+task, which is read, tells whether it was one of them (see ``domain.snapshot``): so what came later
 stays, nothing is counted that only a lagging index still shows, and what workers take and give back
 meanwhile is followed by its id until it is gone.  Of one that is with a worker that means waiting.
 
@@ -25,7 +25,7 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.ids import new_request_token
 from headrace.domain.queue import AGREED_AFTER
-from headrace.domain.sighting import LIVE
+from headrace.domain.snapshot import LIVE
 from headrace.domain.task import Place, State, Task
 from headrace.ops.audit import Audit
 from headrace.ops.chore_body import KIND, Chore, deletion

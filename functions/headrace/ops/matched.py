@@ -2,7 +2,7 @@
 
 An operator looks first (a dry run), then confirms, then it is done; each of these may take many
 calls, and workers change the queues all the while.  So the set is not the filter but what the
-filter found: the sightings are kept beside a record of how far looking and acting are.  What came
+filter found: the snapshots are kept beside a record of how far looking and acting are.  What came
 later is not in the set; what has left it is found changed and left alone.
 
 A call does a bounded part of the work.  It claims the record first, so that a call that is sent
@@ -19,7 +19,7 @@ from headrace.domain.errors import Conflict, FieldError, HeadraceError, InvalidR
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
 from headrace.domain.operate import STATES, BulkAction, Unfit, operate
-from headrace.domain.sighting import Sighting, came_after
+from headrace.domain.snapshot import TaskSnapshot, came_after
 from headrace.domain.task import Task
 from headrace.ops.audit import Audit
 from headrace.ops.bulk import Bulk, BulkResult
@@ -28,13 +28,13 @@ from headrace.ops.matched_set import KEPT, KIND, MatchedSet, from_record, to_rec
 from headrace.ops.queues import Queues
 from headrace.store.base import Record, Store
 
-SIGHTINGS: Final = "sightings"
+SNAPSHOTS: Final = "sightings"
 SAMPLES: Final = 5
 QUEUES: Final = 100
 """The most queues of one set."""
 
 _LOOKS: Final = 750  # tasks one call looks at: about 130 ms
-_PAGE: Final = 250  # sightings of one record, at most
+_PAGE: Final = 250  # snapshots of one record, at most
 STEP: Final = _PAGE // 2
 """The most tasks that one call acts on; 250 took 300 ms, as long as a page may take."""
 
@@ -199,15 +199,15 @@ class MatchedSets:
         return not isinstance(plan, Unfit) and not came_after(task, at.seen_at)
 
     def _keep(self, at: MatchedSet, tasks: Sequence[Task]) -> MatchedSet:
-        """Keep sightings of *tasks*, all of one queue."""
+        """Keep snapshots of *tasks*, all of one queue."""
         for start in range(0, len(tasks), _PAGE):
             part = tasks[start : start + _PAGE]
-            sightings = [Sighting.of(task) for task in part]
-            body = {"tasks": [[each.id, each.stay] for each in sightings]}
+            snapshots = [TaskSnapshot.of(task) for task in part]
+            body = {"tasks": [[each.id, each.state_tag] for each in snapshots]}
             name = _part(at.name, len(at.chunks))
-            record = Record(SIGHTINGS, name, body, expires_at=at.seen_at + KEPT)
+            record = Record(SNAPSHOTS, name, body, expires_at=at.seen_at + KEPT)
             if not self.store.put_record(record, replaces=None):  # of a call that was cut off
-                self.store.drop_record(SIGHTINGS, name)
+                self.store.drop_record(SNAPSHOTS, name)
                 self.store.put_record(record, replaces=None)
             room = SAMPLES - len(at.samples)
             more = tuple((task.queue, task.id) for task in part[:room])
@@ -222,7 +222,7 @@ class MatchedSets:
     # -- acting --------------------------------------------------------------------------------
 
     def _act(self, at: MatchedSet) -> MatchedSet:
-        queue, sightings = self._next(at)
+        queue, snapshots = self._next(at)
         noted = {
             **at.where.fields(),
             **({"to_queue": at.to_queue} if at.to_queue else {}),
@@ -233,7 +233,7 @@ class MatchedSets:
         trouble: list[str] = []
         acting = self.audit.action(at.action, queue=queue, where=noted, by_parts=True)
         with _noting(trouble), acting as outcome:
-            for one in self._parts(at, queue, sightings):
+            for one in self._parts(at, queue, snapshots):
                 at = one
                 outcome.matched = at.at - before.at
                 outcome.changed = at.changed - before.changed
@@ -242,27 +242,27 @@ class MatchedSets:
         return self._save(replace(at, busy_until=None))
 
     def _parts(
-        self, at: MatchedSet, queue: str, sightings: Sequence[Sighting]
+        self, at: MatchedSet, queue: str, snapshots: Sequence[TaskSnapshot]
     ) -> Iterator[MatchedSet]:
-        """Act on *sightings* and yield how far that is after each; now and then it is saved."""
-        for start in range(0, len(sightings), _SAVED):
-            part = sightings[start : start + _SAVED]
+        """Act on *snapshots* and yield how far that is after each; now and then it is saved."""
+        for start in range(0, len(snapshots), _SAVED):
+            part = snapshots[start : start + _SAVED]
             for result in self.bulk.as_seen(queue, at.action, part, at.where, to_queue=at.to_queue):
                 at = _counted(at, result)
                 yield at
             at = self._save(at)
             yield at
 
-    def _next(self, at: MatchedSet) -> tuple[str, Sequence[Sighting]]:
-        """Return the sightings of the chunk that is next, without those dealt with, and where."""
+    def _next(self, at: MatchedSet) -> tuple[str, Sequence[TaskSnapshot]]:
+        """Return the snapshots of the chunk that is next, without those dealt with, and where."""
         begin = 0
         for number, (place, amount) in enumerate(at.chunks):
             if at.at < begin + amount:
-                record = self.store.record(SIGHTINGS, _part(at.name, number))
+                record = self.store.record(SNAPSHOTS, _part(at.name, number))
                 kept = record.body["tasks"] if record else []
                 done = at.at - begin
                 end = min(amount, at.until - begin, done + STEP)
-                return at.queues[place], [Sighting(*each) for each in kept[done:end]]
+                return at.queues[place], [TaskSnapshot(*each) for each in kept[done:end]]
             begin += amount
         raise AssertionError(at.at)
 

@@ -1,6 +1,6 @@
 """Which tasks a chore names: those that were in its states at the moment it was asked for.
 
-A task tells where it was by its last two stays (see ``domain.sighting``).  That leaves a doubt
+A task shows where it was by its last two states (see ``domain.snapshot``).  That leaves a doubt
 only where what waits is to go and what is in flight is not: a task that was delivered and came back
 since may have been either.  So such a purge keeps the ids of what was in flight when it was asked
 for.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from headrace.domain.sighting import LIVE, states_at
+from headrace.domain.snapshot import LIVE, states_at
 from headrace.domain.task import State, Task
 from headrace.ops.chore_body import Chore
 from headrace.store.base import Record, Store

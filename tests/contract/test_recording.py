@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headrace.domain.filters import TaskFilter
-from headrace.domain.moves import last_day, last_hour
 from headrace.domain.operate import BulkAction
+from headrace.domain.queue_flows import last_day, last_hour
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import Activity
 from headrace.domain.task import State
@@ -23,8 +23,8 @@ from headrace.ops.counter_buffer import micros_of
 from headrace.ops.counters import (
     BUCKETS,
     BUFFERS,
+    FLOWS_BYTES,
     KEPT,
-    MOVES_BYTES,
     THROUGHPUT_BYTES,
     Counters,
     bucket_of,
@@ -77,10 +77,10 @@ def events(world: World, queue: str) -> Activity:
     return total
 
 
-def moves(world: World) -> dict[tuple[str, str], tuple[int, int]]:
+def flows(world: World) -> dict[tuple[str, str], tuple[int, int]]:
     """Return moves by source and target, of the last hour and the last day."""
     now = micros_of(world.clock())
-    edges = world.use.recording.counters.totals().moves().edges()
+    edges = world.use.recording.counters.totals().flows().edges()
     return {
         (source, target): (last_hour(slots, now), last_day(slots, now))
         for target, source, slots in edges
@@ -387,7 +387,7 @@ def test_a_bucket_of_totals_has_room_for_nearly_two_thousand_queues_of_the_longe
     }
     body = {"posted": dict.fromkeys(map(str, range(BUFFERS)), 10**9), "counts": totals}
 
-    assert len(json.dumps(body)) + MOVES_BYTES + THROUGHPUT_BYTES + 1024 < ITEM_BYTES
+    assert len(json.dumps(body)) + FLOWS_BYTES + THROUGHPUT_BYTES + 1024 < ITEM_BYTES
     assert BUCKETS * 1800 > 115_000
 
 
@@ -404,7 +404,7 @@ def test_moves_are_counted_by_where_they_came_from(it: Recorder) -> None:
     it.record(changes)
     it.record(changes)
 
-    assert moves(it.world) == {
+    assert flows(it.world) == {
         (first, second): (0, 2),
         (first, third): (1, 1),
         (second, first): (1, 1),
@@ -420,7 +420,7 @@ def test_moves_stay_for_a_day_and_cost_no_write_more(store: Store, clock: Manual
         it.record([stream_record(number, before, after, clock())])
         clock.forward(300)
 
-    assert moves(it.world) == {("first", "second"): (11, 276)}
+    assert flows(it.world) == {("first", "second"): (11, 276)}
     writes = len(unsure.written)
     kinds = [record.kind.rstrip("0123456789") for record in unsure.written]
     buckets = len({bucket_of("first"), bucket_of("second")})
@@ -445,11 +445,11 @@ def test_of_very_many_moves_the_busiest_are_kept(store: Store, clock: ManualCloc
     for sequence in (1001, 1002):  # the first sees that the minute is over, the second posts it
         it.record([stream_record(sequence, None, a_task("t2", "target", clock), clock())])
 
-    found = moves(it.world)
+    found = flows(it.world)
     assert 150 < len(found) < 250
     assert sum(count == (2, 2) for count in found.values()) == 10
     records, _ = it.world.store.records(kept.TOTALS, limit=BUCKETS)
-    assert max(len(json.dumps(record.body)) for record in records) < MOVES_BYTES + 4096
+    assert max(len(json.dumps(record.body)) for record in records) < FLOWS_BYTES + 4096
 
 
 def test_the_minutes_are_forgotten_after_a_week_and_shards_after_a_day(it: Recorder) -> None:

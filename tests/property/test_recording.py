@@ -16,7 +16,7 @@ from headrace.domain.tally import COUNTED, STATES, Activity, Tally
 from headrace.domain.task import Place, State, Task
 from headrace.domain.transitions import transition
 from headrace.ops.counter_buffer import micros_of
-from headrace.ops.counters import BUFFER_BYTES, MOVES_BYTES, Counters
+from headrace.ops.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
 from headrace.ops.recording import Recording
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
@@ -227,9 +227,9 @@ def new_recording(use: UseCases) -> Recording:
 def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:
     counters = use.recording.counters
     now = micros_of(clock())
-    kept, room = truth.moves.kept(now, MOVES_BYTES), len(str(truth.moves.body()))
-    assert room < MOVES_BYTES
-    assert counters.totals().moves().kept(now, MOVES_BYTES) == kept
+    kept, room = truth.flows.kept(now, FLOWS_BYTES), len(str(truth.flows.body()))
+    assert room < FLOWS_BYTES
+    assert counters.totals().flows().kept(now, FLOWS_BYTES) == kept
     buffers = counters.buffers()
     assert all(len(str(buffer.body)) < 3 * BUFFER_BYTES for buffer in buffers)
     last = micros_of(clock()) // 60_000_000 + 100

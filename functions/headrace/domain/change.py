@@ -135,7 +135,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One move of one task, as one conditional write.
+    """One transition of one task, as one conditional write.
 
     ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
     the fields of ``put`` are written, those of ``clear`` emptied, the entries of ``append`` added
@@ -146,7 +146,8 @@ class Change:
     was lost, or the caller repeats itself).
 
     ``also`` are marks and new tasks that must be written with it, all or nothing.  That costs
-    twice the units, so it is for moves that need it; ``seen`` is then the task as it was read.
+    twice the units, so it is for transitions that need it; ``seen`` is then the task as it was
+    read.
     """
 
     rule: Rule

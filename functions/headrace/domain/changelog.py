@@ -168,7 +168,7 @@ def _delivery(old: Image | None, new: Image | None, change: Transition) -> Line:
 
 
 def _move(image: Image | None, *, forgotten: bool) -> str:
-    """Return the move that *image* names; of a task of which there is none, how it went."""
+    """Return the action that *image* names; of a task of which there is none, how it went."""
     if image is not None:
         return str(image[LAST_MOVE]["S"])
     return FORGET if forgotten else Action.DELETE

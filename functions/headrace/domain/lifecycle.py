@@ -1,9 +1,10 @@
 """The task lifecycle, as one table.
 
-Every rule about which move is legal, who may make it, what it needs of a lease and what it does
-to the clock lives in ``LIFECYCLE``.  The planner turns a row into a conditional change, the stores
-turn the change into a write, the API names a refusal from it, the diagram in docs/lifecycle.md is
-printed from it (``python -m headrace.domain.lifecycle``) and the tests walk all of it.
+Every rule about which transition is legal, who may make it, what it needs of a lease and what it
+does to the clock lives in ``LIFECYCLE``.  The planner turns a row into a conditional change, the
+stores turn the change into a write, the API names a refusal from it, the diagram in
+docs/lifecycle.md is printed from it (``python -m headrace.domain.lifecycle``) and the tests walk
+all of it.
 
 Rule of the file: whoever asks "may this happen?" asks here.
 """
@@ -35,7 +36,7 @@ class Action(StrEnum):
 
 
 class Actor(StrEnum):
-    """Who makes a move."""
+    """Who makes a transition."""
 
     PRODUCER = auto()
     WORKER = auto()
@@ -44,10 +45,10 @@ class Actor(StrEnum):
 
 
 class Lease(StrEnum):
-    """What a move has to do with the lease."""
+    """What a transition has to do with the lease."""
 
     NONE = "-"
-    TAKEN = "taken"  #: the move grants a fresh one
+    TAKEN = "taken"  #: the transition grants a fresh one
     HELD = "held"  #: the caller must hold the valid one
     LAPSED = "lapsed"  #: the one there must be past its end
     CLOSED = "closed"  #: the one there must be of a group that is closed
@@ -66,7 +67,7 @@ class Clock(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One legal move.  ``source`` None is "not there yet", ``target`` None is "gone".
+    """One legal transition.  ``source`` None is "not there yet", ``target`` None is "gone".
 
     ``kept_by`` names the setting that keeps the finished task: without it the task is gone.
     """
@@ -128,14 +129,15 @@ def rules(action: Action, source: State | None, *, actor: Actor | None = None) -
 def rule(
     action: Action, source: State | None, target: State | None, *, actor: Actor | None = None
 ) -> Rule:
-    """Return the row for a move, by *actor* if one is named, else by whom the table names first.
+    """Return the row for a transition, by *actor* if one is named, else by whom the table names
+    first.
 
     Raises LookupError when the table has none: a planner asked for something illegal.
     """
     for row in rules(action, source, actor=actor):
         if row.target is target:
             return row
-    message = f"no such move: {action} from {source} to {target}"
+    message = f"no such transition: {action} from {source} to {target}"
     raise LookupError(message)
 
 

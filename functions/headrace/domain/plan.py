@@ -65,7 +65,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a move asks and does besides what its row of the lifecycle says."""
+    """What a transition asks and does besides what its row of the lifecycle says."""
 
     when: tuple[Condition, ...] = ()
     put: Mapping[str, Any] = field(default_factory=dict)

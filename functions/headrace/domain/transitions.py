@@ -126,7 +126,7 @@ def lease_in(image: Image) -> Image:
 
 
 def _changed(left: Spot | None, entered: Spot, new: Image, recorded_at: int) -> Transition:
-    """Tell apart by the state that was entered, then by the move that is named."""
+    """Tell apart by the state that was entered, then by the action that is named."""
     queue, state = entered
     move = new[LAST_MOVE]["S"]
     if state is State.INFLIGHT:

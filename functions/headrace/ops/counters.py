@@ -4,7 +4,7 @@
   counted since it was last flushed, and how far each shard has been counted: both in one record,
   changed by version, so that a batch counts once.  It stays small whatever the number of queues.
 - When its minute is over the buffer is *closed* by the write that notices, and whoever writes to it
-  next must first *flush* it: counts, moves and throughputs are added to ``totals``, events become
+  next must first *flush* it: counts, flows and throughputs are added to ``totals``, events become
   blocks of ``series``.
   Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
   anywhere loses and doubles nothing.
@@ -14,7 +14,7 @@ a flush takes at most two writes for each bucket with activity, however many que
 
 No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
 BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
-longest of names, besides MOVES_BYTES of moves and THROUGHPUT_BYTES of throughputs, so all of them
+longest of names, besides FLOWS_BYTES of flows and THROUGHPUT_BYTES of throughputs, so all of them
 for 115,000.
 """
 
@@ -28,7 +28,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.moves import Moves
+from headrace.domain.queue_flows import QueueFlows
 from headrace.domain.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
 from headrace.domain.throughput import Throughput, grown, throughput_of
 from headrace.ops.counter_buffer import Buffer, micros_of
@@ -41,7 +41,7 @@ BUFFERS: Final = 8
 BUCKETS: Final = 64
 BUFFER_BYTES: Final = 128 * 1024
 BATCH_BYTES: Final = 192 * 1024
-MOVES_BYTES: Final = 32 * 1024  # in each bucket, and so
+FLOWS_BYTES: Final = 32 * 1024  # in each bucket, and so
 THROUGHPUT_BYTES: Final = 48 * 1024
 KEPT: Final = timedelta(days=7)
 """How long the minutes of a queue can be looked at."""
@@ -81,17 +81,17 @@ class Totals:
                     throughput.add(minute, activity)
         return throughput
 
-    def moves(self) -> Moves:
+    def flows(self) -> QueueFlows:
         """Return who fed whom in the last day, the part of an hour before it included."""
-        moves = Moves()
+        flows = QueueFlows()
         for body in self.buckets.values():
-            moves.merge(Moves.of(body.get("moves", {})))
+            flows.merge(QueueFlows.of(body.get("moves", {})))
         for buffer in self.buffers:
             for target, sources in buffer.body.get("moves", {}).items():
                 flushed = self.buckets.get(bucket_of(target), _NOTHING)["posted"]
                 if flushed.get(buffer.name, 0) < buffer.version:
-                    moves.merge(Moves.of({target: sources}))
-        return moves
+                    flows.merge(QueueFlows.of({target: sources}))
+        return flows
 
 
 @dataclass(slots=True)
@@ -132,9 +132,9 @@ class Counters:
             by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts
         for queue, minutes in buffer.tally.minutes.items():
             by_bucket.setdefault(bucket_of(queue), Tally()).minutes[queue] = minutes
-        for queue in buffer.tally.moves.by_target:
+        for queue in buffer.tally.flows.by_target:
             part = by_bucket.setdefault(bucket_of(queue), Tally())
-            part.moves.merge(buffer.tally.moves.to(queue))
+            part.flows.merge(buffer.tally.flows.to(queue))
         for bucket, tally in by_bucket.items():
             self._add_to_totals(bucket, buffer, tally)
             for block, happened in _blocks(tally).items():
@@ -156,12 +156,12 @@ class Counters:
                 sums = list(counts.get(queue, [0] * len(STATES)))
                 add_counts(sums, more)
                 counts[queue] = sums
-            moves, now = Moves.of(body.get("moves", {})), micros_of(self.now())
-            moves.merge(tally.moves)
+            flows, now = QueueFlows.of(body.get("moves", {})), micros_of(self.now())
+            flows.merge(tally.flows)
             added = {
                 "posted": {**body["posted"], number: buffer.version},
                 "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
-                "moves": moves.kept(now, MOVES_BYTES).body(),
+                "moves": flows.kept(now, FLOWS_BYTES).body(),
                 "pace": grown(body.get("pace", {}), tally.minutes, now, THROUGHPUT_BYTES),
             }
             version = record.version if record else 0

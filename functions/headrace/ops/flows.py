@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace.domain.access import Permission, Principal
-from headrace.domain.moves import last_day, last_hour
+from headrace.domain.queue_flows import last_day, last_hour
 from headrace.domain.tally import STATES
 from headrace.domain.task import State
 from headrace.ops.counter_buffer import micros_of
@@ -57,7 +57,7 @@ class Flows:
         totals, now = self.counters.totals(), micros_of(self.now())
         flows = [
             Flow(source, target, last_hour(slots, now), last_day(slots, now))
-            for target, source, slots in totals.moves().edges()
+            for target, source, slots in totals.flows().edges()
             if by.covers(source) and by.covers(target)
         ]
         seen = sorted(

@@ -10,7 +10,7 @@ from headrace.ops import recount_record
 from headrace.ops.counter_buffer import Buffer, Recount, micros_of
 from headrace.ops.counters import Counters
 
-Move: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
+IndexChange: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
 """A change of the index: the entry that went, the one that came, and when."""
 
 
@@ -21,13 +21,13 @@ class Judging:
     counters: Counters
     _finished: dict[str, NewCount] = field(default_factory=dict)  # by id; they do not change
 
-    def add(self, buffer: Buffer, moves: Sequence[Move]) -> bool:
-        """Note in *buffer* what *moves* mean to the queues that are counted anew, or were.
+    def add(self, buffer: Buffer, changes: Sequence[IndexChange]) -> bool:
+        """Note in *buffer* what *changes* mean to the queues that are counted anew, or were.
 
         The buffer's tally has counted them as if there were no such queue.  Returns whether that
         could be done: not while a count is being made.
         """
-        by_queue = {queue: _of(queue, moves) for queue in buffer.recounts}
+        by_queue = {queue: _of(queue, changes) for queue in buffer.recounts}
         by_queue = {queue: some for queue, some in by_queue.items() if some}
         now = micros_of(self.counters.now())
         if any(buffer.recounts[queue].held > now for queue in by_queue):
@@ -42,7 +42,7 @@ class Judging:
                 del buffer.recounts[queue]
         return True
 
-    def _add_fresh(self, queue: str, recount: Recount, moves: Sequence[Move]) -> None:
+    def _add_fresh(self, queue: str, recount: Recount, changes: Sequence[IndexChange]) -> None:
         done = self._read(recount_record.DONE, queue, recount.open)
         if done is not None:  # whoever finished it could not tell this buffer
             recount.finish(done.ended)
@@ -51,15 +51,15 @@ class Judging:
         if count is None:
             recount.give_up()
             return
-        for move in moves:
-            for place, step in count.adds(*move):
+        for change in changes:
+            for place, step in count.adds(*change):
                 recount.fresh[place] += step
 
     def _leave_out(
-        self, buffer: Buffer, queue: str, recount: Recount, moves: Sequence[Move]
+        self, buffer: Buffer, queue: str, recount: Recount, changes: Sequence[IndexChange]
     ) -> None:
         """Take back from the buffer's tally what the finished count of *queue* has seen already."""
-        late = [move for move in moves if move[-1] <= recount.ended]
+        late = [change for change in changes if change[-1] <= recount.ended]
         if not late:
             return
         count = self._finished.get(recount.done)
@@ -69,10 +69,10 @@ class Judging:
             return
         self._finished[recount.done] = count
         everything = NewCount("", 0)  # has seen nothing, so all is to be added
-        for move in late:
-            for place, step in count.adds(*move):
+        for change in late:
+            for place, step in count.adds(*change):
                 buffer.tally.add_count(queue, place, step)
-            for place, step in everything.adds(*move):
+            for place, step in everything.adds(*change):
                 buffer.tally.add_count(queue, place, -step)
 
     def _read(self, kind: str, queue: str, recount: str) -> NewCount | None:
@@ -80,15 +80,15 @@ class Judging:
         return found[0] if found else None
 
 
-def _of(queue: str, moves: Sequence[Move]) -> list[Move]:
-    """Return what *moves* are to one queue."""
+def _of(queue: str, changes: Sequence[IndexChange]) -> list[IndexChange]:
+    """Return what *changes* are to one queue."""
     sides = (
         (
             left if left is not None and left.queue == queue else None,
             entered if entered is not None and entered.queue == queue else None,
             at,
         )
-        for left, entered, at in moves
+        for left, entered, at in changes
         if left != entered  # else a heartbeat, or another write that moves nothing
     )
-    return [move for move in sides if move[:2] != (None, None)]
+    return [change for change in sides if change[:2] != (None, None)]

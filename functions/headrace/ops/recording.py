@@ -26,7 +26,7 @@ from headrace.domain.transitions import (
 from headrace.ops.changelog import Changelog
 from headrace.ops.counter_buffer import Buffer
 from headrace.ops.counters import BATCH_BYTES, Counters, buffer_of
-from headrace.ops.judging import Judging, Move
+from headrace.ops.judging import IndexChange, Judging
 
 _TRIES: Final = 20
 _HELD_TRIES: Final = 100  # longer than any buffer is held
@@ -68,7 +68,7 @@ class _Reading:
     images: tuple[Image | None, Image | None]
 
     @property
-    def move(self) -> Move:
+    def index_change(self) -> IndexChange:
         """What it did to the index."""
         old, new = self.images
         return index_entry(old), index_entry(new), self.change.at
@@ -141,7 +141,9 @@ class Recording:
                 self.counters.flush(buffer)
             for reading in fresh:
                 buffer.tally.add(reading.change)
-            if buffer.recounts and not self._judging.add(buffer, [read.move for read in fresh]):
+            if buffer.recounts and not self._judging.add(
+                buffer, [read.index_change for read in fresh]
+            ):
                 self.counters.sleep(_HELD_SECONDS)  # its queue is just being counted anew
                 continue
             buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
@@ -212,9 +214,9 @@ def _too_large(readings: Sequence[_Reading]) -> bool:
     }
     moved = [(left[0], entered[0]) for left, entered in spots if left and entered]
     moved = [(source, target) for source, target in moved if source != target]
-    moves = set(moved)
+    flows = set(moved)
     names = sum(map(len, queues)) + sum(len(queue) for queue, _ in minutes)
-    names += sum(len(source) + len(target) for source, target in moves)
-    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(moves))
+    names += sum(len(source) + len(target) for source, target in flows)
+    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows))
     entries += _DURATION_BYTES * (len(events) + len(moved))
     return names + entries > BATCH_BYTES

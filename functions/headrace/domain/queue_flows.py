@@ -22,7 +22,7 @@ Slots = dict[int, int]
 
 
 @dataclass(slots=True)
-class Moves:
+class QueueFlows:
     """How often a task went to a queue from another: ``by_target[to][source][slot]``."""
 
     by_target: dict[str, dict[str, Slots]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Moves:
         if left is not None and entered is not None and left[0] != entered[0]:
             self._add(entered[0], left[0], transition.at // SLOT, 1)
 
-    def merge(self, other: "Moves") -> None:
+    def merge(self, other: "QueueFlows") -> None:
         """Count everything that *other* has counted."""
         for target, source, slots in other.edges():
             for slot, number in slots.items():
@@ -48,19 +48,19 @@ class Moves:
             for source, slots in sources.items():
                 yield target, source, slots
 
-    def to(self, target: str) -> "Moves":
+    def to(self, target: str) -> "QueueFlows":
         """Return the moves that came to *target*."""
         sources = self.by_target.get(target)
-        return Moves({target: sources} if sources else {})
+        return QueueFlows({target: sources} if sources else {})
 
-    def kept(self, now: int, most: int) -> "Moves":
+    def kept(self, now: int, most: int) -> "QueueFlows":
         """Return what is worth keeping at *now*, in microseconds since 1970.
 
         Hours that ended an hour ago are told as one, what is over a day ago is left out.
         Of more edges than fit into *most* bytes the busiest stay.
         """
         slot_now = now // SLOT
-        kept = Moves()
+        kept = QueueFlows()
         for target, source, slots in self.edges():
             for slot, number in slots.items():
                 if slot > slot_now - _KEPT:
@@ -69,7 +69,7 @@ class Moves:
                     kept._add(target, source, hour if over else slot, number)
         edges = sorted(kept.edges(), key=lambda edge: (-sum(edge[2].values()), edge[:2]))
         room = most
-        fitting = Moves()
+        fitting = QueueFlows()
         for target, source, slots in edges:
             room -= len(target) + len(source) + len(_text(slots)) + _ROOM
             if room < 0:
@@ -85,7 +85,7 @@ class Moves:
         }
 
     @classmethod
-    def of(cls, body: Mapping[str, Mapping[str, str]]) -> "Moves":
+    def of(cls, body: Mapping[str, Mapping[str, str]]) -> "QueueFlows":
         """Return what body() was asked of."""
         return cls(
             {

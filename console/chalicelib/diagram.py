@@ -1,4 +1,4 @@
-"""The lifecycle as a picture with one task in it; the transitions are those of the domain's table."""
+"""The lifecycle as a picture with one task in it; the transitions are the domain's."""
 
 from typing import Final
 

@@ -99,8 +99,8 @@ class Purges(RuleBasedStateMachine):
         self.store = Meddled(self.faults)
         self.world = new_world(self.store, self.clock)
         queues = self.world.use.queues
-        queues.chores = replace(queues.chores, sleep=lambda _: None)
-        self.world.use.reaping.chores = queues.chores
+        queues.removals = replace(queues.removals, sleep=lambda _: None)
+        self.world.use.reaping.removals = queues.removals
         self.lives: dict[str, Life] = {}
         self.held: list[Task] = []
         self.purges: list[Purge] = []
@@ -198,14 +198,14 @@ class Purges(RuleBasedStateMachine):
         was = {task_id: (self.lives[task_id].number, state) for task_id, state in there.items()}
         purge = Purge(self.clock(), states, was, bool(self.faults.asked), self.clock())
         self.purges.append(purge)
-        chores = self.world.use.queues.chores
-        self.world.use.queues.chores = replace(chores, patience=patience)
+        removals = self.world.use.queues.removals
+        self.world.use.queues.removals = replace(removals, patience=patience)
         self._meanwhile(steps)
 
         done = self.world.use.queues.purge(self.queue, states)
 
         self.store.meanwhile = []
-        self.world.use.queues.chores = chores
+        self.world.use.queues.removals = removals
         purge.noted_at = self.clock()
         gone = there.keys() - {task.id for task in self.store.everything()}
         assert done.deleted <= len(gone)  # as many as it removed, whatever the index showed
@@ -265,7 +265,7 @@ class Purges(RuleBasedStateMachine):
         for _ in range(3):
             self.clock.forward(61)
             self.world.use.reaping.run()
-        assert self.world.use.queues.chores.pending() == []
+        assert self.world.use.queues.removals.pending() == []
         self.nothing_goes_that_no_purge_named()
         for purge in self.purges:
             if not purge.lagged or {E, F} <= {*purge.states}:
@@ -324,7 +324,7 @@ def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
         store = InStep()
         world = new_world(store, ManualClock())
         queues = world.use.queues
-        queues.chores = replace(queues.chores, sleep=lambda _: None)
+        queues.removals = replace(queues.removals, sleep=lambda _: None)
         worker = Worker(world, world.queue(retry_strategy=AT_ONCE), waits, works)
         (task_id,) = world.put(worker.queue)
         for _ in range(begins):

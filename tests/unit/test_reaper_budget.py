@@ -178,7 +178,7 @@ def test_chores_and_closings_have_their_share_of_a_busy_minute(there: Deployment
         there.leased(there.queue(f"q{number:02}"), 2_000)
     there.leased(there.queue("gone"), 5_000)
     world = there.container()
-    world.use.queues.chores = replace(world.use.queues.chores, patience=0)
+    world.use.queues.removals = replace(world.use.queues.removals, patience=0)
     assert not world.use.queues.delete("gone")
     group = world.use.leases.open("stage", keepalive=60)
     there.grouped("q00", 3_000, group)
@@ -231,7 +231,7 @@ def test_a_calm_minute_writes_nothing_and_reads_little(there: Deployment) -> Non
         reaped = world.use.reaping.run()
 
     assert not reaped.cut
-    # What is left, queues, closings, chores; and two partitions of the queue.
+    # What is left, queues, closings, removals; and two partitions of the queue.
     assert world.store.requests - requests == 6  # type: ignore[attr-defined]
     assert meter.write == 0
     assert there.memory.records(KIND, limit=9) == ((), False)

@@ -129,8 +129,7 @@ def rules(action: Action, source: State | None, *, actor: Actor | None = None) -
 def rule(
     action: Action, source: State | None, target: State | None, *, actor: Actor | None = None
 ) -> Rule:
-    """Return the row for a transition, by *actor* if one is named, else by whom the table names
-    first.
+    """Return the row for a transition, by *actor* if one is named, else by the first in the table.
 
     Raises LookupError when the table has none: a planner asked for something illegal.
     """

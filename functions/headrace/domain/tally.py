@@ -1,5 +1,4 @@
-"""What the recorder adds up: tasks by queue and state, events by queue and minute, and flows
-between queues.
+"""What the recorder adds up: tasks by queue and state, events by minute, flows between queues.
 
 Tallies are sums, so they may be merged in any order.
 """

@@ -183,7 +183,7 @@ class Leases:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class GroupStatuses:
     """What has become of groups: each is looked at once, and marked as lapsed if it is."""
 
     store: Store

@@ -12,10 +12,10 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State
 from headrace.domain.turns import Job, Turns
-from headrace.ops.chore_body import Chore
 from headrace.ops.counting import counted
-from headrace.ops.leases import Verdicts
+from headrace.ops.leases import GroupStatuses
 from headrace.ops.reaper_record import COMFORT, KIND, PARTS, Left, Part, parts_for
+from headrace.ops.removal_body import Removal
 from headrace.ops.scan import Scan
 from headrace.store.base import Done, Position
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 100
 _QUEUES: Final = 250
-_SHARES: Final = {"queues": 3.0, "chores": 1.0, "closings": 1.0}
+_SHARES: Final = {"queues": 3.0, "removals": 1.0, "closings": 1.0}
 _STOPS_AFTER: Final = 3  # queues that are throttled one after the other: then it is the table
 _MINUTES: Final = 60  # in which each partition is looked through for expired tasks
 _SCANS: Final = 1_000  # kept in a record, which has room for 2,000
@@ -42,14 +42,14 @@ class Pass:
     time_left: Callable[[], float]
     hand_on: "HandOn | None"
     mine: tuple[Part, ...] = ()
-    verdicts: Verdicts = field(init=False)
+    statuses: GroupStatuses = field(init=False)
     sweeps: set[int] = field(init=False)
     starts: dict[Place, Position] = field(default_factory=dict)
     staying: dict[Place, tuple[Scan, int]] = field(default_factory=dict)
     throttled_in_a_row: int = 0
 
     def __post_init__(self) -> None:
-        self.verdicts = Verdicts(self.reaper.store, self.reaper.now)
+        self.statuses = GroupStatuses(self.reaper.store, self.reaper.now)
         minute = int(self.began.timestamp()) // 60
         self.sweeps = {minute % _MINUTES, (minute - 1) % _MINUTES}  # one may have been left out
 
@@ -61,7 +61,7 @@ class Pass:
         self.reaped.parts = self.mine[0].parts
         self.starts = {place: at for one in left for place, at in one.scans.items()}
         queues = Turns(self._queue_jobs(self._first(left)), self.reaper.now)
-        parts = {"closings": self._closings(), "queues": queues, "chores": self._chores()}
+        parts = {"closings": self._closings(), "queues": queues, "removals": self._removals()}
         work = Turns(
             [Job(name, iter(steps), _SHARES[name]) for name, steps in parts.items()],
             self.reaper.now,
@@ -166,7 +166,7 @@ class Pass:
         scan = self._scan(Place(queue.name, State.INFLIGHT, shard))
         for entries in scan.pages():
             taken = 0
-            for task in self.reaper.take_back(queue, entries, self.verdicts):
+            for task in self.reaper.take_back(queue, entries, self.statuses):
                 taken += 1
                 waits_again = task.state is State.ENQUEUED
                 released = waits_again and task.last_move == Action.RELEASE
@@ -261,22 +261,22 @@ class Pass:
 
         yield from self._guarded(self._turns(jobs))
 
-    def _chores(self) -> Iterator[None]:
-        chores = self.reaper.chores
+    def _removals(self) -> Iterator[None]:
+        removals = self.reaper.removals
 
-        def remove(chore: Chore) -> Iterator[None]:
+        def remove(removal: Removal) -> Iterator[None]:
             gone: set[str] = set()
             known = 0
-            for _ in chores.pages(chore, gone):
+            for _ in removals.pages(removal, gone):
                 self.reaped.purged += len(gone) - known
                 known = len(gone)
                 yield
             self.reaped.purged += len(gone) - known
 
         def jobs() -> Iterator[Job]:
-            for chore in chores.pending():
-                if self._holds(chore.key):
-                    yield Job(chore.key, self._guarded(remove(chore)))
+            for removal in removals.pending():
+                if self._holds(removal.key):
+                    yield Job(removal.key, self._guarded(remove(removal)))
 
         yield from self._guarded(self._turns(jobs))
 

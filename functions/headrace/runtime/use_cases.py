@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.ops.audit import Audit
     from headrace.ops.batches import Batches
     from headrace.ops.bulk import Bulk
-    from headrace.ops.chores import Chores
     from headrace.ops.counters import Counters
     from headrace.ops.cursor import Cursors
     from headrace.ops.deliveries import Deliveries
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.ops.reaper import Reaper
     from headrace.ops.recording import Recording
     from headrace.ops.recounting import Recounting
+    from headrace.ops.removals import Removals
     from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
@@ -94,7 +94,7 @@ class UseCases:
         from headrace.ops.queues import Queues
 
         ttl = self.settings.settings_ttl_seconds
-        return Queues(self._store, self.now, self._cursors, self._chores, self.audit, ttl)
+        return Queues(self._store, self.now, self._cursors, self._removals, self.audit, ttl)
 
     @_once
     def tasks(self) -> "Tasks":
@@ -208,7 +208,7 @@ class UseCases:
             now=self.now,
             watch=self._watch,
             queues=self.queues,
-            chores=self._chores,
+            removals=self._removals,
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
         )
@@ -298,10 +298,10 @@ class UseCases:
         return Slots(self._tables, self.now)
 
     @_once
-    def _chores(self) -> "Chores":
-        from headrace.ops.chores import Chores
+    def _removals(self) -> "Removals":
+        from headrace.ops.removals import Removals
 
-        return Chores(self._store, self.now, self._limiting, self.audit)
+        return Removals(self._store, self.now, self._limiting, self.audit)
 
     @_once
     def _counters(self) -> "Counters":

@@ -26,8 +26,8 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import State
 from headrace.ops import schedule_body
 from headrace.ops.audit import AuditFilter
-from headrace.ops.chore_body import Chore
 from headrace.ops.keys import BOOTSTRAP, acting
+from headrace.ops.removal_body import Removal
 from headrace.ops.workers import Command, Sign
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames, Template
@@ -254,7 +254,7 @@ def the_reaper(of: Stories) -> None:
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")
-    left = Chore(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
+    left = Removal(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
     before.store.drop_record("queue", queue)
     before.store.put_record(left.record(), replaces=None)
     of.clock.forward(60)

@@ -1,4 +1,4 @@
-"""A chore as a control record, and back: what is to be removed, and how far that is."""
+"""A removal as a control record, and back: what is to be removed, and how far that is."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ _DELETE: Final = "delete:"
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class Removal:
     """Remove what was in *states* of *queue* at *asked_at*.
 
     ``swept``: that is done as far as the index showed, and is looked at once more later.
@@ -46,7 +46,7 @@ class Chore:
         return f"{_PURGE}{self.queue}:{self.name}"
 
     def record(self) -> Record:
-        """Return the chore as a record."""
+        """Return the removal as a record."""
         body = {
             "queue": self.queue,
             "states": [str(state) for state in self.states],
@@ -64,8 +64,8 @@ class Chore:
         return Record(KIND, self.key, body, self.version)
 
     @classmethod
-    def of(cls, record: Record) -> "Chore":
-        """Return the chore of *record*."""
+    def of(cls, record: Record) -> "Removal":
+        """Return the removal of *record*."""
         body = record.body
         after = body["after"]
         return cls(

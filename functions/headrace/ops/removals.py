@@ -1,6 +1,6 @@
 """Removing many tasks: purges and the deletion of queues, which outlive the call that asks.
 
-A chore is a record in the control table.  The call that made it works on it for a while; what is
+A removal is a record in the control table.  The call that made it works on it for a while; what is
 left the reaper finishes.  Doing a part of it twice changes nothing.
 
 It takes what was in the states it names at the moment it was asked for.  The index proposes; the
@@ -28,10 +28,10 @@ from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.snapshot import LIVE
 from headrace.domain.task import Place, State, Task
 from headrace.ops.audit import Audit
-from headrace.ops.chore_body import KIND, Chore, deletion
 from headrace.ops.limiting import Limiting
 from headrace.ops.marked import commit
 from headrace.ops.named import Named, forget_spared, keep_spared, leaves_doubt, spared
+from headrace.ops.removal_body import KIND, Removal, deletion
 from headrace.store.base import Done, Store
 
 _PAGE: Final = 250
@@ -46,8 +46,8 @@ _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
 
 
 @dataclass(frozen=True, slots=True)
-class Chores:
-    """Works on chores, at most *patience* seconds at a time."""
+class Removals:
+    """Works on removals, at most *patience* seconds at a time."""
 
     store: Store
     now: Callable[[], datetime]
@@ -57,43 +57,43 @@ class Chores:
     sleep: Callable[[float], None] = time.sleep
     chance: random.Random = field(default_factory=random.Random)
 
-    def begin(self, chore: Chore, gone: set[str]) -> bool:
+    def begin(self, removal: Removal, gone: set[str]) -> bool:
         """Write a purge down and work on it; as work()."""
-        begun = replace(chore, name=new_request_token())
+        begun = replace(removal, name=new_request_token())
         self.write(begun)
         if leaves_doubt(begun):
             keep_spared(self.store, begun, self._in_flight(begun))
         return self.work(begun, gone)
 
-    def write(self, chore: Chore) -> None:
-        """Write *chore* down, instead of one of the same name."""
-        if not self.store.put_record(chore.record(), replaces=None):
-            self.store.drop_record(KIND, chore.key)
-            self.store.put_record(chore.record(), replaces=None)
+    def write(self, removal: Removal) -> None:
+        """Write *removal* down, instead of one of the same name."""
+        if not self.store.put_record(removal.record(), replaces=None):
+            self.store.drop_record(KIND, removal.key)
+            self.store.put_record(removal.record(), replaces=None)
 
-    def deletion(self, queue: str) -> Chore | None:
+    def deletion(self, queue: str) -> Removal | None:
         """Return the deletion of a queue of this name, if there was one a short while ago."""
         record = self.store.record(KIND, deletion(queue))
-        return None if record is None else Chore.of(record)
+        return None if record is None else Removal.of(record)
 
-    def pending(self) -> list[Chore]:
+    def pending(self) -> list[Removal]:
         """Return everything that waits to be finished."""
-        chores: list[Chore] = []
+        removals: list[Removal] = []
         more = True
         while more:
             records, more = self.store.records(
-                KIND, after=chores[-1].key if chores else "", limit=_PAGE
+                KIND, after=removals[-1].key if removals else "", limit=_PAGE
             )
-            chores += [Chore.of(record) for record in records]
-        return chores
+            removals += [Removal.of(record) for record in records]
+        return removals
 
-    def work(self, chore: Chore, gone: set[str]) -> bool:
+    def work(self, removal: Removal, gone: set[str]) -> bool:
         """Remove tasks until none is left or patience ends, and note in *gone* which.
 
         Tell whether all it names is gone, as far as the index shows.
         """
         until = self.now() + timedelta(seconds=self.patience)
-        pages = self.pages(chore, gone, revises=False)
+        pages = self.pages(removal, gone, revises=False)
         while True:
             try:
                 next(pages)
@@ -103,7 +103,7 @@ class Chores:
                 return False
 
     def pages(
-        self, chore: Chore, gone: set[str], *, revises: bool = True
+        self, removal: Removal, gone: set[str], *, revises: bool = True
     ) -> Generator[None, None, bool]:
         """Remove tasks and note in *gone* which; after each page, yield.
 
@@ -111,17 +111,17 @@ class Chores:
         whether all is gone, as far as the index shows.  *revises*: then the audit is told how many
         it were in all.
         """
-        late = self.now() >= _again(chore)
-        if chore.swept and not late:
+        late = self.now() >= _again(removal)
+        if removal.swept and not late:
             return True
-        named, places = self._named(chore), _places(chore)
-        looks = _LOOKS if LIVE & {*chore.states} else 1
-        away, others, saved, unsaved = set(chore.away), set[str](), 0, 0
-        while chore.quiet < looks:
-            if chore.quiet > 0:
+        named, places = self._named(removal), _places(removal)
+        looks = _LOOKS if LIVE & {*removal.states} else 1
+        away, others, saved, unsaved = set(removal.away), set[str](), 0, 0
+        while removal.quiet < looks:
+            if removal.quiet > 0:
                 self.sleep(self.chance.uniform(0, _BETWEEN_SECONDS))
-            for at in range(chore.at, len(places)):
-                after = chore.after
+            for at in range(removal.at, len(places)):
+                after = removal.after
                 while True:
                     page = self.store.entries(places[at], after=after, limit=_PAGE)
                     found = {entry.task_id for entry in page.entries} - gone - others
@@ -129,30 +129,30 @@ class Chores:
                     away |= left
                     others |= found - left - gone
                     after = page.last
-                    chore = replace(
-                        chore,
+                    removal = replace(
+                        removal,
                         at=at if after else at + 1,
                         after=after,
                         away=frozenset(away),
-                        quiet=chore.quiet if found.isdisjoint(gone) else _NOT_QUIET,
+                        quiet=removal.quiet if found.isdisjoint(gone) else _NOT_QUIET,
                     )
                     unsaved += 1
                     if after or len(gone) > saved or unsaved >= _UNSAVED:
-                        chore = self._save(chore, len(gone) - saved)
+                        removal = self._save(removal, len(gone) - saved)
                         saved, unsaved = len(gone), 0
                     yield
                     if after is None:
                         break
             left = self._remove(named, away, gone)
-            quiet = (chore.quiet if left == away else _NOT_QUIET) + 1
+            quiet = (removal.quiet if left == away else _NOT_QUIET) + 1
             away = left
-            chore = replace(chore, at=0, after=None, away=frozenset(away), quiet=quiet)
-        chore = replace(chore, quiet=0)
+            removal = replace(removal, at=0, after=None, away=frozenset(away), quiet=quiet)
+        removal = replace(removal, quiet=0)
         if away:
-            self._save(chore, len(gone) - saved)
+            self._save(removal, len(gone) - saved)
             return False
-        last = chore.swept or (late and not chore.deletes_queue)
-        self._finish(chore, len(gone) - saved, last=last, revises=revises)
+        last = removal.swept or (late and not removal.deletes_queue)
+        self._finish(removal, len(gone) - saved, last=last, revises=revises)
         return True
 
     def _remove(self, named: Named, ids: Collection[str], gone: set[str]) -> set[str]:
@@ -162,7 +162,7 @@ class Chores:
             tasks = self.store.read(left, payload=False) if left else {}
             meant = [task for task in tasks.values() if named.means(task)]
             left = {task.id for task in meant}
-            here = [task for task in meant if task.state in named.chore.states]
+            here = [task for task in meant if task.state in named.removal.states]
             outcomes = commit(self.store, [plan.purge(task) for task in here])
             removed = {
                 task.id
@@ -176,24 +176,24 @@ class Chores:
                 break
         return left
 
-    def _named(self, chore: Chore) -> Named:
-        """Return what *chore* names.
+    def _named(self, removal: Removal) -> Named:
+        """Return what *removal* names.
 
         A deleted queue's latecomers go too, but not what came to a new one of its name.
         """
-        if leaves_doubt(chore):
-            return Named(chore, chore.asked_at, spared(self.store, chore))
-        if not (chore.deletes_queue and chore.swept):
-            return Named(chore, chore.asked_at)
-        record = self.store.record("queue", chore.queue)
+        if leaves_doubt(removal):
+            return Named(removal, removal.asked_at, spared(self.store, removal))
+        if not (removal.deletes_queue and removal.swept):
+            return Named(removal, removal.asked_at)
+        record = self.store.record("queue", removal.queue)
         if record is None:
-            return Named(chore, self.now())
+            return Named(removal, self.now())
         created_at = datetime.fromisoformat(record.body["created_at"])
-        return Named(chore, created_at - timedelta(microseconds=1))
+        return Named(removal, created_at - timedelta(microseconds=1))
 
-    def _in_flight(self, chore: Chore) -> Iterator[Task]:
-        for shard in range(chore.shards):
-            place, after = Place(chore.queue, State.INFLIGHT, shard), None
+    def _in_flight(self, removal: Removal) -> Iterator[Task]:
+        for shard in range(removal.shards):
+            place, after = Place(removal.queue, State.INFLIGHT, shard), None
             while True:
                 page = self.store.entries(place, after=after, limit=_PAGE)
                 ids = [entry.task_id for entry in page.entries]
@@ -202,50 +202,50 @@ class Chores:
                 if after is None:
                     break
 
-    def _save(self, chore: Chore, removed: int) -> Chore:
+    def _save(self, removal: Removal, removed: int) -> Removal:
         """Write down how far it is, with so many more *removed*; return it as it is now."""
         while True:
-            total = chore.removed + removed
-            away = frozenset(sorted(chore.away)[:_FOLLOWED])
-            saved = replace(chore, removed=total, away=away, version=chore.version + 1)
-            if self.store.put_record(saved.record(), replaces=chore.version):
+            total = removal.removed + removed
+            away = frozenset(sorted(removal.away)[:_FOLLOWED])
+            saved = replace(removal, removed=total, away=away, version=removal.version + 1)
+            if self.store.put_record(saved.record(), replaces=removal.version):
                 return saved
-            record = self.store.record(KIND, chore.key)
+            record = self.store.record(KIND, removal.key)
             if record is None:  # somebody else has finished it
                 return saved
-            other = Chore.of(record)
-            chore = replace(chore, removed=other.removed, version=other.version)
+            other = Removal.of(record)
+            removal = replace(removal, removed=other.removed, version=other.version)
 
-    def _finish(self, chore: Chore, removed: int, *, last: bool, revises: bool) -> None:
-        if chore.deletes_queue and not self._exists(chore.queue):
-            self.limiting.forget(chore.queue)
-        total = chore.removed + removed
+    def _finish(self, removal: Removal, removed: int, *, last: bool, revises: bool) -> None:
+        if removal.deletes_queue and not self._exists(removal.queue):
+            self.limiting.forget(removal.queue)
+        total = removal.removed + removed
         if last:
-            self.store.drop_record(KIND, chore.key)
-            if leaves_doubt(chore):
-                forget_spared(self.store, chore)
+            self.store.drop_record(KIND, removal.key)
+            if leaves_doubt(removal):
+                forget_spared(self.store, removal)
         else:
-            total = self._save(replace(chore, swept=True), removed).removed
-        if revises and chore.noted is not None:
-            self.audit.revise(chore.noted, changed=total)
+            total = self._save(replace(removal, swept=True), removed).removed
+        if revises and removal.noted is not None:
+            self.audit.revise(removal.noted, changed=total)
 
     def _exists(self, queue: str) -> bool:
         return self.store.record("queue", queue) is not None
 
 
-def _again(chore: Chore) -> datetime:
-    """Return when a chore that is done is looked at once more."""
-    return chore.asked_at + (AGREED_AFTER if chore.deletes_queue else _LAG)
+def _again(removal: Removal) -> datetime:
+    """Return when a removal that is done is looked at once more."""
+    return removal.asked_at + (AGREED_AFTER if removal.deletes_queue else _LAG)
 
 
-def _places(chore: Chore) -> Sequence[Place]:
+def _places(removal: Removal) -> Sequence[Place]:
     """Return where to look, by turns where workers have what would come back."""
-    moving = [state for state in chore.states if state in LIVE]
+    moving = [state for state in removal.states if state in LIVE]
     if State.ENQUEUED in moving:
         moving = [State.ENQUEUED, State.INFLIGHT] * _TURNS
-    still = [state for state in chore.states if state not in LIVE]
+    still = [state for state in removal.states if state not in LIVE]
     return [
-        Place(chore.queue, state, shard)
-        for shard in range(chore.shards)
+        Place(removal.queue, state, shard)
+        for shard in range(removal.shards)
         for state in (*moving, *still)
     ]

@@ -281,7 +281,7 @@ def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground)
 
 
 @pytest.mark.parametrize(
-    ("transform", "shape"),
+    ("transform", "analysis"),
     [
         (transforms.same, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
         (transforms.poisoned, PlanAnalysis(regroups=False, scatters=False, rereads=False)),

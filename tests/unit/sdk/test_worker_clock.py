@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.client.worker.clocks import ServiceClock
-from tests.unit.sdk.worker_ground import START, Monotonic
+from tests.unit.sdk.worker_harness import START, Monotonic
 
 
 def seconds(number: float) -> timedelta:

@@ -9,7 +9,7 @@ import pytest
 from headrace.client.models import Reported
 from headrace.client.worker.endings import came_of, failed, released
 from headrace.domain.task import State
-from tests.unit.sdk.worker_ground import START, leased
+from tests.unit.sdk.worker_harness import START, leased
 
 
 def answer(state: State | None, *, after: float | None = None) -> Reported:

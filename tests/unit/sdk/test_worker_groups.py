@@ -28,7 +28,7 @@ from headrace.client.worker.worker import Worker
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.task import State
 from headrace.testing import MemoryService
-from tests.unit.sdk.worker_ground import (
+from tests.unit.sdk.worker_harness import (
     SOON,
     START,
     FakeService,
@@ -43,7 +43,7 @@ from tests.unit.sdk.worker_ground import (
 LENGTH = 60.0
 
 
-class Ground:
+class GroupHarness:
     """A service in memory, a clock moved by hand, and what a worker's threads do, step by step."""
 
     def __init__(self) -> None:
@@ -92,93 +92,97 @@ class Ground:
 
 
 @pytest.fixture
-def ground() -> Ground:
-    return Ground()
+def harness() -> GroupHarness:
+    return GroupHarness()
 
 
 # ------------------------------------------------------------------------------------- heartbeats
 
 
-def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(ground: Ground) -> None:
-    group = ground.groups.current()
-    tasks = [ground.hold(group, queue=queue) for queue in ("mail", "news") for _ in range(100)]
-    ground.after(LENGTH / 3 - 0.1)
-    assert ground.calls == [f"open {group.id}"]
+def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group, queue=queue) for queue in ("mail", "news") for _ in range(100)]
+    harness.after(LENGTH / 3 - 0.1)
+    assert harness.calls == [f"open {group.id}"]
 
-    ground.after(0.2)
+    harness.after(0.2)
 
-    assert ground.calls == [f"extend {group.id}"]
-    assert ground.service.calls == []
-    assert {held.lease_ends for held in tasks} == {ground.monotonic() + LENGTH}
+    assert harness.calls == [f"extend {group.id}"]
+    assert harness.service.calls == []
+    assert {held.lease_ends for held in tasks} == {harness.monotonic() + LENGTH}
     assert {held.lease_expires_at for held in tasks} == {START + timedelta(seconds=20.1 + LENGTH)}
-    ground.after(LENGTH / 3 - 0.1)
-    assert ground.calls == []
+    harness.after(LENGTH / 3 - 0.1)
+    assert harness.calls == []
 
 
-def test_a_group_that_holds_nothing_is_not_extended(ground: Ground) -> None:
-    group = ground.groups.current()
-    held = ground.hold(group)
+def test_a_group_that_holds_nothing_is_not_extended(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    held = harness.hold(group)
     held.end()
-    ground.inflight.remove(held)
+    harness.inflight.remove(held)
 
-    ground.after(LENGTH - 1)
+    harness.after(LENGTH - 1)
 
-    assert ground.calls == [f"open {group.id}"]
+    assert harness.calls == [f"open {group.id}"]
 
 
-def test_progress_goes_with_the_extension_and_only_where_there_is_some(ground: Ground) -> None:
-    group = ground.groups.current()
-    tasks = [ground.hold(group) for _ in range(30)]
+def test_progress_goes_with_the_extension_and_only_where_there_is_some(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group) for _ in range(30)]
     tasks[3].progress({"done": 1})
 
-    ground.after(LENGTH / 3 + 0.1)
+    harness.after(LENGTH / 3 + 0.1)
 
-    [(queue, [report])] = ground.service.calls
+    [(queue, [report])] = harness.service.calls
     assert (queue, report.task_id, report.lease_id) == ("mail", tasks[3].task.id, "lease-4")
     assert (report.progress, report.keepalive_timeout_in_seconds) == ({"done": 1}, None)
 
 
-def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(ground: Ground) -> None:
-    group = ground.groups.current()
-    held = ground.hold(group)
-    ground.service.fault = Unavailable("away")
-    ground.after(LENGTH / 3 + 0.1)
-    assert ground.service.within == pytest.approx((LENGTH * 2 / 3) / 2, abs=0.1)
+def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    held = harness.hold(group)
+    harness.service.fault = Unavailable("away")
+    harness.after(LENGTH / 3 + 0.1)
+    assert harness.service.within == pytest.approx((LENGTH * 2 / 3) / 2, abs=0.1)
     ends = held.lease_ends
 
-    ground.service.fault = None
+    harness.service.fault = None
     for _ in range(20):
-        ground.after(0.1)
+        harness.after(0.1)
 
-    assert ground.calls.count(f"extend {group.id}") == 2
+    assert harness.calls.count(f"extend {group.id}") == 2
     assert held.lease_ends > ends
-    assert not ground.lost.all
+    assert not harness.lost.all
 
 
-def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(ground: Ground) -> None:
-    group = ground.groups.current()
-    tasks = [ground.hold(group) for _ in range(3)]
-    ground.service.groups.clear()
+def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group) for _ in range(3)]
+    harness.service.groups.clear()
 
-    ground.after(LENGTH / 3 + 0.1)
-    other = ground.groups.current()
-    alone = ground.hold(other)
-    ground.after(1)
+    harness.after(LENGTH / 3 + 0.1)
+    other = harness.groups.current()
+    alone = harness.hold(other)
+    harness.after(1)
 
-    assert [task for task, _ in ground.lost.all] == [held.task.id for held in tasks]
-    assert {why for _, why in ground.lost.all} == {"the lease of all tasks is lost"}
+    assert [task for task, _ in harness.lost.all] == [held.task.id for held in tasks]
+    assert {why for _, why in harness.lost.all} == {"the lease of all tasks is lost"}
     assert all(held.lost for held in tasks)
     assert not alone.lost
     assert other.id != group.id
-    assert ground.calls == [f"open {group.id}", f"extend {group.id}", f"open {other.id}"]
+    assert harness.calls == [f"open {group.id}", f"extend {group.id}", f"open {other.id}"]
 
 
-def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(ground: Ground) -> None:
-    group = ground.groups.current()
+def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(harness: GroupHarness) -> None:
+    group = harness.groups.current()
     group.lost = True
-    held = ground.hold(group)
+    held = harness.hold(group)
 
-    ground.after(0)
+    harness.after(0)
 
     assert held.lost
 
@@ -186,91 +190,97 @@ def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(ground: Ground
 # ------------------------------------------------------------------------ which group comes next
 
 
-def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(ground: Ground) -> None:
-    group = ground.groups.current()
-    ground.hold(group)
+def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    harness.hold(group)
     for _ in range(20):
-        ground.after(10)
-        assert ground.groups.current() is group
+        harness.after(10)
+        assert harness.groups.current() is group
 
-    assert ground.calls.count(f"open {group.id}") == 1
+    assert harness.calls.count(f"open {group.id}") == 1
 
 
-def test_an_idle_group_is_replaced_before_it_ends_without_being_closed(ground: Ground) -> None:
-    first = ground.groups.current()
-    ground.after(LENGTH * 2 / 3 - 1)
-    assert ground.groups.current() is first
-    ground.after(2)
+def test_an_idle_group_is_replaced_before_it_ends_without_being_closed(
+    harness: GroupHarness,
+) -> None:
+    first = harness.groups.current()
+    harness.after(LENGTH * 2 / 3 - 1)
+    assert harness.groups.current() is first
+    harness.after(2)
 
-    second = ground.groups.current()
+    second = harness.groups.current()
 
     assert second is not first
-    assert ground.calls == [f"open {first.id}", f"open {second.id}"]
+    assert harness.calls == [f"open {first.id}", f"open {second.id}"]
 
 
-def test_a_group_that_is_empty_past_its_first_end_is_replaced(ground: Ground) -> None:
-    first = ground.groups.current()
-    held = ground.hold(first)
+def test_a_group_that_is_empty_past_its_first_end_is_replaced(harness: GroupHarness) -> None:
+    first = harness.groups.current()
+    held = harness.hold(first)
     for _ in range(7):
-        ground.after(10)
+        harness.after(10)
     held.end()
-    ground.inflight.remove(held)
+    harness.inflight.remove(held)
 
-    assert first.lease_ends - ground.monotonic() > LENGTH / 3
-    assert ground.groups.current() is not first
+    assert first.lease_ends - harness.monotonic() > LENGTH / 3
+    assert harness.groups.current() is not first
 
 
 def test_a_group_in_doubt_takes_no_more_and_is_closed_when_all_of_it_is_settled(
-    ground: Ground,
+    harness: GroupHarness,
 ) -> None:
-    first = ground.groups.current()
-    held = ground.hold(first)
+    first = harness.groups.current()
+    held = harness.hold(first)
     first.doubtful = True
-    second = ground.groups.current()
-    ground.after(LENGTH / 3 + 0.1)
-    assert ground.groups.current() is second
-    assert ground.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
+    second = harness.groups.current()
+    harness.after(LENGTH / 3 + 0.1)
+    assert harness.groups.current() is second
+    assert harness.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
 
-    ground.unsaid.add(first)  # the report is not answered yet
+    harness.unsaid.add(first)  # the report is not answered yet
     held.end()
-    ground.inflight.remove(held)
-    assert ground.groups.current() is second
-    assert ground.calls == []
-    ground.unsaid.clear()
-    assert ground.groups.current() is second
+    harness.inflight.remove(held)
+    assert harness.groups.current() is second
+    assert harness.calls == []
+    harness.unsaid.clear()
+    assert harness.groups.current() is second
 
-    assert ground.calls == [f"close {first.id}"]
-    assert ground.groups.current() is second
-    assert ground.calls == []
+    assert harness.calls == [f"close {first.id}"]
+    assert harness.groups.current() is second
+    assert harness.calls == []
 
 
 def test_at_the_end_every_open_group_is_closed_and_a_failure_costs_nothing(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = ground.groups.current()
-    ground.hold(first)
+    first = harness.groups.current()
+    harness.hold(first)
     first.doubtful = True
-    second = ground.groups.current()
-    ground.hold(second)
+    second = harness.groups.current()
+    harness.hold(second)
     second.lost = True
-    third = ground.groups.current()
-    ground.service.groups.pop(third.id)
-    ground.service.group_calls.clear()
+    third = harness.groups.current()
+    harness.service.groups.pop(third.id)
+    harness.service.group_calls.clear()
 
-    ground.groups.close()
-    ground.groups.close()
+    harness.groups.close()
+    harness.groups.close()
 
-    assert ground.calls == [f"close {first.id}", f"close {third.id}"]
-    ground.groups.current()
-    ground.service.fault = Unavailable("away")
-    ground.groups.close()
+    assert harness.calls == [f"close {first.id}", f"close {third.id}"]
+    harness.groups.current()
+    harness.service.fault = Unavailable("away")
+    harness.groups.close()
     assert "could not be closed, and ends by itself" in caplog.text
 
 
 # -------------------------------------------------------------------------------------- sending
 
 
-def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(ground: Ground) -> None:
+def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(
+    harness: GroupHarness,
+) -> None:
     class Picky(FakeService):
         def report(self, queue: str, reports: Any, *, within: float) -> Any:
             for place, report in enumerate(reports):
@@ -279,7 +289,7 @@ def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(ground: 
                     raise InvalidRequest("no", errors=[wrong])
             return super().report(queue, reports, within=within)
 
-    service = Picky(ground.monotonic)
+    service = Picky(harness.monotonic)
     service.groups["g"] = LENGTH
     service.leases.update({"t1": "g", "t2": "g", "t3": "g"})
     reports = [

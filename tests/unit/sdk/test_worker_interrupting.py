@@ -9,7 +9,7 @@ from headrace.client.app.execution import Route
 from headrace.client.sending import Report
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.threads import Threads
-from tests.unit.sdk.worker_ground import SOON, Noted, held
+from tests.unit.sdk.worker_harness import SOON, Noted, held
 
 
 class Ended:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.client.worker.logs import JsonFormatter, about, configure, configured
-from tests.unit.sdk.worker_ground import leased
+from tests.unit.sdk.worker_harness import leased
 
 LOG = logging.getLogger("headrace.worker")
 

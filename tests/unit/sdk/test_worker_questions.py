@@ -20,7 +20,7 @@ from headrace.domain.errors import (
     NotFound,
     RateLimited,
 )
-from tests.unit.sdk.worker_ground import FakeService, Monotonic, dice, heard
+from tests.unit.sdk.worker_harness import FakeService, Monotonic, dice, heard
 
 
 class Refusing(FakeService):
@@ -40,7 +40,7 @@ class Refusing(FakeService):
         return super().dequeue(queues, **call)
 
 
-class Ground:
+class FetcherHarness:
     """A fetcher whose steps are taken by hand, and what it stands on."""
 
     def __init__(self, *queues: str, grouped: bool = False) -> None:
@@ -87,102 +87,102 @@ class Ground:
 
 
 def test_all_queues_are_asked_in_one_call() -> None:
-    ground = Ground("urgent", "mail", "news")
-    ground.service.put(1, queue="news")
-    ground.ask()
+    harness = FetcherHarness("urgent", "mail", "news")
+    harness.service.put(1, queue="news")
+    harness.ask()
 
-    assert ground.service.asked == [("urgent,mail,news", 3)]
+    assert harness.service.asked == [("urgent,mail,news", 3)]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_question_whose_answer_was_lost_is_asked_again_as_it_was(*, grouped: bool) -> None:
-    ground = Ground("urgent", "mail", grouped=grouped)
-    ids = ground.service.put(1, 2, 3, 4)
-    ground.service.lose_dequeues = 2
+    harness = FetcherHarness("urgent", "mail", grouped=grouped)
+    ids = harness.service.put(1, 2, 3, 4)
+    harness.service.lose_dequeues = 2
 
     for _ in range(3):
-        ground.ask()
+        harness.ask()
 
-    assert ground.service.asked == [("urgent,mail", 3)] * 3
-    (key,) = {key for key, _ in ground.service.keys}
-    assert [attempt for _, attempt in ground.service.keys] == [1, 2, 3]
-    assert len(ground.dispatcher.reporter) == 3  # given back, each of them
-    assert [task.id for task in ground.service.waiting["mail"]] == ids[3:]
+    assert harness.service.asked == [("urgent,mail", 3)] * 3
+    (key,) = {key for key, _ in harness.service.keys}
+    assert [attempt for _, attempt in harness.service.keys] == [1, 2, 3]
+    assert len(harness.dispatcher.reporter) == 3  # given back, each of them
+    assert [task.id for task in harness.service.waiting["mail"]] == ids[3:]
 
-    ground.ask()
-    assert ground.service.keys[-1] != (key, 4)
+    harness.ask()
+    assert harness.service.keys[-1] != (key, 4)
 
 
 def test_a_question_that_was_refused_is_not_asked_again() -> None:
-    ground = Ground()
-    ground.ask()
-    ground.service.fault = RateLimited("slowly")
-    ground.ask()
-    ground.service.fault = Forbidden("not you")
-    ground.ask()
-    ground.service.fault = None
-    ground.ask()
+    harness = FetcherHarness()
+    harness.ask()
+    harness.service.fault = RateLimited("slowly")
+    harness.ask()
+    harness.service.fault = Forbidden("not you")
+    harness.ask()
+    harness.service.fault = None
+    harness.ask()
 
-    keys = [key for key, _ in ground.service.keys]
+    keys = [key for key, _ in harness.service.keys]
     assert len(set(keys)) == 2
-    assert not ground.fatal
+    assert not harness.fatal
 
 
 @pytest.mark.parametrize("kind", [NotFound, Forbidden])
 def test_one_queue_that_is_refused_does_not_keep_the_others(kind: type[HeadraceError]) -> None:
-    ground = Ground("urgent", "mail", "news")
-    ground.ask()
-    ground.service.refused["mail"] = kind
-    ground.service.asked.clear()
-    ground.service.put(1, queue="news")
+    harness = FetcherHarness("urgent", "mail", "news")
+    harness.ask()
+    harness.service.refused["mail"] = kind
+    harness.service.asked.clear()
+    harness.service.put(1, queue="news")
 
     for _ in range(3):
-        ground.ask()
+        harness.ask()
 
-    assert ground.service.asked[0] == ("urgent,news", 3)
-    assert not ground.service.waiting["news"]
-    assert not ground.fatal
+    assert harness.service.asked[0] == ("urgent,news", 3)
+    assert not harness.service.waiting["news"]
+    assert not harness.fatal
 
 
 def test_a_refusal_that_names_none_is_of_all() -> None:
-    ground = Ground("urgent", "mail")
-    ground.ask()
-    ground.service.fault = Forbidden("the key is for nothing any more")
-    ground.ask()
+    harness = FetcherHarness("urgent", "mail")
+    harness.ask()
+    harness.service.fault = Forbidden("the key is for nothing any more")
+    harness.ask()
 
-    assert ground.fetcher.step() > 0
-    assert ground.service.asked == [("urgent,mail", 3)]
+    assert harness.fetcher.step() > 0
+    assert harness.service.asked == [("urgent,mail", 3)]
 
 
 def test_the_first_refusal_of_all_is_the_end() -> None:
-    ground = Ground("urgent", "mail")
-    ground.service.refused["mail"] = NotFound
+    harness = FetcherHarness("urgent", "mail")
+    harness.service.refused["mail"] = NotFound
 
-    assert ground.ask() == UNTIL_WOKEN
-    assert [type(error) for error in ground.fatal] == [NotFound]
+    assert harness.ask() == UNTIL_WOKEN
+    assert [type(error) for error in harness.fatal] == [NotFound]
 
 
 def test_a_lease_that_is_lost_ends_its_question_and_another_is_opened() -> None:
-    ground = Ground("urgent", "mail", grouped=True)
-    ground.service.lose_dequeues = 1
-    ground.service.put(1)
-    ground.ask()
-    ground.service.groups.clear()
-    ground.ask()
-    ground.ask()
+    harness = FetcherHarness("urgent", "mail", grouped=True)
+    harness.service.lose_dequeues = 1
+    harness.service.put(1)
+    harness.ask()
+    harness.service.groups.clear()
+    harness.ask()
+    harness.ask()
 
-    assert len([call for call in ground.service.group_calls if call.startswith("open")]) == 2
-    assert len({key for key, _ in ground.service.keys}) == 2
+    assert len([call for call in harness.service.group_calls if call.startswith("open")]) == 2
+    assert len({key for key, _ in harness.service.keys}) == 2
 
 
 def test_a_lost_answer_makes_a_group_doubtful_though_its_tasks_are_heard_of() -> None:
-    ground = Ground("mail", grouped=True)
-    ground.service.put(1)
-    ground.service.lose_dequeues = 1
+    harness = FetcherHarness("mail", grouped=True)
+    harness.service.put(1)
+    harness.service.lose_dequeues = 1
     for _ in range(3):
-        ground.ask()
+        harness.ask()
 
-    assert [call for call in ground.service.group_calls if call.startswith("open")] == [
+    assert [call for call in harness.service.group_calls if call.startswith("open")] == [
         "open group-2",
         "open group-3",
     ]

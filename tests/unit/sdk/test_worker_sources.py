@@ -7,7 +7,7 @@ import pytest
 
 from headrace.client.models import Dequeued
 from headrace.client.worker.sources import Source, Sources
-from tests.unit.sdk.worker_ground import START, dice, leased
+from tests.unit.sdk.worker_harness import START, dice, leased
 
 
 def sources(*, strict: bool = False, **weights: float) -> Sources:

@@ -1,4 +1,4 @@
-"""What tests of the worker stand on: a service in memory, a clock moved by hand, some tasks."""
+"""Harness of the worker's tests: a service in memory, a clock moved by hand, some tasks."""
 
 import random
 import threading

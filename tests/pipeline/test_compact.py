@@ -11,7 +11,7 @@ from headrace.spark.lake.compact import compact, mend
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, Table
-from tests.pipeline.ground import Again
+from tests.pipeline.harness import Again
 from tests.pipeline.stories import Story, write
 
 TODAY = date(2026, 11, 21)

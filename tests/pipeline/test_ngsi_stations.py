@@ -30,7 +30,7 @@ from headrace.client.models import Task
 from headrace.domain.plan import NewTask
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.station.outcomes import Fail, Move, Taken
-from tests.pipeline.ground import Ground
+from tests.pipeline.harness import PipelineHarness
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -236,25 +236,25 @@ def test_tasks_that_come_again_in_another_batch_are_read_once(
 
 
 def test_two_stations_take_notifications_to_the_table(
-    spark: SparkSession, ground: Ground, tmp_path: Path
+    spark: SparkSession, harness: PipelineHarness, tmp_path: Path
 ) -> None:
     """What should come out is worked out without Spark, by the demo's own accounting."""
     sent = series(60, NOON).sent
     for queue in (NOTIFY_QUEUE, ENTITIES_QUEUE):
-        ground.queue(queue, shards=1)
+        harness.queue(queue, shards=1)
     new = [NewTask(json.dumps(one.body), tags=one.headers) for one in sent]
-    ground.uses.tasks.enqueue(NOTIFY_QUEUE, new)
+    harness.uses.tasks.enqueue(NOTIFY_QUEUE, new)
     folder = str(tmp_path / "readings")
 
-    splitting.run(spark, drain=True, connection=ground.connection)
-    loading_into(folder).run(spark, drain=True, connection=ground.connection)
+    splitting.run(spark, drain=True, connection=harness.connection)
+    loading_into(folder).run(spark, drain=True, connection=harness.connection)
 
-    assert ground.states(NOTIFY_QUEUE) == {"DEAD": 3}
-    assert ground.states(ENTITIES_QUEUE) == {"SUCCEEDED": 57}
-    assert {task.errors[-1].message for task in ground.tasks(NOTIFY_QUEUE)} == {
+    assert harness.states(NOTIFY_QUEUE) == {"DEAD": 3}
+    assert harness.states(ENTITIES_QUEUE) == {"SUCCEEDED": 57}
+    assert {task.errors[-1].message for task in harness.tasks(NOTIFY_QUEUE)} == {
         one.error for one in sent if one.error
     }
-    tasks = [*ground.tasks(NOTIFY_QUEUE), *ground.tasks(ENTITIES_QUEUE)]
+    tasks = [*harness.tasks(NOTIFY_QUEUE), *harness.tasks(ENTITIES_QUEUE)]
     should_be = expected(sent, cast("list[Task]", tasks))
     assert compared(should_be.readings, lines_of(spark, folder)) == []
     assert should_be.came > len(should_be.readings) > 200

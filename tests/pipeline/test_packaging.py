@@ -17,7 +17,7 @@ from headrace.spark.java import prepare
 from headrace.store.lake import FolderLake
 from infra.spark.package import HERE, PURE, REQUIREMENTS, environment, pure, zipped
 from tests.pipeline import exports
-from tests.pipeline.ground import Ground
+from tests.pipeline.harness import PipelineHarness
 from tests.pipeline.stories import Story, write
 
 pytestmark = pytest.mark.slow
@@ -133,16 +133,16 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
 
 
 def test_a_station_runs_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path, ground: Ground
+    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
 ) -> None:
     (tmp_path / "pipelines.py").write_text(PIPELINE)
     with zipfile.ZipFile(tmp_path / "pipelines.zip", "w") as theirs:
         theirs.write(tmp_path / "pipelines.py", "pipelines.py")
-    ground.queue("in")
-    ground.queue("out")
-    ground.fill("in", 40)
+    harness.queue("in")
+    harness.queue("out")
+    harness.fill("in", 40)
 
-    tables = ground.connection
+    tables = harness.connection
     done = submit(
         unpacked,
         *("--py-files", str(tmp_path / "pipelines.zip"), str(HERE / "station.py")),
@@ -154,16 +154,16 @@ def test_a_station_runs_with_the_unpacked_environment(
 
     assert done.returncode == 0, done.stdout
     assert '"ended": "drained"' in done.stdout
-    assert ground.states("out") == {"ENQUEUED": 40}
+    assert harness.states("out") == {"ENQUEUED": 40}
 
 
 def test_a_backfill_runs_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path, ground: Ground
+    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
 ) -> None:
-    ground.queue("in")
-    ground.fill("in", 3)
-    exported, now = FolderLake(tmp_path / "exported"), ground.uses.now()
-    export = exports.full(exported, ground.tasks("in"), at=now)
+    harness.queue("in")
+    harness.fill("in", 3)
+    exported, now = FolderLake(tmp_path / "exported"), harness.uses.now()
+    export = exports.full(exported, harness.tasks("in"), at=now)
     lake = tmp_path / "lake"
 
     done = submit(

@@ -22,7 +22,7 @@ from headrace.spark.lake.schemas import (
     TASKS,
     Table,
 )
-from tests.pipeline.ground import Again
+from tests.pipeline.harness import Again
 from tests.pipeline.stories import DAY, MINUTE, SECOND, START, Story, at, write
 
 TODAY = date(2026, 11, 21)

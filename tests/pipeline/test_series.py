@@ -11,7 +11,7 @@ from headrace.domain.transitions import Event
 from headrace.ops.metrics import Point
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
-from tests.pipeline.ground import Again
+from tests.pipeline.harness import Again
 from tests.pipeline.stories import DAY, SECOND, Story, at, true_history, write
 
 FIRST = date(2026, 11, 21)

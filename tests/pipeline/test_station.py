@@ -22,7 +22,7 @@ from headrace.spark.station.heartbeat import StationHeartbeat
 from headrace.spark.station.job_errors import StationFailed
 from headrace.spark.station.plan_analysis import PlanAnalysis, analyse
 from tests.pipeline import transforms
-from tests.pipeline.ground import AT_ONCE, Ground
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 
 class DataFrame:
@@ -30,20 +30,20 @@ class DataFrame:
 
 
 @pytest.fixture
-def pipeline(ground: Ground) -> Ground:
+def pipeline(harness: PipelineHarness) -> PipelineHarness:
     """Give the queues `in` and `out`; a failed attempt in `in` may be tried again at once."""
-    ground.queue("in", retry=AT_ONCE)
-    ground.queue("out")
-    return ground
+    harness.queue("in", retry=AT_ONCE)
+    harness.queue("out")
+    return harness
 
 
-def run(spark: SparkSession, ground: Ground, transform: Any, **settings: Any) -> Run:
+def run(spark: SparkSession, harness: PipelineHarness, transform: Any, **settings: Any) -> Run:
     station = Station(**{"queue": "in", "to": "out", "transform": transform, **settings})
-    return station.run(spark, drain=True, connection=ground.connection, on_batch=lambda _: None)
+    return station.run(spark, drain=True, connection=harness.connection, on_batch=lambda _: None)
 
 
 def test_a_drain_moves_all_that_is_due_batch_by_batch(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 100)
     told: list[Batch] = []
@@ -62,7 +62,7 @@ def test_a_drain_moves_all_that_is_due_batch_by_batch(
 
 
 def test_a_task_that_the_transform_drops_is_dead_in_the_end_so_a_drain_ends(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 9)
 
@@ -76,7 +76,7 @@ def test_a_task_that_the_transform_drops_is_dead_in_the_end_so_a_drain_ends(
 
 
 def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 4, start=11)
 
@@ -93,7 +93,7 @@ def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
 
 
 def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 3)
 
@@ -105,24 +105,24 @@ def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
 
 
 def test_too_many_are_dead_all_the_same_where_the_transform_works_for_others(
-    spark: SparkSession, ground: Ground
+    spark: SparkSession, harness: PipelineHarness
 ) -> None:
-    ground.queue("in", shards=1)
-    ground.queue("out")
-    ground.fill("in", 9, start=5)
+    harness.queue("in", shards=1)
+    harness.queue("out")
+    harness.fill("in", 9, start=5)
 
     with pytest.raises(StationFailed, match="more than 0 tasks of one batch: ValueError"):
-        run(spark, ground, transforms.poisoned, max_poison=0)
+        run(spark, harness, transforms.poisoned, max_poison=0)
 
-    assert ground.numbers("out")
-    assert [task.payload for task in ground.tasks("in") if task.state is State.DEAD] == [
+    assert harness.numbers("out")
+    assert [task.payload for task in harness.tasks("in") if task.state is State.DEAD] == [
         '{"n": 13}'
     ]
-    assert "INFLIGHT" not in ground.states("in")
+    assert "INFLIGHT" not in harness.states("in")
 
 
 def test_a_guarded_function_does_with_each_task_what_it_says(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     ids = pipeline.fill("in", 9)
     retried_at_once, dropped = ids[4], ids[6]
@@ -149,7 +149,7 @@ def test_a_guarded_function_does_with_each_task_what_it_says(
 
 
 def test_children_that_stand_apart_from_their_parents_row_come_with_it(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 30)
 
@@ -160,7 +160,9 @@ def test_children_that_stand_apart_from_their_parents_row_come_with_it(
     assert pipeline.states("in") == {"SUCCEEDED": 30}
 
 
-def test_branches_that_are_united_see_the_same_tasks(spark: SparkSession, pipeline: Ground) -> None:
+def test_branches_that_are_united_see_the_same_tasks(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
     """All tasks are in one shard, slowly leased, so that both branches look at it at a time."""
     names = [name for name in map("task-{}".format, range(200)) if shard_of(name, 2) == 0][:25]
     pipeline.uses.tasks.enqueue("in", [NewTask("{}", id=name) for name in names])
@@ -172,7 +174,7 @@ def test_branches_that_are_united_see_the_same_tasks(spark: SparkSession, pipeli
 
 
 def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 20)
     with pytest.raises(InvalidRequest, match="claim_log: must be given"):
@@ -187,7 +189,7 @@ def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in
 
 
 def test_what_a_dead_driver_has_claimed_is_tidied_away(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     leases = pipeline.uses.leases
     over, alive = (leases.open(None, keepalive=60).id for _ in range(2))
@@ -201,7 +203,7 @@ def test_what_a_dead_driver_has_claimed_is_tidied_away(
 
 
 def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     ids = pipeline.fill("in", 4)
     (tmp_path / "file").touch()
@@ -214,7 +216,7 @@ def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
 
 
 def test_a_worker_process_that_dies_costs_no_task(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 60)
     mark = tmp_path / "die"
@@ -228,7 +230,7 @@ def test_a_worker_process_that_dies_costs_no_task(
 
 
 def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 10)
     stop = threading.Event()
@@ -243,17 +245,19 @@ def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
     assert {task.attempts for task in pipeline.tasks("in")} == {0}
 
 
-def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(ground: Ground) -> None:
+def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
+    harness: PipelineHarness,
+) -> None:
     station = Station(queue="in", transform=transforms.same, name="air")
     stopping = threading.Event()
-    heartbeat = StationHeartbeat(station, ground.uses, stopping)
+    heartbeat = StationHeartbeat(station, harness.uses, stopping)
 
     heartbeat.sign()
-    (seen,) = ground.uses.workers.list(BOOTSTRAP).workers
-    ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
+    (seen,) = harness.uses.workers.list(BOOTSTRAP).workers
+    harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
     heartbeat.sign()
     assert (heartbeat.quiet, stopping.is_set()) == (True, False)
-    ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
+    harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
     heartbeat.sign()
 
     assert seen.sign.name.startswith("air@")
@@ -261,7 +265,7 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(ground: Gr
     assert stopping.is_set()
 
 
-def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -> None:
+def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: PipelineHarness) -> None:
     pipeline.fill("in", 20)
 
     done = run(spark, pipeline, transforms.same, rate=40.0)
@@ -270,7 +274,7 @@ def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -
     assert done.seconds >= 0.4
 
 
-def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground) -> None:
+def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: PipelineHarness) -> None:
     pipeline.fill("in", 3)
     station = Station(queue="in", to="out", transform=transforms.same)
     past = pipeline.uses.now() - timedelta(seconds=1)
@@ -320,7 +324,7 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
     ],
 )
 def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
-    spark: SparkSession, pipeline: Ground, transform: Any, said: str
+    spark: SparkSession, pipeline: PipelineHarness, transform: Any, said: str
 ) -> None:
     pipeline.fill("in", 1)
 
@@ -339,7 +343,7 @@ def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
     ],
 )
 def test_an_end_that_is_no_instant_is_refused_before_a_task_is_leased(
-    spark: SparkSession, pipeline: Ground, wrong: Any, said: str
+    spark: SparkSession, pipeline: PipelineHarness, wrong: Any, said: str
 ) -> None:
     pipeline.fill("in", 1)
     station = Station(queue="in", to="out", transform=transforms.same)
@@ -385,6 +389,8 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: st
         Station(**{"queue": "in", "transform": transforms.same, **wrong})
 
 
-def test_a_queue_that_is_missing_is_told_at_once(spark: SparkSession, pipeline: Ground) -> None:
+def test_a_queue_that_is_missing_is_told_at_once(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         run(spark, pipeline, transforms.same, to="nowhere")

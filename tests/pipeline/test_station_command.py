@@ -22,7 +22,7 @@ from headrace.spark.sources.writing import WRITING
 from headrace.spark.station.__main__ import main
 from infra.local.engine import PROJECT_ROOT
 from tests.pipeline.bench.chaos import survived
-from tests.pipeline.ground import AT_ONCE, Ground
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 SOON = 120.0  # seconds until a test gives up
 
@@ -59,13 +59,13 @@ class Told:
 
 
 @contextmanager
-def command(ground: Ground, folder: Path, *words: str) -> Iterator[Told]:
-    """Run `headrace station run` on the tables of *ground*, in *folder*."""
+def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[Told]:
+    """Run `headrace station run` on the tables of *harness*, in *folder*."""
     (folder / "stations.py").write_text(MODULE)
     where = {
-        "HEADRACE_DYNAMODB_URL": ground.connection.dynamodb_url or "",
-        "HEADRACE_TASKS_TABLE": ground.connection.tasks_table,
-        "HEADRACE_CONTROL_TABLE": ground.connection.control_table,
+        "HEADRACE_DYNAMODB_URL": harness.connection.dynamodb_url or "",
+        "HEADRACE_TASKS_TABLE": harness.connection.tasks_table,
+        "HEADRACE_CONTROL_TABLE": harness.connection.control_table,
         "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
     }
     process = subprocess.Popen(
@@ -93,15 +93,15 @@ def _read(out: IO[str], lines: list[dict[str, object]]) -> None:
 
 
 @pytest.fixture
-def pipeline(ground: Ground) -> Ground:
-    ground.queue("in", retry=AT_ONCE)
-    ground.queue("out")
-    return ground
+def pipeline(harness: PipelineHarness) -> PipelineHarness:
+    harness.queue("in", retry=AT_ONCE)
+    harness.queue("out")
+    return harness
 
 
 @pytest.mark.slow
 def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
-    pipeline: Ground, tmp_path: Path
+    pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 200)
 
@@ -119,7 +119,9 @@ def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
 
 
 @pytest.mark.slow
-def test_what_a_killed_driver_held_the_next_one_finishes(pipeline: Ground, tmp_path: Path) -> None:
+def test_what_a_killed_driver_held_the_next_one_finishes(
+    pipeline: PipelineHarness, tmp_path: Path
+) -> None:
     pipeline.fill("in", 100)
 
     with command(pipeline, tmp_path, "stations:sleepy") as told:
@@ -194,7 +196,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_line(
 
 @pytest.mark.slow
 def test_a_transform_that_names_no_column_is_told_in_a_line(
-    pipeline: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    pipeline: PipelineHarness, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with command(pipeline, tmp_path, "stations:wrong") as told:
         code = told.end()

@@ -10,13 +10,13 @@ from hypothesis.stateful import rule
 from headrace.domain.plan import NewTask
 from headrace.ops.tasks import Enqueued, EnqueueOutcome
 from tests.property.calls import PLAIN, Ask, asks, queue_names
-from tests.property.ground import Ground
+from tests.property.harness import ServiceHarness
 from tests.property.model import RETRIES
 
 _ROOM: Final = 14  # waiting tasks of a queue: what one dequeue of one task looks at is 18
 
 
-class Producers(Ground):
+class Producers(ServiceHarness):
     """Tasks are enqueued: plainly, late, to expire, under ids of their own."""
 
     @rule(queue=queue_names, entries=st.lists(asks, min_size=1, max_size=3))

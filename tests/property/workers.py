@@ -21,7 +21,7 @@ from tests.property.calls import (
     queue_names,
     says,
 )
-from tests.property.ground import Ground
+from tests.property.harness import ServiceHarness
 from tests.property.model import Group, Known, known
 
 
@@ -38,7 +38,7 @@ class Taken:
     leases: dict[str, str] = field(default_factory=dict)
 
 
-class Workers(Ground):
+class Workers(ServiceHarness):
     """Tasks are handed out, and reported on under leases true, foreign and forged."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What every part of the machine stands on: a service, its model, and what workers hold."""
+"""The harness of every part of the machine: a service, its model, and what workers hold."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ from tests.property.model import SPREAD, Model
 _TICK: Final = 0.001  # no two calls of a real clock see the same instant
 
 
-class Ground(RuleBasedStateMachine):
+class ServiceHarness(RuleBasedStateMachine):
     """A service and the model that it is compared with."""
 
     look_every = 1  # how many calls between looks at the index, which are dear on a real engine

@@ -23,7 +23,7 @@ _CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PipelineHarness:
     """Tables of one test, and what it does with them."""
 
     connection: Connection

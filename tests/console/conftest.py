@@ -299,7 +299,7 @@ def admin(browse: Browser) -> Browser:
 
 
 @pytest.fixture
-def stocked(admin: Browser) -> Browser:
+def filled(admin: Browser) -> Browser:
     """Give an admin a console with tasks in every state."""
     for name in ("mail", "ngsi.notify"):
         admin.queue(name, retry_strategy=RetryStrategy(max_retries=1))

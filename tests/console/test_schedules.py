@@ -25,14 +25,14 @@ NIGHTLY = ScheduleSettings(
 
 
 @pytest.fixture
-def planned(stocked: Browser) -> Browser:
+def planned(filled: Browser) -> Browser:
     """Give an admin a console with a schedule."""
-    stocked.use.schedules.put("mail", "nightly", NIGHTLY)
-    return stocked
+    filled.use.schedules.put("mail", "nightly", NIGHTLY)
+    return filled
 
 
-def test_an_empty_page_names_the_command(stocked: Browser) -> None:
-    assert "headrace schedule put" in stocked.get("/console/schedules").text
+def test_an_empty_page_names_the_command(filled: Browser) -> None:
+    assert "headrace schedule put" in filled.get("/console/schedules").text
 
 
 def test_a_schedule_is_told_in_words_with_its_next_runs(planned: Browser) -> None:
@@ -64,27 +64,27 @@ def test_a_schedule_says_how_its_last_run_ended(planned: Browser) -> None:
     assert "its task is not kept any more" in planned.get(HERE).text
 
 
-def test_a_schedule_is_made_after_its_runs_were_seen(stocked: Browser) -> None:
-    form = stocked.get("/console/create-schedule?queue=mail").page
+def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
+    form = filled.get("/console/create-schedule?queue=mail").page
     typed = {
         "name": "beat",
         "cron": "30 8 * * 1-5",
         "timezone": "Europe/Madrid",
         "payload": "[1.0]",
     }
-    seen = stocked.submit(form, "/create-schedule", **typed, do="preview")
+    seen = filled.submit(form, "/create-schedule", **typed, do="preview")
 
     assert seen.status == 200
     assert "It would run Monday to Friday at 08:30, Europe/Madrid time" in seen.text
     assert "Mon 2026-11-23 08:30:00 CET 2026-11-23 07:30:00.000 UTC" in seen.text
     assert "Nothing is saved yet." in seen.text
-    assert stocked.use.schedules.seen_by(stocked.use.keys.known("bootstrap")).schedules == ()
+    assert filled.use.schedules.seen_by(filled.use.keys.known("bootstrap")).schedules == ()
     assert seen.page.one("input", name="cron").attributes["value"] == "30 8 * * 1-5"
 
-    made = stocked.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
-    shown = stocked.follow(made)
+    made = filled.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
+    shown = filled.follow(made)
     assert "Schedule beat of mail is saved." in shown.text
-    settings = stocked.use.schedules.get("mail", "beat").schedule.settings
+    settings = filled.use.schedules.get("mail", "beat").schedule.settings
     assert (settings.payload, settings.timezone) == ("[1.0]", "Europe/Madrid")
 
 

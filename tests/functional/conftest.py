@@ -174,7 +174,7 @@ def call(request: pytest.FixtureRequest) -> Service:
 
 
 @pytest.fixture
-def stocked(call: Service) -> Service:
+def filled(call: Service) -> Service:
     """Give a service with queues and tasks in them."""
     for name in ("ngsi.notify", "ngsi.entities", "ngsi.quarantine", "mail"):
         call.queue(name)

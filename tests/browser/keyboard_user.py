@@ -1,4 +1,4 @@
-"""Somebody at the keyboard: Tab, Shift-Tab, Enter, Space and letters; never a mouse."""
+"""A keyboard user: Tab, Shift-Tab, Enter, Space and letters; never a mouse."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ _FOCUS: Final = """() => {
 
 
 @dataclass
-class Person:
-    """A window and who sits before it; ``complaints`` is what should not have happened."""
+class KeyboardUser:
+    """A window and its user; ``complaints`` is what should not have happened."""
 
     context: BrowserContext
     page: Page
@@ -59,9 +59,9 @@ class Person:
         if "ERR_ABORTED" not in str(request.failure):
             self.complaints.append(f"{request.url}: {request.failure}")
 
-    # What a person does.
+    # What a user does.
 
-    def go(self, path: str) -> "Person":
+    def go(self, path: str) -> "KeyboardUser":
         """Type an address."""
         self.page.goto(f"{self.url}{path}")
         return self
@@ -78,7 +78,7 @@ class Person:
             assert at["seen"], f"focus is out of sight on {at}"
         return at
 
-    def tab_to(self, name: str, *, back: bool = False, tags: Sequence[str] = ()) -> "Person":
+    def tab_to(self, name: str, *, back: bool = False, tags: Sequence[str] = ()) -> "KeyboardUser":
         """Press Tab until the focus is on what begins with *name*, and is one of *tags*."""
         stops = []
         for _ in range(_MOST_STOPS):
@@ -91,35 +91,35 @@ class Person:
                 break
         raise AssertionError(f"Tab does not lead to {name!r}: {stops}")
 
-    def press(self, key: str) -> "Person":
+    def press(self, key: str) -> "KeyboardUser":
         """Press a key."""
         self.page.keyboard.press(key)
         return self
 
-    def send(self) -> "Person":
+    def send(self) -> "KeyboardUser":
         """Press Enter; a page must follow."""
         with self.page.expect_navigation():
             self.page.keyboard.press("Enter")
         return self
 
-    def open(self, name: str) -> "Person":
+    def open(self, name: str) -> "KeyboardUser":
         """Go to a link or button by Tab and press Enter; a page must follow."""
         return self.tab_to(name).send()
 
-    def type(self, name: str, text: str) -> "Person":
+    def type(self, name: str, text: str) -> "KeyboardUser":
         """Go to a field by Tab and type; what stood there is typed over."""
         self.tab_to(name, tags=("input", "textarea"))
         self.page.keyboard.press("Control+A")
         self.page.keyboard.type(text)
         return self
 
-    def choose(self, name: str, option: str) -> "Person":
+    def choose(self, name: str, option: str) -> "KeyboardUser":
         """Go to a list by Tab and choose by typing how the option begins."""
         self.tab_to(name, tags=("select",))
         self.page.keyboard.type(option)
         return self
 
-    # What a person sees.
+    # What a user sees.
 
     @property
     def heading(self) -> str:

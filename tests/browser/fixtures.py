@@ -36,7 +36,7 @@ _HOSTS: Final = ("worker-1.eu-south-2:4711", "worker-2.eu-south-2:90", "etl-7.in
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class Fixtures:
     """What the tests ask for by name."""
 
     viewer: NewKey
@@ -50,7 +50,7 @@ class Stock:
     succeeded: str
 
 
-def fill(client: Client) -> Stock:
+def fill(client: Client) -> Fixtures:
     """Create queues, tasks in every state, schedules and keys."""
     none = {"max_retries": 0, "kind": "fixed"}
     history = {"history_retention_in_seconds": 604_800}
@@ -67,7 +67,7 @@ def fill(client: Client) -> Stock:
     client.create_queue("thumbnails", dequeuing_settings={"max_inflight_tasks": 20})
     client.create_queue("nightly", description="Filled by schedules.")
     client.create_queue("empty")
-    stock = Stock(
+    fixtures = Fixtures(
         viewer=client.create_key("grafana", "viewer", ["*"]),
         operator=client.create_key("on call", "operator", ["*"]),
         dead=_mail(client),
@@ -84,7 +84,7 @@ def fill(client: Client) -> Stock:
     client.put_schedule("mail", "digest", every_seconds=900, paused=True)
     client.pause_queue("billing.invoices", 7200)
     client.create_key("ci of the warehouse team", "producer", ["ngsi.*"])
-    return stock
+    return fixtures
 
 
 def let_die(client: Client, queue: str, count: int, message: str) -> list[str]:

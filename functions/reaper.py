@@ -1,4 +1,5 @@
-"""Lambda entry point: take back lapsed leases, bury the expired, finish purges, once a minute.
+"""Lambda entry point: take back lapsed leases, dead-letter the expired, finish purges, once a
+minute.
 
 Where that takes more than one pass a minute, the timer's invokes others, each with its part.
 """

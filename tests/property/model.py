@@ -304,7 +304,7 @@ class Model:
         task.attempts -= 1
         self._wait(task, "release", now, delay or 0)
 
-    def hand_back(self, task: Known, now: datetime) -> None:
+    def release_from_closed_group(self, task: Known, now: datetime) -> None:
         task.attempts, task.named = task.attempts - 1, None
         settled = task.settled
         self._wait(task, "release", now, 0)

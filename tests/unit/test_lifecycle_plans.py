@@ -36,7 +36,7 @@ def planned() -> list[Change]:
         plan.overwrite(waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
-        settle.hand_back(held, queue, now=_T0),
+        settle.release_from_closed_group(held, queue, now=_T0),
         *(plan.purge(task_in(state)) for state in State),
         *(_operated(action, state) for action, states in STATES.items() for state in states),
     ]
@@ -46,7 +46,7 @@ def planned() -> list[Change]:
             settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
             settle.succeed(known, queue, now=_T0, result=None),
             settle.release(known, queue, now=_T0, delay=None),
-            settle.give_back(known, queue, now=_T0),
+            settle.release_undelivered(known, queue, now=_T0),
             settle.move(known, queue, now=_T0, delay=None, payload=None, tags=None),
         ]
         changes += [

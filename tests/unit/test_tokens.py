@@ -87,7 +87,7 @@ def simulated(load: Load) -> tuple[list[tuple[float, int]], Counting]:
         except Unavailable:
             continue
         unused = sum(chance.random() < load.unused for _ in range(granted.count))
-        services[who].give_back(queue, granted, unused)
+        services[who].release_unused(queue, granted, unused)
         used.append((at, granted.count - unused))
     return used, store
 
@@ -182,7 +182,7 @@ def test_rare_tokens_that_nobody_used_are_there_for_others() -> None:
 
     granted = ada.take(queue, 12)
     assert bob.take(queue, 1).count == 0
-    ada.give_back(queue, granted, 5)
+    ada.release_unused(queue, granted, 5)
     clock.forward(1)
 
     assert [service.take(queue, 12).count for service in (bob, ada)] == [5, 0]
@@ -195,7 +195,7 @@ def test_rare_tokens_given_back_once_others_drew_are_kept_for_oneself() -> None:
 
     granted = ada.take(queue, 6)
     bob.take(queue, 6)
-    ada.give_back(queue, granted, 2)
+    ada.release_unused(queue, granted, 2)
     clock.forward(1)
 
     assert [service.take(queue, 12).count for service in (bob, ada)] == [0, 2]

@@ -160,7 +160,7 @@ def release(held: Held, queue: Queue, *, now: datetime, delay: Seconds | None) -
     return _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0)
 
 
-def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
+def release_undelivered(held: Held, queue: Queue, *, now: datetime) -> Change:
     """Plan undoing a delivery that did not fit the answer: the task keeps its turn."""
     change = release(held, queue, now=now, delay=None)
     if held.task is None or change.rule.target is not State.ENQUEUED:
@@ -171,7 +171,7 @@ def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
     return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
 
 
-def hand_back(task: Task, queue: Queue, *, now: datetime) -> Change:
+def release_from_closed_group(task: Task, queue: Queue, *, now: datetime) -> Change:
     """Plan giving back what a group held when it was closed: due now, the attempt not counted."""
     effects = Effects(add={"attempts": -1})
     by = Actor.SERVICE

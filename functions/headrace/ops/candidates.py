@@ -70,7 +70,9 @@ class Candidates:
                 else:
                     ready.append(entry)
             if over:
-                list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
+                list(
+                    self.reaping.dead_letter(queue, over)
+                )  # or the sweep would leave them in our way
             after = page.last
             if after is None or self.claims.free(ready) >= count:
                 break

@@ -223,11 +223,11 @@ class Deliveries:
             race = self._race(queue, ready, granted.count, call)
         except Overtaken:
             with suppress(Unavailable):
-                self.limiting.tokens.give_back(queue, granted, granted.count)
+                self.limiting.tokens.release_unused(queue, granted, granted.count)
             raise
         unused = granted.count - len(race.won) - race.unclear
         with suppress(Unavailable):  # tokens come by themselves, and leases would be lost
-            self.limiting.tokens.give_back(queue, granted, unused)
+            self.limiting.tokens.release_unused(queue, granted, unused)
         return race.won
 
     def _race(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> "_Race":

@@ -246,7 +246,10 @@ class Dequeue:
         for task in tasks:
             (fitting if room.takes_task(task) or not fitting else surplus).append(task)
         now, queues = self.deliveries.now(), {source.name: source for source in sources}
-        changes = [settle.give_back(Held.of(task), queues[task.queue], now=now) for task in surplus]
+        changes = [
+            settle.release_undelivered(Held.of(task), queues[task.queue], now=now)
+            for task in surplus
+        ]
         with suppress(Unavailable):  # then their leases lapse
             commit(self.deliveries.store, changes)
         self.deliveries.let_go(surplus)

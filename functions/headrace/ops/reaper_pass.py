@@ -178,7 +178,7 @@ class Pass:
             yield
 
     def _expired(self, queue: Queue, shard: int) -> Iterator[None]:
-        """Bury the tasks of one shard that waited past their ``expires_at``.
+        """Dead-letter the tasks of one shard that waited past their ``expires_at``.
 
         Waiting tasks expire after they fall due, so only due ones are looked at: from the oldest
         until a page holds nothing expired; all of them once an hour, each shard in a minute of its
@@ -196,7 +196,7 @@ class Pass:
                 self.reaped.oldest_ready_seconds = max(self.reaped.oldest_ready_seconds, waited)
             if not over and not full:
                 return
-            self.reaped.expired += sum(1 for _ in self.reaper.bury(queue, over))
+            self.reaped.expired += sum(1 for _ in self.reaper.dead_letter(queue, over))
             if full:
                 self._stay(scan, len(entries) - len(over))
             yield
@@ -249,7 +249,7 @@ class Pass:
     def _closings(self) -> Iterator[None]:
         leases = self.reaper.leases
 
-        def give_back(group_id: str) -> Iterator[None]:
+        def release_tasks(group_id: str) -> Iterator[None]:
             for returned in leases.finish_closing(group_id):
                 self.reaped.released += returned
                 yield
@@ -257,7 +257,7 @@ class Pass:
         def jobs() -> Iterator[Job]:
             for group_id in leases.closings():
                 if self._holds(group_id):
-                    yield Job(group_id, self._guarded(give_back(group_id)))
+                    yield Job(group_id, self._guarded(release_tasks(group_id)))
 
         yield from self._guarded(self._turns(jobs))
 

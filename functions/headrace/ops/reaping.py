@@ -1,4 +1,4 @@
-"""Taking back lapsed leases and burying the expired, page by page: nothing stays stuck.
+"""Taking back lapsed leases and dead-lettering the expired, page by page: nothing stays stuck.
 
 Done by the reaper every minute for every queue (see ``reaper``), and by any dequeue that finds too
 little in its own.  The index only proposes: each task is read before it is judged, and judged again
@@ -85,7 +85,7 @@ class Reaping:
         if group_id is not None:
             group = statuses.of(group_id)
             if group is not None and group.state is GroupState.CLOSED:
-                return settle.hand_back(task, queue, now=now)
+                return settle.release_from_closed_group(task, queue, now=now)
             if group is not None and group.state is GroupState.OPEN:
                 self.watch.extended(group)
                 return group.expires_at
@@ -93,7 +93,7 @@ class Reaping:
             return end
         return settle.reclaim(task, queue, now=now, spread=self.spread())
 
-    def bury(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
+    def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; those that are not what the index says are left alone."""
         now = self.now()
         expire = partial(plan.expire, queue=queue, now=now)

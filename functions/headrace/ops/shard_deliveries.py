@@ -91,12 +91,12 @@ class ShardDeliveries:
                 return
 
     def _alive(self, queue: Queue, entries: tuple[Entry, ...]) -> list[Entry]:
-        """Return those of *entries* that have not expired; the others are buried."""
+        """Return those of *entries* that have not expired; the others are dead-lettered."""
         now = self.now()
         over = [entry for entry in entries if entry.expires_at and entry.expires_at <= now]
         if not over:
             return list(entries)
-        list(self.reaping.bury(queue, over))
+        list(self.reaping.dead_letter(queue, over))
         return [entry for entry in entries if entry not in over]
 
     def _shows(self, place: Place, until: datetime) -> bool:

@@ -102,7 +102,7 @@ class Tokens:
             here.count(count, now)
         return Granted(tuple(pieces), count, 0.0 if count else wait.total_seconds())
 
-    def give_back(self, queue: Queue, granted: Granted, unused: int) -> None:
+    def release_unused(self, queue: Queue, granted: Granted, unused: int) -> None:
         """Make the last *unused* of the tokens free again: for this process, or for all."""
         here = self._here.get(queue.name)
         for piece in reversed(granted.pieces):

@@ -1,5 +1,4 @@
-"""Lambda entry point: take back lapsed leases, dead-letter the expired, finish purges, once a
-minute.
+"""Lambda entry point: end lapsed leases, expire tasks, finish purges, once a minute.
 
 Where that takes more than one pass a minute, the timer's invokes others, each with its part.
 """

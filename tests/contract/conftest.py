@@ -14,7 +14,7 @@ from headrace.ops.reports import Report, Reported, ReportStatus
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
-from headrace.store.dynamo.lean import LeanClient
+from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.memory import MemoryStore
 from infra.local.tables import TableNames
 from tests.manual_clock import ManualClock
@@ -113,7 +113,7 @@ def store(request: pytest.FixtureRequest) -> Store:
     client = request.getfixturevalue("dynamodb")
     if request.param != "single":  # as it is wired
         credentials = Credentials("local", "local")
-        client = LeanClient(client, credentials)
+        client = RawClient(client, credentials)
     return DynamoStore(
         client,
         tasks_table=tables.tasks,

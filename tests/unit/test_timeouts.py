@@ -109,21 +109,21 @@ def test_the_authorizer_may_ask_twice_and_still_answer(template: Template) -> No
 
 def test_whatever_is_asked_has_the_same_time_for_a_request(table: Table) -> None:
     client = connected(table.url)
-    lean = client._pool.connection_pool_kw["timeout"]  # noqa: SLF001  it shows it nowhere else
+    raw = client._pool.connection_pool_kw["timeout"]  # noqa: SLF001  it shows it nowhere else
     botocores = client.put_item.__self__.meta.config
     lakes = lake_in_s3("lake", "").client.meta.config
 
-    assert lean.connect_timeout + lean.read_timeout == CALL_SECONDS
+    assert raw.connect_timeout + raw.read_timeout == CALL_SECONDS
     for config in (botocores, lakes):
         assert (config.connect_timeout, config.read_timeout) == (
-            lean.connect_timeout,
-            lean.read_timeout,
+            raw.connect_timeout,
+            raw.read_timeout,
         )
 
 
 KEYED: dict[str, Any] = {"TableName": "t", "Key": {"pk": {"S": "a"}}}
 ASK: dict[str, tuple[int, Any]] = {  # how often it asks at most
-    "lean": (1 + ATTEMPTS, lambda url: connected(url).get_item(**KEYED)),
+    "raw": (1 + ATTEMPTS, lambda url: connected(url).get_item(**KEYED)),
     "botocore": (ATTEMPTS, lambda url: connected(url).delete_item(**KEYED)),
 }
 

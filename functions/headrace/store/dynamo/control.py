@@ -8,7 +8,7 @@ from headrace.domain.change import Mark
 from headrace.domain.ids import new_request_token
 from headrace.store import keys
 from headrace.store.base import Record, charge
-from headrace.store.dynamo.vendor import charge_all, vendor_errors
+from headrace.store.dynamo.aws_errors import aws_errors, charge_all
 from headrace.store.items import SECONDS, Item
 
 
@@ -20,7 +20,7 @@ class ControlTable:
         self._control = table
 
     def mark(self, kind: str, name: str) -> str | None:
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(kind, name),
@@ -42,7 +42,7 @@ class ControlTable:
         }
         found: dict[str, str] = {}
         while True:
-            with vendor_errors():
+            with aws_errors():
                 answer = self._client.query(**query)
             charge_all(answer, write=False)
             found |= {item[keys.SK]["S"]: item[keys.MARK]["S"] for item in answer["Items"]}
@@ -54,7 +54,7 @@ class ControlTable:
     def set_mark(self, mark: Mark) -> bool:
         ((operation, arguments),) = mark_write(mark, self._control).items()
         write = self._client.put_item if operation == "Put" else self._client.delete_item
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = write(
                     **arguments,
@@ -70,7 +70,7 @@ class ControlTable:
         return True
 
     def record(self, kind: str, name: str) -> Record | None:
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(kind, name),
@@ -107,14 +107,14 @@ class ControlTable:
         }
         if after:
             query["ExclusiveStartKey"] = control_key(kind, after)
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.query(**query)
         charge_all(answer, write=False)
         return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
         token = new_request_token()  # by which a repeat after a lost answer knows its own write
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.put_item(
                     **self._put(record, replaces, token), ReturnConsumedCapacity="TOTAL"
@@ -128,7 +128,7 @@ class ControlTable:
     def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
         token = new_request_token()
         items = [{"Put": self._put(record, replaces, token)} for record, replaces in writes]
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.transact_write_items(
                     TransactItems=items, ReturnConsumedCapacity="TOTAL"
@@ -169,7 +169,7 @@ class ControlTable:
         if record.expires_at is not None:
             values[":ttl"] = SECONDS.encode(record.expires_at)
             ttl = ", #ttl = :ttl"
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.update_item(
                 TableName=self._control,
                 Key=control_key(record.kind, record.name),
@@ -188,7 +188,7 @@ class ControlTable:
         if expects is not None:
             values[":expected"] = {"S": expects}
             condition = "attribute_exists(#pk) AND #note = :expected"
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.update_item(
                     TableName=self._control,
@@ -209,7 +209,7 @@ class ControlTable:
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         condition = {} if version is None else _has_version(version)
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.delete_item(
                     TableName=self._control,

@@ -6,8 +6,8 @@ from typing import Any, Final
 from headrace.domain.group import Group, GroupChange, GroupState, group_key
 from headrace.store import keys
 from headrace.store.base import charge
+from headrace.store.dynamo.aws_errors import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
-from headrace.store.dynamo.vendor import charge_all, vendor_errors
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
 
 _STATE: Final = Form(TEXT.encode, lambda value: GroupState(value["S"]))
@@ -30,7 +30,7 @@ class GroupLeases(ControlTable):
     """Implements the group leases of ``headrace.store.base.Store``."""
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.put_item(
                     TableName=self._control,
@@ -49,7 +49,7 @@ class GroupLeases(ControlTable):
         return True
 
     def group(self, group_id: str) -> Group | None:
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(keys.GROUPS, group_key(group_id)),
@@ -62,7 +62,7 @@ class GroupLeases(ControlTable):
         return found if found is not None and found.id == group_id else None
 
     def change_group(self, change: GroupChange) -> Group | None:
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.update_item(
                     TableName=self._control,

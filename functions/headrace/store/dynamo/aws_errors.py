@@ -28,7 +28,7 @@ class AnswerLost(Unavailable):
 
 
 @contextmanager
-def vendor_errors() -> Iterator[None]:
+def aws_errors() -> Iterator[None]:
     """Turn what boto3 raises when the table is throttled or away into Unavailable.
 
     AnswerLost where it may have done what it was asked.  What only a wrong deployment or a defect

@@ -1,4 +1,4 @@
-"""Become a program that dies with its parent (Linux): `tether.py PARENT COMMAND ARG...`.
+"""Become a program that dies with its parent (Linux): `die_with_parent.py PARENT COMMAND ARG...`.
 
 Run as a program of its own, because a hook between fork and exec is unsafe in a process that has
 threads, and Python 3.12 warns about it.

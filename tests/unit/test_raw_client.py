@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from headrace.store.dynamo.lean import LeanClient
+from headrace.store.dynamo.raw_client import RawClient
 
 ANSWER = {"Items": [{"n": {"N": "1" * 38}}], "Count": 1}
 
@@ -61,11 +61,11 @@ def table() -> Iterator[Table]:
     server.server_close()
 
 
-def lean(table: Table) -> LeanClient:
+def raw(table: Table) -> RawClient:
     session = boto3.Session("AKIDEXAMPLE", "secret", "session-token", region_name="eu-west-1")
     retries = Config(retries={"total_max_attempts": 1})
     client = session.client("dynamodb", endpoint_url=table.url, config=retries)
-    return LeanClient(client, session.get_credentials())
+    return RawClient(client, session.get_credentials())
 
 
 QUERY = {
@@ -78,7 +78,7 @@ QUERY = {
 
 
 def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: Table) -> None:
-    assert lean(table).query(**QUERY) == ANSWER
+    assert raw(table).query(**QUERY) == ANSWER
     ((headers, body),) = table.asked
     assert json.loads(body) == QUERY
     assert headers["X-Amz-Target"] == "DynamoDB_20120810.Query"
@@ -109,10 +109,10 @@ def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: Table) -> None:
 )
 @pytest.mark.parametrize("trouble", [(0, b""), (500, b"{}"), (400, b"{}")])
 def test_trouble_is_asked_again_of_boto3(
-    table: Table, trouble: tuple[int, bytes], call: Callable[[LeanClient], dict[str, Any]]
+    table: Table, trouble: tuple[int, bytes], call: Callable[[RawClient], dict[str, Any]]
 ) -> None:
     table.answers.append(trouble)
-    assert "ResponseMetadata" in call(lean(table))
+    assert "ResponseMetadata" in call(raw(table))
     (_, first), (headers, second) = table.asked
     assert json.loads(first) == json.loads(second)
     assert "Boto3" in headers["User-Agent"]
@@ -122,12 +122,12 @@ def test_what_dynamodb_refuses_is_boto3s_error(table: Table) -> None:
     refusal = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "x"}'
     table.answers += [(400, refusal), (400, refusal)]
     with pytest.raises(ClientError) as error:
-        lean(table).query(**QUERY)
+        raw(table).query(**QUERY)
     assert error.value.response["Error"]["Code"] == "ThrottlingException"
 
 
 def test_the_other_calls_are_boto3s_own(table: Table) -> None:
-    client = lean(table)
+    client = raw(table)
     client.put_item(TableName="tasks", Item={"task_id": {"S": "a"}})
     assert "Boto3" in table.asked[0][0]["User-Agent"]
     assert client.exceptions.ConditionalCheckFailedException
@@ -139,5 +139,5 @@ def test_a_proxy_is_left_to_boto3(table: Table, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("no_proxy", raising=False)
     session = boto3.Session("AKIDEXAMPLE", "secret", region_name="eu-west-1")
     client = session.client("dynamodb", endpoint_url="http://dynamodb.test:8000")
-    LeanClient(client, session.get_credentials()).query(**QUERY)
+    RawClient(client, session.get_credentials()).query(**QUERY)
     assert "Boto3" in table.asked[0][0]["User-Agent"]

@@ -36,7 +36,7 @@ _METHODS: Final = {
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-class LeanClient:
+class RawClient:
     """A boto3 DynamoDB client whose most used calls are quick; all others are boto3's own.
 
     Every call is left to boto3 where there are no credentials, which it will say, and where the

@@ -10,7 +10,7 @@ from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.audit import AuditFilter
 from headrace.store.base import Record, Store
 from headrace.store.memory import MemoryStore
@@ -133,7 +133,7 @@ def test_an_action_on_one_of_many_that_it_does_not_take_reads_each_once(
 def paged(world: World, where: AuditFilter, by: Any, limit: int) -> Iterator[Any]:
     cursor = None
     while True:
-        page = permitted.audit(world.use.audit, by, where, limit=limit, cursor=cursor)
+        page = visibility.audit(world.use.audit, by, where, limit=limit, cursor=cursor)
         yield page
         cursor = page.cursor
         if cursor is None:
@@ -192,7 +192,7 @@ def test_a_list_of_what_few_may_see_ends_in_time_and_its_cursor_goes_on(
     while calls == 0 or cursor is not None:
         began = counted.clock()
         counting.calls.clear()
-        page = permitted.queues(use.queues, by, limit=1, cursor=cursor)
+        page = visibility.queues(use.queues, by, limit=1, cursor=cursor)
         assert counting.calls["records"] <= 10
         assert (counted.clock() - began).total_seconds() <= 6
         shown += [queue.name for queue in page.queues]

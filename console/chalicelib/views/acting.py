@@ -16,7 +16,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Status, Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.bulk import BulkAnswer
 
 _SUGGESTED: Final = 100  # queues offered as a target
@@ -88,7 +88,7 @@ def action_named(name: str) -> TaskAction:
 
 def target_field(visit: Visit, queue: str, given: str, error: str = "") -> Field:
     """Return the field for where a move goes, with the visitor's queues to choose from."""
-    page = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
+    page = visibility.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
     names = [each.name for each in page.queues if each.name != queue]
     options = tuple(Option(name, name) for name in names)
     return Field(

@@ -13,7 +13,7 @@ from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.audit import AuditFilter, Entry
 
 routes: Final = Routes()
@@ -56,7 +56,7 @@ def show(visit: Visit) -> Reply:
     rows: tuple[AuditRow, ...] = ()
     cursor = None
     if not errors:
-        page = permitted.audit(visit.use.audit, visit.by, where, limit=limit, cursor=asked or None)
+        page = visibility.audit(visit.use.audit, visit.by, where, limit=limit, cursor=asked or None)
         rows = tuple(_row(visit, entry) for entry in page.entries)
         cursor = page.cursor
     narrowed = any(given[name] for name in _NAMES[:-1])

@@ -17,7 +17,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.plan import NewTask
 from headrace.domain.task import Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.tasks import EnqueueOutcome
 
 routes: Final = Routes()
@@ -59,7 +59,7 @@ def enqueue(visit: Visit) -> Reply:
 
 
 def _task(visit: Visit) -> Task:
-    task = permitted.task(visit.use.tasks, visit.by, visit.request.names["id"])
+    task = visibility.task(visit.use.tasks, visit.by, visit.request.names["id"])
     visit.require(Permission.ENQUEUE, task.queue)
     visit.require(Permission.DETAILS, task.queue)
     return task
@@ -94,7 +94,7 @@ def _no_number(word: str) -> NoReturn:
 def _page(visit: Visit, task: Task, errors: Errors) -> ConfirmPage:
     given = visit.request.given
     here = visit.url(urls.TASK, id=task.id)
-    names = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED).queues
+    names = visibility.queues(visit.use.queues, visit.by, limit=_SUGGESTED).queues
     tags = ", ".join(f"{key}={value}" for key, value in sorted(task.tags.items()))
     fields = (
         Field("payload", "Payload, JSON", given("payload", pretty(task.payload or "null")),

@@ -18,7 +18,7 @@ from headrace.domain.fingerprint import FINGERPRINT_RE, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 _PAGE: Final = 12  # queues
@@ -33,7 +33,7 @@ _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 def show(visit: Visit) -> Reply:
     """Show the newest dead of a page of queues, alike ones together."""
     prefix = visit.request.asked("name")[:_LONGEST]
-    page = permitted.queues(
+    page = visibility.queues(
         visit.use.queues,
         visit.by,
         prefix=prefix,

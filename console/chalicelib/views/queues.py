@@ -19,7 +19,7 @@ from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Status
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.stats import Glance
 
 routes: Final = Routes()
@@ -49,7 +49,7 @@ def waiting(seconds: float | None) -> Age | None:
 def show(visit: Visit) -> Reply:
     """Show a page of queues."""
     prefix = visit.request.asked("name")[:_LONGEST]
-    page = permitted.queues(
+    page = visibility.queues(
         visit.use.queues,
         visit.by,
         prefix=prefix,

@@ -20,7 +20,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 _EVERY: Final = (1, 31_536_000)  # seconds
@@ -256,7 +256,7 @@ def _page(
 
 
 def _queues(visit: Visit) -> tuple[Option, ...]:
-    page = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
+    page = visibility.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
     return _options(queue.name for queue in page.queues)
 
 

@@ -8,7 +8,7 @@ from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 
@@ -26,7 +26,7 @@ def find(visit: Visit) -> Reply:
             return Redirect(visit.url(urls.QUEUE, queue=wanted))
     if limits.TASK_ID_RE.fullmatch(wanted):
         try:
-            permitted.task(visit.use.tasks, visit.by, wanted)
+            visibility.task(visit.use.tasks, visit.by, wanted)
         except (NotFound, Forbidden):
             pass
         else:

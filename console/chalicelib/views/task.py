@@ -26,7 +26,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 _UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
@@ -97,7 +97,7 @@ def act(visit: Visit) -> Reply:
 
 
 def _task(visit: Visit) -> Task:
-    return permitted.task(visit.use.tasks, visit.by, visit.request.names["id"])
+    return visibility.task(visit.use.tasks, visit.by, visit.request.names["id"])
 
 
 def _crumbs(visit: Visit, task: Task) -> tuple[Link, ...]:

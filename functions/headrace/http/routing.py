@@ -16,7 +16,7 @@ from headrace.domain.task import Task
 from headrace.http.fields import CURSOR_LENGTH
 from headrace.http.permissions import principal
 from headrace.http.views import MaxRetries
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.runtime.wiring import use_cases
 
 JSON: Final = "application/json"
@@ -76,16 +76,16 @@ def queue_name(path: str) -> str:
 def own_task(path: str) -> Task:
     """Return the task named in a path, as the key may see it.
 
-    Raises NotFound, or Forbidden where the key may not even know that; see ``permitted``.
+    Raises NotFound, or Forbidden where the key may not even know that; see ``visibility``.
     """
-    return permitted.task(use_cases().tasks, principal(), task_id(path))
+    return visibility.task(use_cases().tasks, principal(), task_id(path))
 
 
 def task_id(path: str) -> str:
     """Return the id of the task named in a path.  Raises as own_task() for what can be no id."""
     name = unquote(path)
     if not TASK_ID_RE.fullmatch(name):
-        raise permitted.no_task(principal(), name)
+        raise visibility.no_task(principal(), name)
     return name
 
 

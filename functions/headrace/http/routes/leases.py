@@ -13,7 +13,7 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
 from headrace.http.views import dumps, instant
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -76,7 +76,7 @@ def extend(
 )
 def close(id: LeaseInPath) -> Answered:
     """Close a group lease."""
-    permitted.close_lease(use_cases().leases, principal(), _lease_id(id))
+    visibility.close_lease(use_cases().leases, principal(), _lease_id(id))
     return no_body(204)
 
 

@@ -9,7 +9,7 @@ import pytest
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP, acting
 from headrace.ops.reports import Report, ReportStatus
@@ -23,13 +23,13 @@ def test_a_key_sees_its_own_queues_only_and_no_page_tells_of_others(world: World
         world.queue(name)
     by = principal(world, "ngsi.1", "ngsi.*x", "*.4", role=Role.VIEWER)
 
-    first = permitted.queues(world.use.queues, by, limit=2)
-    second = permitted.queues(world.use.queues, by, limit=2, cursor=first.cursor)
+    first = visibility.queues(world.use.queues, by, limit=2)
+    second = visibility.queues(world.use.queues, by, limit=2, cursor=first.cursor)
 
     assert [queue.name for queue in first.queues] == ["ngsi.1", "ngsi.3x"]
     assert [queue.name for queue in second.queues] == ["ngsi.4"]
     assert second.cursor is None
-    one = permitted.queues(world.use.queues, by, limit=1)
+    one = visibility.queues(world.use.queues, by, limit=1)
     assert [queue.name for queue in one.queues] == ["ngsi.1"]
     assert one.cursor is not None
 
@@ -41,7 +41,7 @@ def test_a_key_of_one_prefix_reads_no_more_queues_than_it_shows(world: World) ->
     by = principal(world, "ngsi.*", role=Role.VIEWER)
 
     with metered() as own:
-        page = permitted.queues(world.use.queues, by, limit=10)
+        page = visibility.queues(world.use.queues, by, limit=10)
     with metered() as every:
         world.use.queues.list(prefix="ngsi.", limit=11)
 
@@ -55,7 +55,7 @@ def test_a_prefix_asks_for_some_of_the_own_queues(world: World) -> None:
     by = principal(world, "ngsi.*", role=Role.VIEWER)
     found = {
         prefix: [
-            queue.name for queue in permitted.queues(world.use.queues, by, prefix=prefix).queues
+            queue.name for queue in visibility.queues(world.use.queues, by, prefix=prefix).queues
         ]
         for prefix in ("", "n", "ngsi.2", "m", "ngsi.3")
     }
@@ -74,10 +74,10 @@ def test_a_cursor_is_good_for_the_key_that_got_it(world: World) -> None:
         world.queue(name)
     by, other = principal(world, "ngsi.*"), principal(world, "ngs*")
 
-    cursor = permitted.queues(world.use.queues, by, limit=1).cursor
+    cursor = visibility.queues(world.use.queues, by, limit=1).cursor
 
     with pytest.raises(InvalidRequest, match="cursor"):
-        permitted.queues(world.use.queues, other, limit=1, cursor=cursor)
+        visibility.queues(world.use.queues, other, limit=1, cursor=cursor)
 
 
 def test_a_key_sees_tasks_of_its_queues_and_cannot_tell_others_from_none(world: World) -> None:
@@ -85,21 +85,21 @@ def test_a_key_sees_tasks_of_its_queues_and_cannot_tell_others_from_none(world: 
     (outside,) = world.put(world.queue("mail"), '"out"')
     by = principal(world, "ngsi.*", role=Role.WORKER)
 
-    assert permitted.task(world.use.tasks, by, inside).payload == '"in"'
+    assert visibility.task(world.use.tasks, by, inside).payload == '"in"'
     refusals = set()
     for task_id in (outside, "nobody"):
         with pytest.raises(Forbidden) as refused:
-            permitted.task(world.use.tasks, by, task_id)
+            visibility.task(world.use.tasks, by, task_id)
         refusals.add(refused.value.detail.replace(task_id, ""))
     assert len(refusals) == 1
     with pytest.raises(NotFound):
-        permitted.task(world.use.tasks, BOOTSTRAP, "nobody")
+        visibility.task(world.use.tasks, BOOTSTRAP, "nobody")
 
 
 def test_a_viewer_sees_no_payload(world: World) -> None:
     (task_id,) = world.put(world.queue(), '"in"')
 
-    seen = permitted.task(world.use.tasks, principal(world, "*", role=Role.VIEWER), task_id)
+    seen = visibility.task(world.use.tasks, principal(world, "*", role=Role.VIEWER), task_id)
 
     assert seen.payload is None
 
@@ -113,17 +113,17 @@ def test_a_restricted_key_reads_the_audit_of_its_queues_only(world: World) -> No
     audit = world.use.audit
 
     def seen(who: Principal, where: AuditFilter) -> list[tuple[str, str | None]]:
-        page = permitted.audit(audit, who, where)
+        page = visibility.audit(audit, who, where)
         return [(entry.action, entry.queue) for entry in page.entries]
 
     assert seen(by, AuditFilter()) == [("create_queue", "ngsi.2"), ("create_queue", "ngsi.1")]
     assert seen(by, AuditFilter(actor="somebody")) == [("create_queue", "ngsi.2")]
     assert len(seen(BOOTSTRAP, AuditFilter())) == 4
-    cursor = permitted.audit(audit, by, AuditFilter(), limit=1).cursor
+    cursor = visibility.audit(audit, by, AuditFilter(), limit=1).cursor
     with pytest.raises(InvalidRequest, match="cursor"):
-        permitted.audit(audit, BOOTSTRAP, AuditFilter(), limit=1, cursor=cursor)
+        visibility.audit(audit, BOOTSTRAP, AuditFilter(), limit=1, cursor=cursor)
     with pytest.raises(Forbidden, match="operator or admin"):
-        permitted.audit(audit, principal(world, "*", role=Role.WORKER), AuditFilter())
+        visibility.audit(audit, principal(world, "*", role=Role.WORKER), AuditFilter())
 
 
 def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> None:
@@ -139,7 +139,7 @@ def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> N
 
     world.store.commit = after_a_move  # type: ignore[method-assign]
     with pytest.raises(Forbidden):
-        permitted.delete_task(world.use.tasks, by, task_id)
+        visibility.delete_task(world.use.tasks, by, task_id)
 
     assert world.see(task_id).queue == outside
 
@@ -147,9 +147,9 @@ def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> N
 def test_of_a_task_that_is_gone_a_restricted_key_learns_nothing(world: World) -> None:
     by = principal(world, "ngsi.*", role=Role.OPERATOR)
     with pytest.raises(Forbidden, match="if there is one"):
-        permitted.delete_task(world.use.tasks, by, "order")
+        visibility.delete_task(world.use.tasks, by, "order")
     with pytest.raises(NotFound):
-        permitted.delete_task(world.use.tasks, BOOTSTRAP, "order")
+        visibility.delete_task(world.use.tasks, BOOTSTRAP, "order")
 
 
 def test_a_task_of_others_costs_a_restricted_key_what_none_costs(world: World) -> None:

@@ -80,7 +80,7 @@ def look(visit: Visit) -> Reply:
         raise InvalidRequest(f"fingerprint {message}", errors=[FieldError("fingerprint", message)])
     visit.require(Permission.OPERATE, *queues)
     where = TaskFilter(states=_DEAD.states, fingerprint=named)
-    return go_on(visit, visit.use.matched.look(action.action, queues, where, by=visit.by.name))
+    return go_on(visit, visit.use.selections.look(action.action, queues, where, by=visit.by.name))
 
 
 @dataclass(slots=True)

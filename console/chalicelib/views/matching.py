@@ -1,9 +1,9 @@
 """Acting on all tasks that match: a dry run, a confirmation of exactly what it saw, the doing.
 
-The set that was seen is kept (``headrace.ops.matched``), and each request takes it a bounded part
-further.  A confirmation is signed: it holds for one session, one set as it then stood, for an hour.
-Only an address with such a signature takes work further that was confirmed, so that the page can
-open itself again without script; without it the page only shows how far it is.
+The set that was seen is kept (``headrace.ops.selections``), and each request takes it a bounded
+part further.  A confirmation is signed: it holds for one session, one set as it then stood, for an
+hour. Only an address with such a signature takes work further that was confirmed, so that the page
+can open itself again without script; without it the page only shows how far it is.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.matched import STEP, Check
-from headrace.ops.matched_set import MatchedSet
+from headrace.ops.selection import Selection
+from headrace.ops.selections import STEP, Check
 
 routes: Final = Routes()
 FEW: Final = 5
@@ -43,17 +43,17 @@ def look(visit: Visit) -> Reply:
     action = action_named(visit.request.given("action"))
     if asked.errors:
         return Redirect(visit.url(urls.QUEUE, asked.query(), queue=visit.queue))
-    found = visit.use.matched.look(action.action, [visit.queue], asked.where, by=visit.by.name)
+    found = visit.use.selections.look(action.action, [visit.queue], asked.where, by=visit.by.name)
     return go_on(visit, found)
 
 
-def go_on(visit: Visit, found: MatchedSet) -> Redirect:
+def go_on(visit: Visit, found: Selection) -> Redirect:
     """Return the way to the page of *found*, which takes it further if there is more to do."""
     query = {_GO: _go_token(visit, found)} if _unfinished(found) else {}
-    return Redirect(visit.url(urls.MATCHED_SET, query, set=found.name))
+    return Redirect(visit.url(urls.SELECTION, query, set=found.name))
 
 
-@routes.get(urls.MATCHED_SET, Permission.OPERATE)
+@routes.get(urls.SELECTION, Permission.OPERATE)
 def show(visit: Visit) -> Reply:
     """Show how far it is, and take it further if the address was made for that."""
     found = _found(visit)
@@ -61,25 +61,25 @@ def show(visit: Visit) -> Reply:
     ours = not elsewhere(visit.request) and given == _go_token(visit, found)
     if ours and _unfinished(found):
         before = found
-        found = visit.use.matched.go_on(found.name, check=_may(visit))
+        found = visit.use.selections.go_on(found.name, check=_may(visit))
         ours = found.version > before.version  # else somebody else is at it
     return _page(visit, found, refresh=ours and _unfinished(found))
 
 
-@routes.post(urls.MATCHED_SET, Permission.OPERATE)
+@routes.post(urls.SELECTION, Permission.OPERATE)
 def act(visit: Visit) -> Reply:
     """Begin, go on, or stop."""
     found = _found(visit)
     wanted = visit.request.given("do")
     if wanted == "stop":
-        return go_on(visit, visit.use.matched.stop(found.name, check=_may(visit)))
+        return go_on(visit, visit.use.selections.stop(found.name, check=_may(visit)))
     if wanted == "look":
-        return go_on(visit, visit.use.matched.go_on(found.name, check=_may(visit)))
+        return go_on(visit, visit.use.selections.go_on(found.name, check=_may(visit)))
     at = _confirmed(visit, found)
     target = visit.request.given("to_queue").strip() or None
     most = FEW if wanted == "few" else None
     try:
-        begun = visit.use.matched.begin(
+        begun = visit.use.selections.begin(
             found.name, at=at, most=most, to_queue=target, check=_may(visit)
         )
         return go_on(visit, begun)
@@ -88,8 +88,8 @@ def act(visit: Visit) -> Reply:
         return replace(page, http_status=error.status)
 
 
-def _found(visit: Visit) -> MatchedSet:
-    return visit.use.matched.get(visit.request.names["set"], check=_may(visit))
+def _found(visit: Visit) -> Selection:
+    return visit.use.selections.get(visit.request.names["set"], check=_may(visit))
 
 
 def _may(visit: Visit) -> Check:
@@ -98,21 +98,21 @@ def _may(visit: Visit) -> Check:
     The target of a move is one of them from the moment that somebody named it.
     """
 
-    def check(found: MatchedSet) -> None:
+    def check(found: Selection) -> None:
         if not all(visit.allows(Permission.OPERATE, queue) for queue in found.touches):
             raise Forbidden("this key is not for all queues of this set of tasks")
 
     return check
 
 
-def _unfinished(found: MatchedSet) -> bool:
+def _unfinished(found: Selection) -> bool:
     return (found.looking or found.acting) and not found.trouble
 
 
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def _go_token(visit: Visit, found: MatchedSet) -> str:
+def _go_token(visit: Visit, found: Selection) -> str:
     return visit.signing.write(_GO, [found.name, _nonce(visit)])
 
 
@@ -120,7 +120,7 @@ def _nonce(visit: Visit) -> str:
     return visit.session.nonce if visit.session else ""
 
 
-def _seal(visit: Visit, found: MatchedSet) -> list[Any]:
+def _seal(visit: Visit, found: Selection) -> list[Any]:
     """Return what a confirmation is about: all that must be as it was when it was shown."""
     fields = repr(sorted(found.where.fields().items()))
     filter_hash = sha256(fields.encode("utf-8", "surrogatepass")).hexdigest()
@@ -135,7 +135,7 @@ def _seal(visit: Visit, found: MatchedSet) -> list[Any]:
     ]
 
 
-def _confirmed(visit: Visit, found: MatchedSet) -> int:
+def _confirmed(visit: Visit, found: Selection) -> int:
     """Return how far it was when it was confirmed.
 
     Raises Forbidden for a confirmation that is not of this set, Conflict for one that is too old.
@@ -154,7 +154,7 @@ def _confirmed(visit: Visit, found: MatchedSet) -> int:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def _page(visit: Visit, found: MatchedSet, *, refresh: bool, error: str = "") -> MatchedPage:
+def _page(visit: Visit, found: Selection, *, refresh: bool, error: str = "") -> MatchedPage:
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
     place = one or words.count_of(len(found.queues), "queue")
@@ -186,13 +186,13 @@ def _page(visit: Visit, found: MatchedSet, *, refresh: bool, error: str = "") ->
         if found.count > len(found.samples)
         else "",
         decision=_decision(visit, found, action, crumbs[-1], error=error, over=over),
-        refresh=visit.url(urls.MATCHED_SET, {_GO: _go_token(visit, found)}, set=found.name)
+        refresh=visit.url(urls.SELECTION, {_GO: _go_token(visit, found)}, set=found.name)
         if refresh
         else None,
     )
 
 
-def _said(found: MatchedSet, action: TaskAction, *, over: bool) -> str:
+def _said(found: Selection, action: TaskAction, *, over: bool) -> str:
     looked = words.count_of(found.looked_at, "task")
     if found.looking:
         fit = words.number(found.count)
@@ -212,7 +212,7 @@ def _said(found: MatchedSet, action: TaskAction, *, over: bool) -> str:
     return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
 
 
-def _tells(found: MatchedSet, action: TaskAction) -> str:
+def _tells(found: Selection, action: TaskAction) -> str:
     """Return what to know before one goes on, or while it goes on."""
     if found.looking or found.acting:
         return (
@@ -227,7 +227,7 @@ def _tells(found: MatchedSet, action: TaskAction) -> str:
     return f"{action.tells}{steps}"
 
 
-def _trouble(found: MatchedSet) -> str:
+def _trouble(found: Selection) -> str:
     if not found.trouble:
         return ""
     if found.looking:
@@ -238,7 +238,7 @@ def _trouble(found: MatchedSet) -> str:
     )
 
 
-def _which(found: MatchedSet) -> tuple[Fact, ...]:
+def _which(found: Selection) -> tuple[Fact, ...]:
     facts = [Fact("Queue" if len(found.queues) == 1 else "Queues", ", ".join(found.queues))]
     for name, value in found.where.fields().items():
         text = ", ".join(f"{k}={v}" for k, v in value.items()) if name == "tags" else str(value)
@@ -250,7 +250,7 @@ def _which(found: MatchedSet) -> tuple[Fact, ...]:
     return (*facts, Fact("Seen", at=found.seen_at), Fact("By", found.by))
 
 
-def _numbers(found: MatchedSet, action: TaskAction) -> tuple[Fact, ...]:
+def _numbers(found: Selection, action: TaskAction) -> tuple[Fact, ...]:
     facts = [Fact("Looked at", words.number(found.looked_at)),
              Fact("Matched", words.number(found.count))]  # fmt: skip
     if found.begun:
@@ -266,8 +266,8 @@ def _numbers(found: MatchedSet, action: TaskAction) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _samples(visit: Visit, found: MatchedSet) -> tuple[SeenTask, ...]:
-    tasks = visit.use.matched.sampled(found)
+def _samples(visit: Visit, found: Selection) -> tuple[SeenTask, ...]:
+    tasks = visit.use.selections.sampled(found)
     return tuple(
         SeenTask(task.id, visit.url(urls.TASK, id=task.id), task.queue, _error(task.errors))
         for task in tasks
@@ -280,7 +280,7 @@ def _error(errors: tuple[Any, ...]) -> str:
 
 
 def _decision(
-    visit: Visit, found: MatchedSet, action: TaskAction, up: Link, *, error: str, over: bool
+    visit: Visit, found: Selection, action: TaskAction, up: Link, *, error: str, over: bool
 ) -> Decision:
     fields: tuple[Field, ...] = ()
     asks = not (found.looking or found.acting or found.done or over)
@@ -288,7 +288,7 @@ def _decision(
         given = visit.request.given("to_queue")
         fields = (target_field(visit, found.queues[0], given, error),)
     return Decision(
-        action=visit.url(urls.MATCHED_SET, set=found.name),
+        action=visit.url(urls.SELECTION, set=found.name),
         hidden=(Hidden(_SEEN, visit.signing.write(_SEEN, [_seal(visit, found), found.at])),)
         if asks
         else (),
@@ -300,7 +300,7 @@ def _decision(
     )
 
 
-def _choices(found: MatchedSet, action: TaskAction) -> tuple[Choice, ...]:
+def _choices(found: Selection, action: TaskAction) -> tuple[Choice, ...]:
     if found.looking:
         return (Choice("look", "Go on looking"),)
     if found.acting:

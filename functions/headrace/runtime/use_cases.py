@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headrace.ops.keys import Keys
     from headrace.ops.leases import Leases
     from headrace.ops.limiting import Limiting
-    from headrace.ops.matched import MatchedSets
     from headrace.ops.proofs import Proofs
     from headrace.ops.queues import Queues
     from headrace.ops.reaper import Reaper
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
+    from headrace.ops.selections import Selections
     from headrace.ops.sessions import Sessions
     from headrace.ops.slots import Slots
     from headrace.ops.stats import Stats
@@ -168,10 +168,10 @@ class UseCases:
         return Bulk(self._store, self.queues, self.inspect, self.audit, self.now, self._cursors)
 
     @_once
-    def matched(self) -> "MatchedSets":
-        from headrace.ops.matched import MatchedSets
+    def selections(self) -> "Selections":
+        from headrace.ops.selections import Selections
 
-        return MatchedSets(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
+        return Selections(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
 
     @_once
     def audit(self) -> "Audit":

@@ -196,16 +196,16 @@ def the_console(of: Stories) -> None:
     use.bulk.by_ids(queue, BulkAction.RUN, delayed)
     use.bulk.by_ids(queue, BulkAction.MOVE, delayed, to_queue=other)
     use.bulk.by_ids(other, BulkAction.DELETE, delayed)
-    found = use.matched.look(
+    found = use.selections.look(
         queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
     )
     while found.looking:
-        found = use.matched.go_on(found.name)
-    use.matched.sampled(found)
-    found = use.matched.begin(found.name, at=found.at)
+        found = use.selections.go_on(found.name)
+    use.selections.sampled(found)
+    found = use.selections.begin(found.name, at=found.at)
     while found.acting:
-        found = use.matched.go_on(found.name)
-    use.matched.stop(found.name)
+        found = use.selections.go_on(found.name)
+    use.selections.stop(found.name)
     _schedules(world, queue)
     use.schedules.seen_by(BOOTSTRAP)
     use.recounting.step(queue)

@@ -20,8 +20,8 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.audit import AuditFilter
-from headrace.ops.matched_set import KEPT, MatchedSet
 from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.selection import KEPT, Selection
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore
@@ -40,15 +40,15 @@ def kill(world: World, queue: str, count: int, kind: str = "Timeout") -> list[st
     return ids
 
 
-def all_of(world: World, found: MatchedSet) -> MatchedSet:
+def all_of(world: World, found: Selection) -> Selection:
     while found.looking or found.acting:
-        found = world.use.matched.go_on(found.name)
+        found = world.use.selections.go_on(found.name)
     return found
 
 
-def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> MatchedSet:
+def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> Selection:
     call = {"action": BulkAction.RESTART, "by": "ada", **more}
-    return all_of(world, world.use.matched.look(queues=[queue], where=where, **call))
+    return all_of(world, world.use.selections.look(queues=[queue], where=where, **call))
 
 
 def test_what_was_seen_is_restarted_and_counted(world: World) -> None:
@@ -58,7 +58,7 @@ def test_what_was_seen_is_restarted_and_counted(world: World) -> None:
 
     assert (found.count, found.at, found.begun) == (7, 0, False)
     assert len(found.samples) == 5
-    done = all_of(world, world.use.matched.begin(found.name, at=0))
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
     assert (done.done, done.changed, done.left) == (True, 7, {})
     assert {world.see(task).state for task in ids} == {State.ENQUEUED}
 
@@ -67,12 +67,12 @@ def test_a_few_come_first_and_the_rest_when_asked(world: World) -> None:
     queue = world.queue()
     kill(world, queue, 12)
     found = look(world, queue)
-    few = world.use.matched.begin(found.name, at=0, most=5)
+    few = world.use.selections.begin(found.name, at=0, most=5)
 
     assert (few.at, few.changed, few.rest, few.acting) == (5, 5, 7, False)
     with pytest.raises(Conflict):  # sent twice
-        world.use.matched.begin(found.name, at=0, most=5)
-    rest = all_of(world, world.use.matched.begin(found.name, at=5))
+        world.use.selections.begin(found.name, at=0, most=5)
+    rest = all_of(world, world.use.selections.begin(found.name, at=5))
     assert (rest.changed, rest.rest) == (12, 0)
 
 
@@ -81,7 +81,7 @@ def test_what_comes_after_the_look_is_never_touched(world: World) -> None:
     kill(world, queue, 3)
     found = look(world, queue)
     later = kill(world, queue, 4)
-    all_of(world, world.use.matched.begin(found.name, at=0))
+    all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert {world.see(task).state for task in later} == {State.DEAD}
 
@@ -93,7 +93,7 @@ def test_what_has_left_and_come_back_is_another_matter(world: World) -> None:
     world.use.bulk.by_ids(queue, BulkAction.RESTART, [task])
     kill(world, queue, 0)  # it dies again
     assert world.see(task).state is State.DEAD
-    done = all_of(world, world.use.matched.begin(found.name, at=0))
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert (done.changed, done.left) == (0, {"the task has changed meanwhile": 1})
     assert world.see(task).state is State.DEAD
@@ -105,7 +105,7 @@ def test_what_is_gone_or_elsewhere_is_told(world: World) -> None:
     found = look(world, queue)
     world.use.tasks.delete(gone)
     world.use.bulk.by_ids(queue, BulkAction.MOVE, [moved], to_queue=other)
-    done = all_of(world, world.use.matched.begin(found.name, at=0))
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert (done.changed, done.left) == (0, {"NOT_FOUND": 2})
 
@@ -116,7 +116,7 @@ def test_a_heartbeat_does_not_hide_a_task_from_its_deletion(world: World) -> Non
     task = world.one(queue)
     found = look(world, queue, TaskFilter(states=("INFLIGHT",)), action=BulkAction.DELETE)
     world.say(task, "INFLIGHT", progress='{"done": 1}')
-    done = all_of(world, world.use.matched.begin(found.name, at=0))
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert (done.count, done.changed) == (1, 1)
 
@@ -126,11 +126,11 @@ def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
     for _ in range(32):
         world.put(queue, *["{}"] * 25, delay_in_seconds=600)
     where = TaskFilter(states=("ENQUEUED", "DEAD"))
-    found = world.use.matched.look(BulkAction.DELETE, [queue], where, by="ada")
+    found = world.use.selections.look(BulkAction.DELETE, [queue], where, by="ada")
     assert found.looking
     [later] = kill(world, queue, 1)
     found = all_of(world, found)
-    all_of(world, world.use.matched.begin(found.name, at=0))
+    all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert (found.count, found.looked_at) == (800, 801)
     assert world.see(later).state is State.DEAD
@@ -139,17 +139,17 @@ def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
 def test_a_move_takes_its_target_once(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
     ids = kill(world, queue, 6)
-    matched = world.use.matched
+    sets = world.use.selections
     found = look(world, queue, action=BulkAction.MOVE)
 
     for target in (None, "", queue):
         with pytest.raises(InvalidRequest) as refused:
-            matched.begin(found.name, at=0, to_queue=target)
+            sets.begin(found.name, at=0, to_queue=target)
         assert refused.value.errors[0].field == "to_queue"
     with pytest.raises(NotFound):
-        matched.begin(found.name, at=0, to_queue="nowhere")
-    matched.begin(found.name, at=0, most=5, to_queue=other)
-    all_of(world, matched.begin(found.name, at=5, to_queue="nowhere"))
+        sets.begin(found.name, at=0, to_queue="nowhere")
+    sets.begin(found.name, at=0, most=5, to_queue=other)
+    all_of(world, sets.begin(found.name, at=5, to_queue="nowhere"))
     assert {world.see(task).queue for task in ids} == {other}
 
 
@@ -161,12 +161,12 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
     found = look(world, queue, action=BulkAction.MOVE)
     asked: list[tuple[str, ...]] = []
 
-    def check(seen: MatchedSet) -> None:
+    def check(seen: Selection) -> None:
         asked.append(seen.touches)
         if target in seen.touches:
             raise Forbidden("not there")
 
-    sets = world.use.matched
+    sets = world.use.selections
     with pytest.raises(Forbidden):
         sets.begin(found.name, at=0, most=1, to_queue=target, check=check)
     assert asked == [(queue,), (queue, target)]
@@ -182,8 +182,8 @@ def test_a_set_of_several_queues_is_one_set(world: World) -> None:
     one, two = world.queue("one"), world.queue("two")
     kill(world, one, 3)
     kill(world, two, 4)
-    found = world.use.matched.look(BulkAction.DELETE, [one, two], DEAD, by="ada")
-    done = all_of(world, world.use.matched.begin(found.name, at=0))
+    found = world.use.selections.look(BulkAction.DELETE, [one, two], DEAD, by="ada")
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
 
     assert (found.count, done.changed) == (7, 7)
     entries = world.use.audit.list(AuditFilter(action="delete")).entries
@@ -197,7 +197,7 @@ def test_a_fault_on_the_way_says_what_was_done_and_the_rest_can_follow(world: Wo
     found = look(world, queue)
     sound = world.use.bulk.store
     world.use.bulk.store = Failing(sound, after=3)  # type: ignore[assignment]  # a part of one
-    broken = world.use.matched.begin(found.name, at=0)
+    broken = world.use.selections.begin(found.name, at=0)
 
     assert (broken.at, broken.changed, broken.rest) == (3, 3, 5)
     assert broken.trouble == "the table is away"
@@ -205,7 +205,7 @@ def test_a_fault_on_the_way_says_what_was_done_and_the_rest_can_follow(world: Wo
     [entry] = world.use.audit.list(AuditFilter(action="restart")).entries
     assert (entry.matched, entry.changed) == (3, 3)
     world.use.bulk.store = sound
-    rest = all_of(world, world.use.matched.begin(found.name, at=3))
+    rest = all_of(world, world.use.selections.begin(found.name, at=3))
     assert (rest.changed, rest.trouble) == (8, "")
     assert {world.see(task).state for task in ids} == {State.ENQUEUED}
 
@@ -215,11 +215,11 @@ def test_a_set_that_somebody_works_on_is_left_to_them(world: World) -> None:
     kill(world, queue, 2)
     found = look(world, queue)
     busy = replace(found, until=2, busy_until=world.clock() + timedelta(seconds=30))
-    assert world.use.matched._put(busy)  # noqa: SLF001  as a call that is under way, or was cut off
+    assert world.use.selections._put(busy)  # noqa: SLF001  as a call that is under way, or was cut off
 
-    assert world.use.matched.go_on(found.name).at == 0
+    assert world.use.selections.go_on(found.name).at == 0
     world.clock.forward(30)
-    assert world.use.matched.go_on(found.name).at == 2
+    assert world.use.selections.go_on(found.name).at == 2
 
 
 def test_a_set_is_kept_for_a_day(world: World) -> None:
@@ -228,7 +228,7 @@ def test_a_set_is_kept_for_a_day(world: World) -> None:
 
     assert found.done
     with pytest.raises(NotFound):
-        world.use.matched.get(found.name)
+        world.use.selections.get(found.name)
 
 
 @dataclass
@@ -326,16 +326,16 @@ def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
         try:
             while operator.inspect.count(queue, DEAD).count < TASKS // 4:
                 pass
-            found = operator.matched.look(action, [queue], TaskFilter(states=states), by="ada")
+            found = operator.selections.look(action, [queue], TaskFilter(states=states), by="ada")
             while found.looking:
-                found = operator.matched.go_on(found.name)
+                found = operator.selections.go_on(found.name)
             seen = kept_ids(store, found)
             before = sum(operator.inspect.count(queue, DEAD).by_state.values())
-            found = operator.matched.begin(found.name, at=0, most=5)
+            found = operator.selections.begin(found.name, at=0, most=5)
             few = list(store.touched)
-            found = operator.matched.begin(found.name, at=found.at)
+            found = operator.selections.begin(found.name, at=found.at)
             while found.acting:
-                found = operator.matched.go_on(found.name)
+                found = operator.selections.go_on(found.name)
         finally:
             factory.over.set()
         handled = sum(each.result() for each in working)
@@ -351,7 +351,7 @@ def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
         assert set(store.touched) == set(seen)
 
 
-def kept_ids(store: DynamoStore, found: MatchedSet) -> list[str]:
+def kept_ids(store: DynamoStore, found: Selection) -> list[str]:
     """Return the ids that the dry run has shown, in order."""
     return [
         task_id

@@ -83,7 +83,7 @@ def again(tmp_path: Path) -> "Again":
 @pytest.fixture
 def harness(engine: Engine, tables: TableNames) -> "PipelineHarness":
     """Give empty tables on the engine that all tests share."""
-    from headrace.spark.sources.connect import Connection  # noqa: PLC0415 (not without PyArrow)
+    from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (not without PyArrow)
     from tests.pipeline.harness import PipelineHarness  # noqa: PLC0415 (likewise)
 
-    return PipelineHarness(Connection(tables.tasks, tables.control, engine.url, "us-east-1"))
+    return PipelineHarness(StoreConnection(tables.tasks, tables.control, engine.url, "us-east-1"))

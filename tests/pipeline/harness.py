@@ -11,7 +11,7 @@ from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.runtime.wiring import UseCases
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.sources.connect import Connection, opened, store
+from headrace.spark.sources.connect import StoreConnection, opened, store
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, 3, 0)
 """Three retries, none of them waited for."""
@@ -26,7 +26,7 @@ _CHUNK = 500
 class PipelineHarness:
     """Tables of one test, and what it does with them."""
 
-    connection: Connection
+    connection: StoreConnection
 
     @property
     def uses(self) -> UseCases:

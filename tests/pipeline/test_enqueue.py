@@ -20,7 +20,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
 from headrace.ops.reports import Report, ReportStatus
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
 from headrace.spark.sources.rows import BadRow
@@ -37,8 +37,8 @@ FRAME = "payload string, n bigint"
 
 
 @pytest.fixture
-def connection(engine: Engine, tables: TableNames) -> Connection:
-    made = Connection(tables.tasks, tables.control, engine.url)
+def connection(engine: Engine, tables: TableNames) -> StoreConnection:
+    made = StoreConnection(tables.tasks, tables.control, engine.url)
     connect.opened(made).queues.create("mail", QueueSettings(shards=2, expires_in_seconds=500))
     return made
 
@@ -49,19 +49,19 @@ def frame(spark: SparkSession, number: int = NUMBER) -> DataFrame:
     return spark.range(0, number, 1, 2).select(payload.alias("payload"), f.col("id").alias("n"))
 
 
-def save(rows: DataFrame, connection: Connection, **options: str) -> None:
+def save(rows: DataFrame, connection: StoreConnection, **options: str) -> None:
     given = {**connection.options(), "queue": "mail", "id_from": "n", **options}
     rows.write.format("headrace.enqueue").options(**given).mode("append").save()
 
 
-def tasks_in(connection: Connection, queue: str = "mail") -> list[Task]:
+def tasks_in(connection: StoreConnection, queue: str = "mail") -> list[Task]:
     store = connect.store(connection)
     places = [Place(queue, State.ENQUEUED, shard) for shard in range(2)]
     entries = [entry for place in places for entry in store.entries(place, limit=1000).entries]
     return list(store.read([entry.task_id for entry in entries]).values())
 
 
-def sending(connection: Connection, **how: Any) -> Sending:
+def sending(connection: StoreConnection, **how: Any) -> Sending:
     return Sending(connection, Identity(id_from=("n",)), "mail", **how)
 
 
@@ -70,7 +70,7 @@ def rows(*numbers: int, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_a_frame_is_enqueued_once_however_often_it_is_written(
-    spark: SparkSession, connection: Connection
+    spark: SparkSession, connection: StoreConnection
 ) -> None:
     for _ in range(2):
         save(frame(spark), connection)
@@ -84,14 +84,14 @@ def test_a_frame_is_enqueued_once_however_often_it_is_written(
     }
 
 
-def test_another_run_adds_the_rows_anew(spark: SparkSession, connection: Connection) -> None:
+def test_another_run_adds_the_rows_anew(spark: SparkSession, connection: StoreConnection) -> None:
     for run in ("monday", "tuesday", "monday"):
         save(frame(spark, 20), connection, run=run)
 
     assert len(tasks_in(connection)) == 40
 
 
-def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: Connection) -> None:
+def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: StoreConnection) -> None:
     with ThreadPoolExecutor(4) as pool:
         told = list(pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4)))
 
@@ -100,7 +100,7 @@ def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: Connec
     assert len(tasks_in(connection)) == 100
 
 
-def test_columns_say_when_and_how(connection: Connection) -> None:
+def test_columns_say_when_and_how(connection: StoreConnection) -> None:
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     row = {
         **rows(1)[0],
@@ -119,7 +119,7 @@ def test_columns_say_when_and_how(connection: Connection) -> None:
     assert again.counts == {"duplicate": 1}
 
 
-def test_rows_can_name_their_queues(spark: SparkSession, connection: Connection) -> None:
+def test_rows_can_name_their_queues(spark: SparkSession, connection: StoreConnection) -> None:
     connect.opened(connection).queues.create("other", QueueSettings())
     queue = f.when(f.col("n") < 5, "mail").otherwise("other")
     given = {**connection.options(), "id_from": "n"}
@@ -130,7 +130,7 @@ def test_rows_can_name_their_queues(spark: SparkSession, connection: Connection)
 
 
 def test_bad_rows_are_named_when_all_good_ones_are_in(
-    spark: SparkSession, connection: Connection
+    spark: SparkSession, connection: StoreConnection
 ) -> None:
     broken = f.when(f.col("n") == 7, f.lit("{")).otherwise(f.col("payload"))
 
@@ -145,7 +145,7 @@ def test_bad_rows_are_named_when_all_good_ones_are_in(
     assert len(tasks_in(connection)) == 100
 
 
-def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: Connection) -> None:
+def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: StoreConnection) -> None:
     told = enqueued(
         Sending(connection, Identity(id_from=("n",))),
         [*rows(1, queue="mail"), *rows(2, 3, queue="nowhere"), *rows(4, queue=None)],
@@ -156,7 +156,7 @@ def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: Connection
     assert any("n=4: queue must match" in reason for reason in told.bad)
 
 
-def test_an_id_that_another_queue_has_is_a_bad_row(connection: Connection) -> None:
+def test_an_id_that_another_queue_has_is_a_bad_row(connection: StoreConnection) -> None:
     connect.opened(connection).queues.create("other", QueueSettings())
     how = Sending(connection, Identity("key"), None)
     row = {"key": "a1", "payload": "1", "queue": "mail"}
@@ -170,7 +170,7 @@ def test_an_id_that_another_queue_has_is_a_bad_row(connection: Connection) -> No
     )
 
 
-def test_the_same_row_into_two_queues_is_two_tasks(connection: Connection) -> None:
+def test_the_same_row_into_two_queues_is_two_tasks(connection: StoreConnection) -> None:
     connect.opened(connection).queues.create("other", QueueSettings())
     how = Sending(connection, Identity(id_from=("n",)))
 
@@ -180,7 +180,7 @@ def test_the_same_row_into_two_queues_is_two_tasks(connection: Connection) -> No
     assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
 
 
-def test_a_task_that_has_moved_on_is_not_added_again(connection: Connection) -> None:
+def test_a_task_that_has_moved_on_is_not_added_again(connection: StoreConnection) -> None:
     uses = connect.opened(connection)
     uses.queues.create("other", QueueSettings())
     enqueued(sending(connection), rows(1, 2))
@@ -195,7 +195,9 @@ def test_a_task_that_has_moved_on_is_not_added_again(connection: Connection) -> 
     assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
 
 
-def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(connection: Connection) -> None:
+def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(
+    connection: StoreConnection,
+) -> None:
     order, invoice = rows(7)[0], {"payload": '"invoice"', "n": 7}
 
     told = enqueued(sending(connection), [order, order, invoice])
@@ -206,7 +208,7 @@ def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(connection: 
 
 
 def test_what_became_of_the_rows_is_logged(
-    connection: Connection, caplog: pytest.LogCaptureFixture
+    connection: StoreConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headrace.spark.sources.enqueue")
     writer = EnqueueWriter(sending(connection))
@@ -221,7 +223,7 @@ def test_what_became_of_the_rows_is_logged(
 
 
 def test_ids_that_look_drawn_are_refused_unless_they_are_stored(
-    spark: SparkSession, connection: Connection
+    spark: SparkSession, connection: StoreConnection
 ) -> None:
     drawn = frame(spark, 4).withColumn("key", f.expr("uuid()")).drop("n")
     options = {**connection.options(), "queue": "mail", "id_column": "key"}
@@ -234,7 +236,7 @@ def test_ids_that_look_drawn_are_refused_unless_they_are_stored(
     assert len(tasks_in(connection)) == 4
 
 
-def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: Connection) -> None:
+def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: StoreConnection) -> None:
     large = [{"payload": '"' + "x" * 250_000 + '"', "n": number} for number in range(20)]
 
     assert enqueued(sending(connection), large).counts == {"created": 20}
@@ -333,7 +335,7 @@ def test_overwriting_is_refused() -> None:
         source.writer(schema_of(FRAME), True)  # noqa: FBT003
 
 
-def test_a_writer_called_twice_adds_nothing_the_second_time(connection: Connection) -> None:
+def test_a_writer_called_twice_adds_nothing_the_second_time(connection: StoreConnection) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows(*range(50)))
 

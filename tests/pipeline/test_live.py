@@ -10,7 +10,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.live import proof_with_table
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from headrace.store.items import micros
 from infra.local.engine import Engine
 from infra.local.tables import TableNames
@@ -21,7 +21,7 @@ from tests.pipeline.stories import SECOND, START, Story, write
 def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     lake: LakeFrames, engine: Engine, tables: TableNames
 ) -> None:
-    connection = Connection(tables.tasks, tables.control, engine.url)
+    connection = StoreConnection(tables.tasks, tables.control, engine.url)
     uses = connect.opened(connection)
     uses.queues.create("mail", QueueSettings())
     (there,) = uses.tasks.enqueue("mail", [NewTask("1")])

@@ -5,9 +5,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark import register
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.leasing import Intake, leased
-from headrace.spark.sources.queue import Reading
+from headrace.spark.sources.queue import QueueReading
 from tests.pipeline.harness import PipelineHarness
 
 
@@ -15,7 +15,7 @@ from tests.pipeline.harness import PipelineHarness
 def test_the_rows_of_a_read_are_shared_out_exactly_and_each_shard_has_its_turn(
     asked: int, shards: int
 ) -> None:
-    connection = Connection("tasks", "control")
+    connection = StoreConnection("tasks", "control")
     shares = [
         [
             Intake(connection, "in", f"lsg_{group}", "tester", asked, None, shards).room(shard)
@@ -34,7 +34,7 @@ def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
 ) -> None:
     harness.queue("in", shards=4)
     harness.fill("in", 100)
-    reading = Reading.of({"queue": "in", "max_rows": "6", **harness.connection.options()})
+    reading = QueueReading.of({"queue": "in", "max_rows": "6", **harness.connection.options()})
 
     parts = [
         batch.num_rows for share in reading.open() for batch in leased(share.intake, share.shard)

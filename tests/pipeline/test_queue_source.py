@@ -23,9 +23,9 @@ from headrace.spark import register
 from headrace.spark.sources.connect import opened
 from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased
 from headrace.spark.sources.options import parsed
-from headrace.spark.sources.queue import READING, QueueSource, QueueStream, Reading
+from headrace.spark.sources.queue import READING, QueueReading, QueueSource, QueueStream
 from headrace.spark.sources.retrying import RateLimiter, RetryingStore
-from headrace.spark.sources.rows import CHILDREN, Row, rows_of
+from headrace.spark.sources.rows import CHILDREN, SettlingRow, rows_of
 from headrace.spark.sources.settling import Outlet, settle
 from headrace.spark.sources.sweeping import sweep
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
@@ -36,11 +36,11 @@ def intake(harness: PipelineHarness, *, rows: int = 1000, seconds: float = 60) -
     return Intake(harness.connection, "in", group.id, "tester", rows)
 
 
-def rows(batches: list[pa.RecordBatch]) -> list[Row]:
+def rows(batches: list[pa.RecordBatch]) -> list[SettlingRow]:
     return list(rows_of(batches, "move"))
 
 
-def taken(harness: PipelineHarness, number: int = 1) -> list[Row]:
+def taken(harness: PipelineHarness, number: int = 1) -> list[SettlingRow]:
     """Lease so many tasks of the queue `in`, which is made for it."""
     harness.queue("in", shards=1, retry=AT_ONCE)
     harness.queue("out", shards=1)
@@ -308,7 +308,7 @@ def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_ba
 ) -> None:
     harness.queue("in")
     harness.fill("in", 10)
-    reading = Reading.of({"queue": "in", **harness.connection.options()})
+    reading = QueueReading.of({"queue": "in", **harness.connection.options()})
     stream = QueueStream(reading)
     start = stream.initialOffset()
 

@@ -5,7 +5,7 @@ import logging
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import Row as SparkRow
+from pyspark.sql import SettlingRow as SparkRow
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -13,13 +13,13 @@ from headrace.domain.errors import NotFound
 from headrace.spark import register
 from headrace.spark.sources.leasing import Intake, leased
 from headrace.spark.sources.queue import QueueSource
-from headrace.spark.sources.rows import Row, rows_of
+from headrace.spark.sources.rows import SettlingRow, rows_of
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 COLUMNS = StructType().add("id", "string").add("lease", "string")
 
 
-def taken(harness: PipelineHarness, number: int) -> list[Row]:
+def taken(harness: PipelineHarness, number: int) -> list[SettlingRow]:
     """Lease so many tasks of the queue `in`, which is made for it."""
     harness.queue("in", shards=1, retry=AT_ONCE)
     harness.queue("out", shards=1)

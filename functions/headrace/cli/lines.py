@@ -38,7 +38,7 @@ class BadLine(ValueError):
 
 
 @dataclass
-class Counted:
+class LineCounts:
     """How many lines came to what, and the last one that was answered for."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InputLine:
     """A line of the file, by its number from 1; the task that it is, or why it is none."""
 
     number: int
@@ -135,11 +135,11 @@ def _whole(value: object, defaults: Defaults) -> NewTask:
     return NewTask(**{name: getattr(entry, name) for name in _NAMES})
 
 
-def numbered(stream: Iterable[bytes], *, first: int = 1) -> Iterator[Line]:
+def numbered(stream: Iterable[bytes], *, first: int = 1) -> Iterator[InputLine]:
     """Return the lines that are not blank, by their number, from line *first* on."""
     for number, text in enumerate(stream, start=1):
         if number >= first and text.strip():
-            yield Line(number, text)
+            yield InputLine(number, text)
 
 
 def read_lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -156,7 +156,7 @@ Result: TypeAlias = Enqueued | BadLine | None
 def enqueue_lines(
     client: "Client | None",
     queue: str,
-    lines: Iterable[Line],
+    lines: Iterable[InputLine],
     defaults: Defaults,
     *,
     whole: bool,
@@ -173,7 +173,7 @@ def enqueue_lines(
     all before it has been sent, nothing after it.
     """
 
-    def read(one: Line) -> NewTask:
+    def read(one: InputLine) -> NewTask:
         task = one.task(defaults, whole=whole, function=function)
         if run is None or task.id is not None:
             return task
@@ -186,7 +186,10 @@ def enqueue_lines(
 
 
 def _results(
-    client: "Client | None", queue: str, lines: Iterable[Line], read: Callable[[Line], NewTask]
+    client: "Client | None",
+    queue: str,
+    lines: Iterable[InputLine],
+    read: Callable[[InputLine], NewTask],
 ) -> Iterator[tuple[int, Result]]:
     batch: list[tuple[int, NewTask]] = []
     size = 0

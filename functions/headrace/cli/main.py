@@ -7,9 +7,9 @@ from typing import Any, Final
 import click
 
 from headrace import __version__
-from headrace.cli.commands import Group, Lazy
+from headrace.cli.commands import CliGroup, Lazy
 from headrace.cli.exits import Exit, exit_of
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 from headrace.domain.errors import HeadraceError, Unauthenticated
 
 COMMANDS: Final = {
@@ -37,7 +37,7 @@ COMMANDS: Final = {
 }
 
 
-class Root(Group):
+class Root(CliGroup):
     """The whole command: errors become one line and an exit code, here and nowhere else."""
 
     def main(
@@ -50,7 +50,7 @@ class Root(Group):
         **extra: Any,  # noqa: ANN401 (click's own)
     ) -> Any:  # noqa: ANN401 (click's own)
         del standalone_mode
-        session = extra.get("obj") or Session()
+        session = extra.get("obj") or CliSession()
         extra["obj"] = session
         try:
             code = super().main(
@@ -70,7 +70,7 @@ class Root(Group):
         sys.exit(int(code or Exit.DONE))
 
 
-def _tell(session: Session, error: Exception) -> Exit:
+def _tell(session: CliSession, error: Exception) -> Exit:
     """Say on stderr what went wrong, and return the exit code for it."""
     if isinstance(error, click.Abort):
         click.echo("interrupted", err=True)
@@ -85,7 +85,7 @@ def _tell(session: Session, error: Exception) -> Exit:
     return code
 
 
-def _meaning(session: Session, error: Exception) -> tuple[Exit, str]:
+def _meaning(session: CliSession, error: Exception) -> tuple[Exit, str]:
     match error:
         case click.ClickException():
             code = Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
@@ -102,7 +102,7 @@ def _meaning(session: Session, error: Exception) -> tuple[Exit, str]:
             return Exit.FAILED, f"unexpected {said}; --debug shows where"
 
 
-def _refused(session: Session, error: HeadraceError) -> str:
+def _refused(session: CliSession, error: HeadraceError) -> str:
     """Return the detail of *error*, every field it names, and the request to ask for."""
     detail = session.said(error)
     if detail != error.detail:

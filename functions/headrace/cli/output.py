@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.models import Count, Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
@@ -59,7 +59,7 @@ def line(value: object, *, without: Sequence[str] = ()) -> None:
     click.echo(to_json(value, without=without))
 
 
-def answer(session: Session, value: object, show: Callable[[], None]) -> None:
+def answer(session: CliSession, value: object, show: Callable[[], None]) -> None:
     """Write *value* as JSON if that was asked for; else *show* it to a person."""
     if session.json:
         document(value)
@@ -200,7 +200,7 @@ def pretty(raw: bytes) -> str:
         return raw.decode(errors="replace")
 
 
-def progress(session: Session) -> Progress:
+def progress(session: CliSession) -> Progress:
     """Return a progress bar on stderr; nothing of it is seen unless that is a terminal."""
     stream = sys.stderr
     return Progress(
@@ -214,7 +214,7 @@ def progress(session: Session) -> Progress:
     )
 
 
-def count_of(session: Session, queue: str, where: Mapping[str, Any]) -> Count:
+def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count:
     """Count the tasks of *queue* that are meant, however many calls it takes, and show how far."""
     from headrace.client.calls.tasks import count_tasks  # noqa: PLC0415
 
@@ -225,7 +225,7 @@ def count_of(session: Session, queue: str, where: Mapping[str, Any]) -> Count:
     return found
 
 
-def problem(session: Session, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
+def problem(session: CliSession, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
     """Return what stderr says of an error: a line for people, or a JSON document."""
     if not session.json:
         return f"error: {clean(text)}"

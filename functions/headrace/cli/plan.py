@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command
+from headrace.cli.commands import CliCommand
 from headrace.cli.output import answer, console, grid, many, write
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.domain import cost, limits
 
 
@@ -28,7 +28,7 @@ def _price(text: str) -> tuple[str, float]:
 
 @click.command(
     "plan",
-    cls=Command,
+    cls=CliCommand,
     example="headrace plan --rate 50/s --payload 2KB --history 7d --retries 0.1",
 )
 @click.option(
@@ -83,7 +83,7 @@ def _price(text: str) -> tuple[str, float]:
 )
 @click.pass_obj
 def plan_command(
-    session: Session,
+    session: CliSession,
     /,
     rate: float,
     payload: int,

@@ -5,10 +5,10 @@ from typing import Any, Final, get_args
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, options, queue_argument, queue_names
+from headrace.cli.commands import CliCommand, options, queue_argument, queue_names
 from headrace.cli.exits import Exit
 from headrace.cli.output import clean, document, when
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.models import Reported
 from headrace.client.sending import Failure, Report, Status
 from headrace.domain.task import State
@@ -65,7 +65,7 @@ _status_options = options(
 
 @click.command(
     "report",
-    cls=Command,
+    cls=CliCommand,
     example="headrace report mail tsk_01 succeeded --result '{\"sent\": 1}'\n"
     'headrace report mail tsk_01 failed --error "no answer" --delay 10m\n'
     "headrace report mail tsk_01 inflight --keepalive 60s",
@@ -83,7 +83,7 @@ _status_options = options(
 @_status_options
 @click.pass_obj
 def report_command(
-    session: Session,
+    session: CliSession,
     /,
     queue: str,
     task: str,
@@ -139,7 +139,7 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(session: Session, said: Reported) -> Exit:
+def _tell(session: CliSession, said: Reported) -> Exit:
     """Say what became of the report, and return the exit code for it."""
     if session.json:
         document(said)

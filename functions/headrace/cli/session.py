@@ -44,7 +44,7 @@ class Failed(Exception):
 
 
 @dataclass
-class Session:
+class CliSession:
     """The options that every command takes, and what comes of them."""
 
     url: str | None = None

@@ -18,9 +18,9 @@ import click
 from rich.status import Status
 
 from headrace.cli import params
-from headrace.cli.commands import Group
+from headrace.cli.commands import CliGroup
 from headrace.cli.output import clean, console, facts
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 
 RUNNER: Final = "headrace.spark.station"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "botocore", "cronsim")
@@ -36,7 +36,7 @@ OUTCOMES: Final = (
 )
 
 
-@click.group("station", cls=Group, example="headrace station run pipelines.air:cleaning --drain")
+@click.group("station", cls=CliGroup, example="headrace station run pipelines.air:cleaning --drain")
 def station_command() -> None:
     """Run stations of a pipeline on Spark."""
 
@@ -50,7 +50,7 @@ def station_command() -> None:
 @click.option("--drain", is_flag=True, help="End when nothing is due.")
 @click.option("--until", type=params.instant, metavar="INSTANT", help="End then; such as +1h.")
 @click.pass_obj
-def run(session: Session, /, station: str, *, drain: bool, until: datetime | None) -> int:
+def run(session: CliSession, /, station: str, *, drain: bool, until: datetime | None) -> int:
     """Run a station, until Ctrl-C or SIGTERM.
 
     MODULE:STATION is as pipelines.air:cleaning, with this folder on the path.  It works on the
@@ -87,7 +87,7 @@ def run(session: Session, /, station: str, *, drain: bool, until: datetime | Non
         return child.wait()
 
 
-def show(session: Session, lines: Iterable[str]) -> None:
+def show(session: CliSession, lines: Iterable[str]) -> None:
     """Pass the lines on as they are for programs, or show people how it goes, and the end."""
     totals: Counter[str] = Counter()
     with _status(session) as status:
@@ -110,7 +110,7 @@ def show(session: Session, lines: Iterable[str]) -> None:
                 session.note(f"  {outcome}: {clean(reasons[0])}")
 
 
-def _status(session: Session) -> Status:
+def _status(session: CliSession) -> Status:
     """Return a line on stderr that is kept up to date; nothing of it is seen elsewhere."""
     out = console(sys.stderr)
     out.quiet = session.quiet or session.json or not sys.stderr.isatty()

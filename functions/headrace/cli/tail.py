@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, queue_argument
+from headrace.cli.commands import CliCommand, queue_argument
 from headrace.cli.functions import function_of, function_option, list_calls
 from headrace.cli.output import cell, clean, console, error_line, line, when
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.client.models import Task
 
@@ -27,7 +27,7 @@ _KINDS: Final = ("SUCCEEDED", "DEAD", "INFLIGHT", "ENQUEUED")
 _STYLES: Final = {"SUCCEEDED": "green", "DEAD": "red", "INFLIGHT": "cyan"}
 
 
-class Seen:
+class SeenTasks:
     """How tasks stood when they were last looked at; of the latest *most* only."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
@@ -73,7 +73,7 @@ def look(
     client: Client,
     queue: str,
     since: datetime,
-    seen: Seen,
+    seen: SeenTasks,
     *,
     now: datetime,
     function: str | None = None,
@@ -97,7 +97,7 @@ def look(
 
 @click.command(
     "tail",
-    cls=Command,
+    cls=CliCommand,
     example="headrace task tail mail --since -10m",
     short_help="Follow a queue.",
 )
@@ -110,7 +110,7 @@ def look(
 @click.option("--looks", type=click.IntRange(min=1), metavar="N", help="End after so many looks.")
 @click.pass_obj
 def tail(
-    session: Session,
+    session: CliSession,
     queue: str,
     *,
     function: str | None,
@@ -125,7 +125,7 @@ def tail(
     state the first 500 are looked at.
     """
     client = session.client
-    seen = Seen()
+    seen = SeenTasks()
     began = since or client.health().now
     now = began
     out = console()

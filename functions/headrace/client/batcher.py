@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from headrace.client.batches import BATCH_BYTES, not_enqueued
-from headrace.client.call import Call
+from headrace.client.call import ApiCall
 from headrace.client.calls import tasks
 from headrace.client.codec import Codec
 from headrace.client.models import Enqueued
@@ -36,7 +36,7 @@ class Sender(Protocol):
 
     codec: Codec
 
-    def send(self, call: Call[T]) -> T:
+    def send(self, call: ApiCall[T]) -> T:
         """Send *call* and return what it is answered."""
         ...
 

@@ -22,7 +22,7 @@ _ACCEPTED: Final = 202
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RawAnswer:
     """What came back, before it means anything."""
 
     status: int
@@ -36,11 +36,11 @@ class Answer:
 
 
 Body: TypeAlias = Callable[[Codec], bytes]
-Read: TypeAlias = Callable[[Answer], T]
+Read: TypeAlias = Callable[[RawAnswer], T]
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class ApiCall(Generic[T]):
     """One request and how its answer is read.
 
     ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
@@ -59,7 +59,7 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """Some entries of a list, and where it goes on."""
 
     entries: list[T]
@@ -67,13 +67,13 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages(Generic[T]):
+class PagedCall(Generic[T]):
     """A list as the calls for its pages, one after the other."""
 
-    at: Callable[[str | None], Call[Page[T]]]
+    at: Callable[[str | None], ApiCall[ListPage[T]]]
 
 
-class Step(Protocol):
+class CallStep(Protocol):
     """An answer that may not be the last; ``cursor`` goes on, None when it was."""
 
     @property
@@ -81,14 +81,14 @@ class Step(Protocol):
         """What the next call sends."""
 
 
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CallStep)
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(Generic[S]):
+class SteppedCall(Generic[S]):
     """What may take several calls, as the calls, and how two answers are one."""
 
-    at: Callable[[str | None], Call[S]]
+    at: Callable[[str | None], ApiCall[S]]
     together: Callable[[S, S], S]
 
     def so_far(self, before: S | None, step: S) -> S:
@@ -147,7 +147,7 @@ def reads(shape: type[T]) -> Read[T]:
     """Return how an answer of *shape* is read."""
     decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
 
-    def read(answer: Answer) -> T:
+    def read(answer: RawAnswer) -> T:
         try:
             found: T = decoder.decode(answer.body)
         except msgspec.DecodeError:
@@ -157,5 +157,5 @@ def reads(shape: type[T]) -> Read[T]:
     return read
 
 
-def nothing(_answer: Answer) -> None:
+def nothing(_answer: RawAnswer) -> None:
     """Read an answer that says nothing but that it is done."""

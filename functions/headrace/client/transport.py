@@ -15,7 +15,7 @@ import httpx2 as httpx
 import msgspec
 import tenacity
 
-from headrace.client.call import Answer, Call
+from headrace.client.call import ApiCall, RawAnswer
 from headrace.client.codec import Codec
 from headrace.client.consumed import HEADER, Usage
 from headrace.client.refusal import refusal
@@ -84,7 +84,7 @@ class Transport:
             reraise=True,
         )
 
-    def send(self, call: Call[T], *, again: bool = True, timeout: float | None = None) -> T:
+    def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
         """Return what *call* is answered.  Raises the errors of headrace.domain.errors.
 
         *again* False leaves it to the caller to repeat what did not work; *timeout* (seconds)
@@ -110,7 +110,7 @@ class Transport:
             transport=self._given,
         )
 
-    def _once(self, call: Call[T], request: httpx.Request) -> T:
+    def _once(self, call: ApiCall[T], request: httpx.Request) -> T:
         try:
             response = self._http.send(request)
         except httpx.RequestError as error:
@@ -156,7 +156,7 @@ class AsyncTransport:
 
     async def send(
         self,
-        call: Call[T],
+        call: ApiCall[T],
         *,
         again: bool = True,
         timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
@@ -170,7 +170,7 @@ class AsyncTransport:
         except _Trouble as trouble:
             raise trouble.error from None
 
-    async def _once(self, call: Call[T], request: httpx.Request) -> T:
+    async def _once(self, call: ApiCall[T], request: httpx.Request) -> T:
         try:
             response = await self._http.send(request)
         except httpx.RequestError as error:
@@ -201,7 +201,7 @@ def _request(
     http: httpx.Client | httpx.AsyncClient,
     settings: ClientSettings,
     codec: Codec,
-    call: Call[T],
+    call: ApiCall[T],
     timeout: float | None,
 ) -> httpx.Request:
     body = None if call.body is None else call.body(codec)
@@ -226,7 +226,7 @@ def _count(request: httpx.Request) -> None:
         request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
 
 
-def _lost(call: Call[T], error: httpx.RequestError) -> Exception:
+def _lost(call: ApiCall[T], error: httpx.RequestError) -> Exception:
     unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_said(error)}")
     if call.repeatable or isinstance(error, _NEVER_SENT):
         return _Trouble(unavailable)
@@ -237,14 +237,14 @@ def _said(error: httpx.RequestError) -> str:
     return str(error) or type(error).__name__
 
 
-def _read(call: Call[T], response: httpx.Response, codec: Codec) -> T:
+def _read(call: ApiCall[T], response: httpx.Response, codec: Codec) -> T:
     status = response.status_code
     if _REDIRECTED <= status < _REFUSED:
         to = response.headers.get("Location", "nowhere")
         raise HeadraceError(f"{call.method} {call.path} is redirected to {to}: that is another url")
     if status < _REFUSED:
         try:
-            return call.read(Answer(status, response.content, codec))
+            return call.read(RawAnswer(status, response.content, codec))
         except (msgspec.DecodeError, RecursionError) as error:
             raise HeadraceError(
                 f"{call.method} {call.path}: the answer is none of Headrace's: {error}"

@@ -25,7 +25,7 @@ from pyspark.sql import functions as f
 from headrace.client.client import Client
 from headrace.client.sending import NewTask
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import Report, proof
+from headrace.spark.lake.proof import LakeProof, proof
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
@@ -108,7 +108,7 @@ class Outcome:
     moved_as_planned: int
     in_queues: dict[str, int]
     exit_codes: list[int]
-    proof: Report
+    proof: LakeProof
 
     @property
     def holds(self) -> bool:
@@ -186,7 +186,7 @@ def _size(client: Client, queue: str) -> int:
     return client.count_tasks(queue).count
 
 
-def _lake(folder: Path, tasks: int) -> tuple[Report, int]:
+def _lake(folder: Path, tasks: int) -> tuple[LakeProof, int]:
     """Roll the service's lake up until it has all moves; return proof and tasks moved twice."""
     spark = session("headrace chaos", **{"spark.master": "local[2]", "spark.driver.memory": "2g"})
     lake = LakeFrames(spark, str(folder / "lake"))

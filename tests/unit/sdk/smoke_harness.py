@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import httpx2 as httpx
 
 from console.app import handler as console
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.http.app import RESOLVER
 from headrace.http.events import proxy_event, read_answer
@@ -18,7 +18,7 @@ from headrace.http.openapi import document
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import Settings, build, using
 from headrace.testing import MemoryService
-from headrace.testing.transport import Context
+from headrace.testing.transport import LambdaContext
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 URL = "https://queue.test/prod"
@@ -67,7 +67,7 @@ class Deployment:
 
     def smoke(self, *args: str, key: str | None = None) -> Ran:
         """Run the command."""
-        session = Session(
+        session = CliSession(
             env={"HEADRACE_URL": URL, "HEADRACE_KEY": key or self.service.key},
             now=self.service.clock,
             sleep=self.sleep,
@@ -123,7 +123,7 @@ class Deployment:
         event["requestContext"] |= {"resourcePath": resource, "path": f"/prod{bare}"}
         event["pathParameters"] = {"name": bare.rpartition("/")[2]} if resource != bare else None
         with using(self.use):
-            answer = read_answer(console(event, Context()))
+            answer = read_answer(console(event, LambdaContext()))
         self.service.clock.forward(timedelta(milliseconds=1))
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 

@@ -12,7 +12,7 @@ import pytest
 from headrace import App, AsyncClient, Context, RetryStrategy
 from headrace.client.app.names import name_of
 from headrace.client.app.posting import Posting
-from headrace.client.app.queues import Queues
+from headrace.client.app.queues import AppQueues
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
 from tests.unit.sdk.app_doubles import NOW, Service, call
 
@@ -92,7 +92,7 @@ def test_a_call_is_enqueued_from_an_event_loop_and_its_queue_made() -> None:
 def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None:
     def posting() -> Posting:
         return Posting(
-            Queues(create=True),
+            AppQueues(create=True),
             client=service().client(),
             async_client=None,
             url=None,
@@ -117,7 +117,7 @@ def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None
 def test_the_clients_of_closed_event_loops_are_let_go() -> None:
     app = service().app()
     post = Posting(
-        Queues(create=True),
+        AppQueues(create=True),
         client=app.client,
         async_client=None,
         url=None,

@@ -10,8 +10,8 @@ import httpx2 as httpx
 import pytest
 
 from headrace import App
-from headrace.cli.lines import BadLine, Line, enqueue_lines, numbered, read_lines
-from headrace.cli.session import Session
+from headrace.cli.lines import BadLine, InputLine, enqueue_lines, numbered, read_lines
+from headrace.cli.session import CliSession
 from headrace.domain import limits
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Cli, Ran, invoke
@@ -281,7 +281,7 @@ def test_a_dry_run_of_a_file_needs_no_service(tmp_path: Path) -> None:
     kept.write_text("1\n")
 
     assert (
-        invoke("enqueue", "mail", "--file", str(kept), "--dry-run", session=Session(env={})).code
+        invoke("enqueue", "mail", "--file", str(kept), "--dry-run", session=CliSession(env={})).code
         == 0
     )
 
@@ -359,7 +359,7 @@ def test_a_line_without_end_is_one_bad_line(tmp_path: Path) -> None:
 
 def test_big_lines_go_out_in_calls_that_the_service_takes(cli: Cli) -> None:
     big = json.dumps("x" * (limits.PAYLOAD_BYTES - 2)).encode()
-    lines = [Line(number, big) for number in range(1, 31)]
+    lines = [InputLine(number, big) for number in range(1, 31)]
 
     results = list(
         enqueue_lines(cli.service.client, "mail", lines, {}, whole=False, skip_bad=False)

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.domain import cost
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 
 def plan(*words: str) -> Ran:
-    return invoke("plan", *words, session=Session(env={}))
+    return invoke("plan", *words, session=CliSession(env={}))
 
 
 def test_it_needs_no_service_and_shows_its_arithmetic() -> None:

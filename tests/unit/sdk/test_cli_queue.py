@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.commands import queue_names
 from headrace.cli.main import main
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Cli
 
@@ -244,10 +244,10 @@ def test_show_says_how_long_a_time_in_seconds_is(cli: Cli) -> None:
 def test_names_of_queues_are_completed(cli: Cli) -> None:
     cli("queue", "create", "mail")
     cli("queue", "create", "news")
-    session = Session(given_client=cli.service.client, env={})
+    session = CliSession(given_client=cli.service.client, env={})
     with click.Context(main, obj=session) as context:
         found = queue_names(context, click.Argument(["queue"]), "m")
-        away = queue_names(click.Context(main, obj=Session(env={})), click.Argument(["q"]), "")
+        away = queue_names(click.Context(main, obj=CliSession(env={})), click.Argument(["q"]), "")
 
     assert [item.value for item in found] == ["mail"]
     assert away == []

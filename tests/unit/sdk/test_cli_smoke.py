@@ -7,7 +7,7 @@ import httpx2 as httpx
 import pytest
 
 from headrace.cli.checks import every
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.runtime.wiring import Settings, build
 from headrace.testing import MemoryService
 from headrace.testing.transport import responder
@@ -202,4 +202,4 @@ def test_a_clock_that_is_minutes_off_is_told_before_anything_is_made(sound: Depl
 
 
 def test_no_address_is_exit_2() -> None:
-    assert invoke("smoke", session=Session(env={})).code == 2
+    assert invoke("smoke", session=CliSession(env={})).code == 2

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import invoke
 from tests.unit.sdk.smoke_harness import (
@@ -194,7 +194,7 @@ def test_what_is_left_behind_is_told_with_the_command_that_removes_it(sound: Dep
     assert ran.code == 1
     assert len(left) == 5
     for command in left:
-        session = Session(given_client=sound.client, env={}, at_terminal=lambda: True)
+        session = CliSession(given_client=sound.client, env={}, at_terminal=lambda: True)
         answer = "ngsi.notify\n" if "ngsi.notify" in command and "--yes" not in command else None
         assert invoke(*shlex.split(command), session=session, input=answer).code == 0, command
     assert sound.there() == set()

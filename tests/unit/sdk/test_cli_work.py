@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY, start_http_server
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Ran, invoke
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def work(*words: str, service: MemoryService | None = None) -> Ran:
     client = service.client if service else None
-    return invoke("work", *words, session=Session(given_client=client, env={}))
+    return invoke("work", *words, session=CliSession(given_client=client, env={}))
 
 
 def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) -> None:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from headrace.cli.report import ONLY_WITH
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.sending import Status
 from headrace.http import report_bodies
 from headrace.testing import MemoryService
@@ -217,7 +217,7 @@ def test_a_program_gets_the_result_as_the_api_gives_it(cli: Cli) -> None:
 def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
     held = take(cli)
     env = {"HEADRACE_LEASE": held["lease"]["id"]}
-    session = Session(given_client=cli.service.client, env=env)
+    session = CliSession(given_client=cli.service.client, env=env)
 
     assert invoke("report", "mail", "a", "succeeded", session=session).code == 0
     assert shown(cli)["state"] == "SUCCEEDED"
@@ -225,7 +225,7 @@ def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
 
 def test_the_lease_of_a_task_is_not_taken_for_that_of_a_group(cli: Cli) -> None:
     env = {"HEADRACE_LEASE": take(cli)["lease"]["id"]}
-    session = Session(given_client=cli.service.client, env=env)
+    session = CliSession(given_client=cli.service.client, env=env)
 
     assert invoke("dequeue", "mail", session=session).code == 0
 

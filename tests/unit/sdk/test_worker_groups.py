@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from headrace.client.app.app import App
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.app.outcomes import Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import Group, Groups
+from headrace.client.worker.groups import GroupLease, GroupLeases
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.sending import failure_instead, send_each
@@ -52,8 +52,8 @@ class GroupHarness:
         self.clock = heard(self.monotonic)
         self.inflight = InflightTasks()
         self.lost = Losses()
-        self.unsaid: set[Group] = set()
-        self.groups = Groups(
+        self.unsaid: set[GroupLease] = set()
+        self.groups = GroupLeases(
             self.service,
             self.monotonic,
             self.inflight,
@@ -71,12 +71,12 @@ class GroupHarness:
         calls, self.service.group_calls = self.service.group_calls, []
         return calls
 
-    def hold(self, group: Group, *, queue: str = "mail") -> InflightTask:
+    def hold(self, group: GroupLease, *, queue: str = "mail") -> InflightTask:
         self._number += 1
         task = leased(self._number, queue=queue)
         held = InflightTask(
             task,
-            Route("sync", "mail.send"),
+            TaskRoute("sync", "mail.send"),
             now=self.monotonic(),
             lease_ends=group.lease_ends,
             group=group,
@@ -319,7 +319,7 @@ class Taking:
         self.dispatcher = Dispatcher(
             self.app, remote, self.clock, settings, fatal=self._fail, chance=dice()
         )
-        self.groups = Groups(
+        self.groups = GroupLeases(
             remote,
             self.clock.monotonic,
             self.dispatcher.inflight,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.timekeeping import Timekeeper
@@ -39,7 +39,7 @@ class HeartbeatHarness:
         self.timekeeper = Timekeeper(self.inflight, self.monotonic, self.lost)
 
     def hold(
-        self, *numbers: int, queue: str = "mail", route: Route | None = None
+        self, *numbers: int, queue: str = "mail", route: TaskRoute | None = None
     ) -> list[InflightTask]:
         tasks = [held(number, now=self.monotonic(), queue=queue, route=route) for number in numbers]
         self.service.lease(*tasks)
@@ -48,7 +48,7 @@ class HeartbeatHarness:
         return tasks
 
     def run(self, number: int, **limits: float) -> tuple[InflightTask, Noted]:
-        (task,) = self.hold(number, route=Route("sync", "mail.send", **limits))
+        (task,) = self.hold(number, route=TaskRoute("sync", "mail.send", **limits))
         attempt = Noted()
         assert task.begin(attempt, self.monotonic())
         return task, attempt
@@ -276,7 +276,7 @@ def test_the_soft_limit_comes_once_and_the_hard_one_each_second(harness: Heartbe
 def test_time_limits_count_from_the_start_and_not_while_a_task_waits(
     harness: HeartbeatHarness,
 ) -> None:
-    (task,) = harness.hold(1, route=Route("sync", "mail.send", hard_timeout=5.0))
+    (task,) = harness.hold(1, route=TaskRoute("sync", "mail.send", hard_timeout=5.0))
     harness.after(8)
     attempt = Noted()
     task.begin(attempt, harness.monotonic())

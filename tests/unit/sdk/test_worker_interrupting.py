@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from headrace.client.app.app import App
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.sending import Report
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.threads import Threads
@@ -90,7 +90,7 @@ def test_whoever_waits_for_room_is_called_when_the_level_is_reached() -> None:
 
 
 def test_limits_begin_with_the_handler() -> None:
-    task = held(route=Route("sync", "mail.send", soft_timeout=1, hard_timeout=2))
+    task = held(route=TaskRoute("sync", "mail.send", soft_timeout=1, hard_timeout=2))
     before: list[Any] = [task.soft_at, task.hard_at]
 
     task.begin(Noted(), 50.0)

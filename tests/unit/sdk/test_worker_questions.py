@@ -10,7 +10,7 @@ from headrace.client.models import Dequeued
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import Groups
+from headrace.client.worker.groups import GroupLeases
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
@@ -55,7 +55,7 @@ class FetcherHarness:
             app, self.service, self.clock, settings, fatal=self.fatal.append, chance=dice()
         )
         self.dispatcher.closed = True  # nothing runs here: what comes is given back
-        groups = Groups(
+        groups = GroupLeases(
             self.service,
             self.monotonic,
             self.dispatcher.inflight,

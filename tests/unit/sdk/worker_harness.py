@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.client.app.app import App
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.models import Dequeued, Lease, LeasedTask, Reported, remember_codec
 from headrace.client.sending import Report, reports_body
@@ -72,12 +72,12 @@ def leased(
 
 
 def held(
-    number: int = 1, *, now: float = 1000.0, route: Route | None = None, queue: str = "mail"
+    number: int = 1, *, now: float = 1000.0, route: TaskRoute | None = None, queue: str = "mail"
 ) -> InflightTask:
     """Return a task that has just been taken."""
     return InflightTask(
         leased(number, queue=queue),
-        route or Route("sync", "mail.send"),
+        route or TaskRoute("sync", "mail.send"),
         now=now,
         lease_ends=now + KEEPALIVE,
     )

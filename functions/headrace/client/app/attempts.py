@@ -61,7 +61,7 @@ class Runnable(Protocol):
         ...
 
 
-class Attempt:
+class AttemptRun:
     """One attempt at one task; *found* is what runs it, or why nothing can."""
 
     def __init__(

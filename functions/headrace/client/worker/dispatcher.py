@@ -11,14 +11,14 @@ from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Report, carried
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import came_of, released
-from headrace.client.worker.groups import Group
+from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.logs import about
 from headrace.client.worker.observing import Observer, Observers
 from headrace.client.worker.prefetch import Prefetch
 from headrace.client.worker.reporting import Reporter
 from headrace.client.worker.running import Handlers
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.limits import PROGRESS_BYTES
 
@@ -36,7 +36,7 @@ class Dispatcher:
     def __init__(
         self,
         app: Executor,
-        service: Service,
+        service: WorkerService,
         clock: ServiceClock,
         settings: WorkerSettings,
         *,
@@ -69,7 +69,7 @@ class Dispatcher:
         self._observers = Observers(observers) if observers else None
         self.closed = False
 
-    def take(self, task: LeasedTask, lease_ends: float, group: Group | None = None) -> None:
+    def take(self, task: LeasedTask, lease_ends: float, group: GroupLease | None = None) -> None:
         """Hold *task* and let it run; its lease ends at *lease_ends*, if not put off by *group*."""
         now = self._clock.monotonic()
         held = InflightTask(

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.models import Dequeued
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
-from headrace.client.worker.groups import Group, Groups
+from headrace.client.worker.groups import GroupLease, GroupLeases
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.client.worker.sources import Source, Sources
 from headrace.domain.errors import (
@@ -44,7 +44,7 @@ class _Request:
 
     asked: Sequence[Source]
     count: int
-    group: Group | None
+    group: GroupLease | None
     key: str
     attempt: int = 0
 
@@ -61,7 +61,7 @@ class Fetcher:
 
     def __init__(  # noqa: PLR0913 (each a keyword)
         self,
-        service: Service,
+        service: WorkerService,
         clock: ServiceClock,
         settings: WorkerSettings,
         dispatcher: Dispatcher,
@@ -70,7 +70,7 @@ class Fetcher:
         fatal: Callable[[Exception], None],
         drained: Callable[[], None],
         chance: random.Random,
-        groups: Groups | None = None,
+        groups: GroupLeases | None = None,
         ready: Callable[[], None] = lambda: None,
         away: Callable[[HeadraceError, float], None] = lambda *_: None,
     ) -> None:
@@ -84,7 +84,7 @@ class Fetcher:
         self._dispatcher, self._prepare = dispatcher, prepare
         self._fatal, self._drained = fatal, drained
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
-        self._backoff = Backoff(_LONGEST_WAIT, chance)
+        self._backoff = CallBackoff(_LONGEST_WAIT, chance)
         self._ready, self._told_away, self._groups = ready, away, groups
         self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False

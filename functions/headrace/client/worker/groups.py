@@ -16,7 +16,7 @@ from typing import Final
 from headrace.client.models import Lease
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.inflight import InflightTasks
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 
 KEEPALIVE: Final = 60.0
@@ -25,7 +25,7 @@ KEEPALIVE: Final = 60.0
 _log = logging.getLogger("headrace.worker")
 
 
-class Group:
+class GroupLease:
     """A group lease; times are of the monotonic clock, and never later than the service's."""
 
     def __init__(self, lease: Lease, keepalive: float, *, asked_at: float) -> None:
@@ -55,7 +55,7 @@ class Group:
         return not (self.lost or self.doubtful or ends_soon or stale)
 
 
-class Groups:
+class GroupLeases:
     """The group leases of a worker: one that tasks are put under, and those before it.
 
     Used by the thread that takes tasks; the others only look at a group of what is held.
@@ -63,21 +63,21 @@ class Groups:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         monotonic: Monotonic,
         inflight: InflightTasks,
         *,
         keepalive: float | None,
-        unsaid: Callable[[Group], bool],
+        unsaid: Callable[[GroupLease], bool],
     ) -> None:
         """*unsaid* tells whether a report on a task of a group has not been answered yet."""
         self._service, self._monotonic, self._inflight = service, monotonic, inflight
         self._keepalive = KEEPALIVE if keepalive is None else keepalive
         self._unsaid = unsaid
-        self._current: Group | None = None
-        self._open: list[Group] = []
+        self._current: GroupLease | None = None
+        self._open: list[GroupLease] = []
 
-    def current(self) -> Group:
+    def current(self) -> GroupLease:
         """Return the group to put tasks under, opening one if need be.
 
         Raises headrace.domain.errors.
@@ -85,7 +85,7 @@ class Groups:
         now, group = self._monotonic(), self._current
         if group is None or not group.takes_more(now, busy=self._holds(group)):
             lease = self._service.open_lease(keepalive=self._keepalive)
-            group = self._current = Group(lease, self._keepalive, asked_at=now)
+            group = self._current = GroupLease(lease, self._keepalive, asked_at=now)
             self._open.append(group)
         if len(self._open) > 1:
             self._see_to_the_old(group)
@@ -97,7 +97,7 @@ class Groups:
             self._close(group)
         self._current, self._open = None, []
 
-    def _see_to_the_old(self, current: Group) -> None:
+    def _see_to_the_old(self, current: GroupLease) -> None:
         """Forget the groups that nothing is left of; those in doubt are closed."""
         still_open = []
         for group in self._open:
@@ -107,10 +107,10 @@ class Groups:
                 self._close(group)
         self._open = still_open
 
-    def _holds(self, group: Group) -> bool:
+    def _holds(self, group: GroupLease) -> bool:
         return any(held.group is group for held in self._inflight.all())
 
-    def _close(self, group: Group) -> None:
+    def _close(self, group: GroupLease) -> None:
         if group.lost:
             return
         try:

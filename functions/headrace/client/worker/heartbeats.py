@@ -8,13 +8,13 @@ from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.groups import Group
+from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import NOTHING, InflightTask, InflightTasks
 from headrace.client.worker.loop import Loop
 from headrace.client.worker.sending import send_each, without_progress
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 from headrace.domain.limits import BATCH
 
@@ -40,7 +40,7 @@ class Heartbeats:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         clock: ServiceClock,
         inflight: InflightTasks,
         *,
@@ -52,7 +52,7 @@ class Heartbeats:
         self._service, self._clock, self._inflight = service, clock, inflight
         self._keepalive, self._lost = keepalive, lost
         self._chance = chance
-        self._backoffs: dict[str, Backoff] = {}  # by queue, as next_at
+        self._backoffs: dict[str, CallBackoff] = {}  # by queue, as next_at
         self._next_at: dict[str, float] = {}
         self.loop = Loop("heartbeats", self.step)
 
@@ -60,7 +60,7 @@ class Heartbeats:
         """Send the heartbeats that are due; return the seconds until the next may be."""
         now = self._clock.monotonic()
         by_queue: dict[str, list[InflightTask]] = defaultdict(list)
-        by_group: dict[Group, list[InflightTask]] = defaultdict(list)
+        by_group: dict[GroupLease, list[InflightTask]] = defaultdict(list)
         next_at = now + _LONGEST_REST
         for held in self._inflight.all():
             if held.lost or held.over:
@@ -86,7 +86,7 @@ class Heartbeats:
                 if not self._beat(queue, due[start : start + BATCH]):
                     break  # the other queues may fare better
 
-    def _see_to(self, group: Group, members: list[InflightTask], now: float) -> float:
+    def _see_to(self, group: GroupLease, members: list[InflightTask], now: float) -> float:
         """Extend *group* if it is time; return when to look at it again."""
         if not group.lost and max(group.beat_at, group.next_at) <= now:
             self._extend(group, members)
@@ -96,8 +96,8 @@ class Heartbeats:
             return now + _LONGEST_REST
         return max(group.beat_at, group.next_at)
 
-    def _extend(self, group: Group, members: list[InflightTask]) -> None:
-        backoff = self._backoffs.setdefault(group.id, Backoff(_LONGEST_WAIT, self._chance))
+    def _extend(self, group: GroupLease, members: list[InflightTask]) -> None:
+        backoff = self._backoffs.setdefault(group.id, CallBackoff(_LONGEST_WAIT, self._chance))
         asked_at = self._clock.monotonic()
         within = max(_SHORTEST_TIMEOUT, group.lease_ends - asked_at) / 2
         try:
@@ -125,7 +125,7 @@ class Heartbeats:
 
     def _beat(self, queue: str, batch: list[InflightTask]) -> bool:
         """Send the heartbeats of *batch*; False: that did not work, and *queue* has to wait."""
-        backoff = self._backoffs.setdefault(queue, Backoff(_LONGEST_WAIT, self._chance))
+        backoff = self._backoffs.setdefault(queue, CallBackoff(_LONGEST_WAIT, self._chance))
         sent = [(held, held.take_progress()) for held in batch]
         reports = [self._report(held, progress) for held, progress in sent]
         asked_at = self._clock.monotonic()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.models import LeasedTask
 
 if TYPE_CHECKING:
-    from headrace.client.worker.groups import Group
+    from headrace.client.worker.groups import GroupLease
 
 NOTHING: Final = object()
 """No progress to send."""
@@ -59,11 +59,11 @@ class InflightTask:
     def __init__(
         self,
         task: LeasedTask,
-        route: Route,
+        route: TaskRoute,
         *,
         now: float,
         lease_ends: float,
-        group: "Group | None" = None,
+        group: "GroupLease | None" = None,
     ) -> None:
         self.task, self.route, self.group = task, route, group
         self.lost = self.abandoned = False

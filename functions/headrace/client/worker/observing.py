@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.models import LeasedTask
 
 _log = logging.getLogger("headrace.worker")
@@ -18,10 +18,10 @@ class Observer:
     def taken(self, queue: str, count: int) -> None:
         """*count* tasks of *queue* were leased by one call."""
 
-    def started(self, task: LeasedTask, route: Route) -> None:
+    def started(self, task: LeasedTask, route: TaskRoute) -> None:
         """A handler is about to run."""
 
-    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
+    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
         """A handler has run; *outcome* is the status of its report, or ``LOST``."""
 
     def lost(self, task: LeasedTask, why: str) -> None:
@@ -38,11 +38,11 @@ class Observers(Observer):
         """Tell all."""
         self._tell(lambda observer: observer.taken(queue, count))
 
-    def started(self, task: LeasedTask, route: Route) -> None:
+    def started(self, task: LeasedTask, route: TaskRoute) -> None:
         """Tell all."""
         self._tell(lambda observer: observer.started(task, route))
 
-    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
+    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
         """Tell all."""
         self._tell(lambda observer: observer.ended(task, route, outcome, seconds))
 

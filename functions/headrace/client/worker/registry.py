@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.client.worker.inflight import InflightTasks
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, HeadraceError, RateLimited, Unavailable
 from headrace.domain.limits import WORKER_TASKS
@@ -24,7 +24,7 @@ class Registry:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         settings: WorkerSettings,
         inflight: InflightTasks,
         *,

@@ -9,14 +9,14 @@ from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import failed
-from headrace.client.worker.groups import Group
+from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.sending import failure_instead, send_each
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -51,7 +51,7 @@ class _Line:
     One that is *apart* sends one at a time: those of a batch that this process could not send.
     """
 
-    def __init__(self, backoff: Backoff, *, apart: bool) -> None:
+    def __init__(self, backoff: CallBackoff, *, apart: bool) -> None:
         self.kept: deque[_Kept] = deque()
         self.backoff, self.apart = backoff, apart
         self.next_at = 0.0
@@ -77,7 +77,7 @@ class Reporter:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         clock: ServiceClock,
         *,
         idle: Callable[[], bool],
@@ -106,7 +106,7 @@ class Reporter:
         """Whether there are reports that the service has not answered."""
         return len(self) > 0
 
-    def unsaid_under(self, group: Group) -> bool:
+    def unsaid_under(self, group: GroupLease) -> bool:
         """Whether there is such a report on a task whose lease is *group*."""
         return any(
             kept.held.group is group
@@ -147,7 +147,7 @@ class Reporter:
         known = self._lines.get((queue, apart))
         if known is not None:
             return known
-        line = _Line(Backoff(_LONGEST_WAIT, self._chance), apart=apart)
+        line = _Line(CallBackoff(_LONGEST_WAIT, self._chance), apart=apart)
         return self._lines.setdefault((queue, apart), line)
 
     def _waiting(self) -> list[_Line]:

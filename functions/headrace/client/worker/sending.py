@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from headrace.client.models import Reported
 from headrace.client.sending import Failure, Report
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import Forbidden, InvalidRequest
 
 Refused: TypeAlias = InvalidRequest | Forbidden
@@ -17,7 +17,7 @@ _NAMED: Final = re.compile(r"reports\[(\d+)\]")
 
 
 def send_each(
-    service: Service,
+    service: WorkerService,
     queue: str,
     reports: Sequence[Report],
     instead: Instead,

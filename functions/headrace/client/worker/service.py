@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from headrace.client.app.app import App
-from headrace.client.call import Call
+from headrace.client.call import ApiCall
 from headrace.client.calls import queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
@@ -18,7 +18,7 @@ from headrace.domain.errors import Forbidden, NotFound
 _log = logging.getLogger("headrace.worker")
 
 
-class Service(Protocol):
+class WorkerService(Protocol):
     """What a worker asks of the service; every method raises headrace.domain.errors."""
 
     @property
@@ -150,7 +150,7 @@ class RemoteService:
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
         """Report once: who asked keeps the reports and tries again."""
-        call: Call[list[Reported]] = work.report_batch(queue, reports)
+        call: ApiCall[list[Reported]] = work.report_batch(queue, reports)
         return self._client.send(call, again=False, timeout=within)
 
     def sign(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.client.models import Dequeued
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.domain.limits import DEQUEUE_QUEUES
 
 _GROWTH: Final = 5
@@ -31,7 +31,7 @@ class Source:
         self.queue, self.weight = queue, weight
         self.next_at = self.refused_until = 0.0
         self.empty_since: float | None = None  # when it was asked, found empty since
-        self.refusals = Backoff(_LONGEST_REFUSED, chance)
+        self.refusals = CallBackoff(_LONGEST_REFUSED, chance)
         self._chance = chance
         self.poll_after: float | None = None  # as the service said, and how often in a row
         self.times = 0

@@ -15,12 +15,12 @@ from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import Groups
+from headrace.client.worker.groups import GroupLeases
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.registry import Registry
-from headrace.client.worker.service import RemoteService, Service
+from headrace.client.worker.service import RemoteService, WorkerService
 from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.client.worker.signals import signals_to
 from headrace.client.worker.timekeeping import Timekeeper
@@ -85,7 +85,7 @@ class Worker:
         version: str = "",
         observers: Sequence[Observer] = (),
         log_format: LogFormat | None = None,
-        service: Service | None = None,
+        service: WorkerService | None = None,
         monotonic: Monotonic = time.monotonic,
         now: Callable[[], datetime] = utc_now,
         chance: random.Random | None = None,
@@ -252,9 +252,9 @@ class Worker:
     def _nothing_unsaid(self) -> bool:
         return not self.dispatcher.reporter.unsaid and self._fetcher.loop.join(0)
 
-    def _grouped(self, service: Service) -> Groups:
+    def _grouped(self, service: WorkerService) -> GroupLeases:
         dispatcher = self.dispatcher
-        return Groups(
+        return GroupLeases(
             service,
             self._clock.monotonic,
             dispatcher.inflight,

@@ -28,7 +28,7 @@ _PATTERNS: Final = frozenset("*?[]{}")
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
 
 
-class Told:
+class Console:
     """Says how it goes on stderr, and the outcome on stdout, as text or as JSON."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
@@ -49,7 +49,7 @@ class Told:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return its exit code."""
     asked = parser().parse_args(arguments)
-    told = Told(quiet=asked.quiet, as_json=asked.json)
+    told = Console(quiet=asked.quiet, as_json=asked.json)
     hush()
     try:
         _look_for(asked.lake, begins=asked.run is _backfill)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = session(f"headrace lake {asked.job}", **local)
         from headrace.spark.lake.frames import LakeFrames, absolute  # noqa: PLC0415 (needs PySpark)
 
-        job: Callable[[LakeFrames, argparse.Namespace, Told], int] = asked.run
+        job: Callable[[LakeFrames, argparse.Namespace, Console], int] = asked.run
         try:
             return job(LakeFrames(spark, absolute(asked.lake)), asked, told)
         finally:
@@ -88,7 +88,7 @@ def _look_for(address: str, *, begins: bool) -> None:
         raise InvalidRequest(message)
 
 
-def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Console) -> int:
     from headrace.spark.lake.rollup import rollup  # noqa: PLC0415 (needs PySpark)
 
     today = datetime.now(UTC).date()
@@ -104,7 +104,7 @@ def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     return DONE
 
 
-def _compact(lake: "LakeFrames", _asked: argparse.Namespace, told: Told) -> int:
+def _compact(lake: "LakeFrames", _asked: argparse.Namespace, told: Console) -> int:
     from headrace.spark.lake.compact import compact  # noqa: PLC0415 (needs PySpark)
 
     done = compact(lake, say=told.progress)
@@ -116,7 +116,7 @@ def _compact(lake: "LakeFrames", _asked: argparse.Namespace, told: Told) -> int:
     return DONE
 
 
-def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Console) -> int:
     from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
 
     if asked.live:
@@ -147,7 +147,7 @@ def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     return DONE if report.holds else FAILED
 
 
-def _backfill(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _backfill(lake: "LakeFrames", asked: argparse.Namespace, told: Console) -> int:
     from headrace.spark.lake.backfill import backfill  # noqa: PLC0415 (needs PySpark)
 
     payloads = [one.strip() for one in asked.payloads.split(",") if one.strip()]
@@ -165,7 +165,7 @@ def _backfill(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     return DONE
 
 
-def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Console) -> int:
     from headrace.client.client import Client  # noqa: PLC0415 (only a replay speaks to the service)
     from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (needs PySpark)
 

@@ -36,7 +36,7 @@ _LIFE: Final = ("task_id", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LakeProof:
     """What the proof looked at and found; ``violations`` are numbers by kind.
 
     ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if that was told;
@@ -72,7 +72,7 @@ def proof(
     live_at: datetime | None = None,
     now: datetime | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> LakeProof:
     """Prove the changes *since* a day, or all; write the report to ``reports/proof/`` of the lake.
 
     *now* is put on it.
@@ -93,7 +93,7 @@ def proof(
         f.approx_count_distinct(f.struct(*_LIFE)).alias("tasks"),
     ).first()
     if size is None or size["first"] is None:
-        return _written(lake, Report(None, None, 0, 0, **made))
+        return _written(lake, LakeProof(None, None, 0, 0, **made))
     first, last = instant(size["first"]), instant(size["last"])
     say(f"replaying {size['changes']:,} changes")
     found = violations(told, first=first, last=last, live=live, live_at=live_at).cache()
@@ -111,7 +111,7 @@ def proof(
         examples.setdefault(told_row.pop("kind"), []).append(told_row)
     tasks = told.select(*_LIFE).distinct().count()
     kinds = dict(sorted(counts.items()))
-    report = Report(first, last, tasks, size["changes"], kinds, examples, **made)
+    report = LakeProof(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)
 
 
@@ -208,7 +208,7 @@ def _seen() -> Column:
     return f.concat_ws(" ", *words)
 
 
-def _written(lake: LakeFrames, report: Report) -> Report:
+def _written(lake: LakeFrames, report: LakeProof) -> LakeProof:
     text = report.text().encode()
     when = report.made_at or report.last
     if when is not None:

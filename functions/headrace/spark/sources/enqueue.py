@@ -36,7 +36,7 @@ from headrace.spark.sources.newrows import (
     wrong_columns,
 )
 from headrace.spark.sources.options import (
-    Option,
+    SourceOption,
     flag,
     number,
     parsed,
@@ -52,17 +52,21 @@ if TYPE_CHECKING:
 
 NAME: Final = "headrace.enqueue"
 OPTIONS: Final = (
-    Option("queue", queue_name, "where all rows go; else the column `queue` says it"),
-    Option("id_column", word, "the column that has the ids; this, or `id_from`"),
-    Option("id_from", word, "columns, with commas, that tell a row from all others of its queue"),
-    Option("run", word, "with `id_from`: another name makes other ids, so the rows are added anew"),
-    Option(
+    SourceOption("queue", queue_name, "where all rows go; else the column `queue` says it"),
+    SourceOption("id_column", word, "the column that has the ids; this, or `id_from`"),
+    SourceOption(
+        "id_from", word, "columns, with commas, that tell a row from all others of its queue"
+    ),
+    SourceOption(
+        "run", word, "with `id_from`: another name makes other ids, so the rows are added anew"
+    ),
+    SourceOption(
         "random_ids",
         flag,
         "take ids that look drawn: they are stored, not made here",
         default=False,
     ),
-    Option("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
+    SourceOption("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
     *connect.OPTIONS,
 )
 EXAMPLES: Final = 20
@@ -75,7 +79,7 @@ _LOG: Final = logging.getLogger(__name__)
 class Sending:
     """How rows become tasks: plain data, which travels to every worker."""
 
-    connection: connect.Connection
+    connection: connect.StoreConnection
     identity: Identity
     queue: str | None = None
     random_ids: bool = False
@@ -83,7 +87,7 @@ class Sending:
 
 
 @dataclass(slots=True)
-class Told(WriterCommitMessage):
+class EnqueueSummary(WriterCommitMessage):
     """What became of rows: numbers by outcome, and the first bad ones with their reasons.
 
     ``differing`` of those that were there before have another payload than the row.
@@ -100,7 +104,7 @@ class Told(WriterCommitMessage):
         if len(self.bad) < EXAMPLES:
             self.bad.append(reason)
 
-    def merge(self, other: "Told") -> None:
+    def merge(self, other: "EnqueueSummary") -> None:
         """Add what another has counted."""
         self.counts += other.counts
         self.differing += other.differing
@@ -129,7 +133,7 @@ class EnqueueSource(DataSource):
         columns = wrong_columns(fields, identity, asked["queue"])
         if wrong or columns:
             raise refused(wrong, of=NAME, columns=columns)
-        connection = connect.Connection.of(asked)
+        connection = connect.StoreConnection.of(asked)
         return Sending(connection, identity, asked["queue"], asked["random_ids"], asked["rate"])
 
 
@@ -139,7 +143,7 @@ class EnqueueWriter(DataSourceArrowWriter):
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> EnqueueSummary:
         return enqueued(self.sending, (row for batch in iterator for row in batch.to_pylist()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -152,20 +156,20 @@ class EnqueueStreamWriter(DataSourceStreamWriter):
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
-    def write(self, iterator: Iterator[Row]) -> Told:
+    def write(self, iterator: Iterator[Row]) -> EnqueueSummary:
         return enqueued(self.sending, (row.asDict() for row in iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
         _checked(messages)
 
 
-def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
+def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSummary:
     """Enqueue *rows*; return what became of them.
 
     Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
     table stays throttled: then it may be called again.
     """
-    told, limiter = Told(), RateLimiter(sending.rate)
+    told, limiter = EnqueueSummary(), RateLimiter(sending.rate)
     source = iter(rows)
     while some := list(islice(source, _AT_A_TIME)):
         _check_ids(sending, some)
@@ -185,7 +189,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
     return told
 
 
-def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: Told) -> None:
+def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: EnqueueSummary) -> None:
     try:
         results = connect.opened(sending.connection).tasks.enqueue(queue, tasks)
     except NotFound as missing:
@@ -274,9 +278,9 @@ def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
     The good ones are in by now.  These are what the parts told, each of which may have run more
     than once: what is true stands in the tables.
     """
-    told = Told()
+    told = EnqueueSummary()
     for message in messages:
-        if isinstance(message, Told):
+        if isinstance(message, EnqueueSummary):
             told.merge(message)
     counts = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(told.counts.items()))
     _LOG.info("%s: rows by outcome, as told: %s", NAME, counts or "none")

@@ -18,7 +18,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.spark.sources import decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.manifest import DataFile, Export, blocks, export_at, illegible
-from headrace.spark.sources.options import Option, flag, parsed, refused
+from headrace.spark.sources.options import SourceOption, flag, parsed, refused
 from headrace.store import keys
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "headrace.export"
 OPTIONS: Final = (
-    Option(
+    SourceOption(
         "verify", flag, "compare manifests and files with their checksums and counts", default=True
     ),
 )
@@ -63,7 +63,7 @@ class ExportSource(DataSource):
         return ExportReader(path, columns_of(fields, OWN), verify=asked["verify"])
 
 
-class Part(InputPartition):
+class ExportPart(InputPartition):
     """One file of an export."""
 
     def __init__(self, export: Export, file: DataFile) -> None:
@@ -80,7 +80,7 @@ class ExportReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         export = export_at(self.path, verify=self.verify)
-        return [Part(export, file) for file in export.files]
+        return [ExportPart(export, file) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark makes one up where there are none

@@ -16,7 +16,7 @@ from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import Task
 from headrace.ops.shard_deliveries import ShardDeliveries
-from headrace.spark.sources.connect import Connection, opened, store
+from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.retrying import RateLimiter
 from headrace.store.items import micros
 
@@ -51,7 +51,7 @@ class Intake:
     *rate* is how many tasks a second each shard may give; None is as many as there are.
     """
 
-    connection: Connection
+    connection: StoreConnection
     queue: str
     group: str
     worker: str
@@ -94,7 +94,7 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
 
 
 def named(
-    connection: Connection, queue: str, group_id: str, ids: Sequence[str]
+    connection: StoreConnection, queue: str, group_id: str, ids: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield those tasks of *ids* that a group still holds of *queue*."""
     for start in range(0, len(ids), ROWS):
@@ -129,7 +129,7 @@ def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
 
 
 @cache
-def shard_deliveries(connection: Connection) -> ShardDeliveries:
+def shard_deliveries(connection: StoreConnection) -> ShardDeliveries:
     """Return the use cases of whole shards, made once in each process."""
     uses = opened(connection)
     return ShardDeliveries(

@@ -16,7 +16,7 @@ _FLAGS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SourceOption:
     """One option: *parse* returns the value of its text, or raises ValueError with the limit.
 
     Without a *default* it is None where it is not given, unless it is *required*.  *what* is its
@@ -30,7 +30,7 @@ class Option:
     required: bool = False
 
 
-def parsed(rows: Sequence[Option], given: Mapping[str, str], *, of: str) -> dict[str, Any]:
+def parsed(rows: Sequence[SourceOption], given: Mapping[str, str], *, of: str) -> dict[str, Any]:
     """Return the value of each of *rows*, by name, as *given* to the format *of*.
 
     Raises InvalidRequest that names every option that is wrong, missing or unknown.
@@ -134,7 +134,7 @@ def flag(text: str) -> bool:
     return _FLAGS[text.lower()]
 
 
-def table(rows: Iterable[Option]) -> str:
+def table(rows: Iterable[SourceOption]) -> str:
     """Return *rows* as a table in Markdown, which the docs show."""
     lines = ["| option | default | means |", "|---|---|---|"]
     for row in rows:

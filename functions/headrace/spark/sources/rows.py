@@ -53,7 +53,7 @@ class BadRow(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettlingRow:
     """One row as the transform made it; ``payload`` is JSON text."""
 
     id: str
@@ -65,14 +65,14 @@ class Row:
     error: str | None = None
 
 
-def report_of(rows: Sequence[Row], *, to: str | None) -> Report:
+def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> Report:
     """Return the report that all *rows* of one task make.
 
     One of them settles it, the others spawn; only spawning is success.  Raises BadRow.
     """
     spawning = [row for row in rows if row.action == SPAWN]
     settling = [row for row in rows if row.action != SPAWN] or [
-        Row(rows[0].id, rows[0].lease, "succeed")
+        SettlingRow(rows[0].id, rows[0].lease, "succeed")
     ]
     row = settling[0]
     if len(settling) > 1:
@@ -107,7 +107,7 @@ def report_of(rows: Sequence[Row], *, to: str | None) -> Report:
     )
 
 
-def _target(row: Row, to: str | None) -> str:
+def _target(row: SettlingRow, to: str | None) -> str:
     target = row.to_queue or to
     if not target:
         message = f"to_queue must be given for {row.action}"
@@ -118,7 +118,7 @@ def _target(row: Row, to: str | None) -> str:
     return target
 
 
-def _child(row: Row) -> NewTask:
+def _child(row: SettlingRow) -> NewTask:
     payload = _payload(row)
     if payload is None:
         message = "payload must be given for spawn"
@@ -126,7 +126,7 @@ def _child(row: Row) -> NewTask:
     return NewTask(payload, delay_in_seconds=_delay(row))
 
 
-def _payload(row: Row) -> str | None:
+def _payload(row: SettlingRow) -> str | None:
     return None if row.payload is None else json_text("payload", row.payload)
 
 
@@ -144,7 +144,7 @@ def json_text(name: str, text: str) -> str:
     return text
 
 
-def _delay(row: Row) -> float | None:
+def _delay(row: SettlingRow) -> float | None:
     low, high = DELAY_SECONDS
     if row.delay_seconds is not None and not low <= row.delay_seconds <= high:
         message = f"delay_seconds must be from {low} to {high:,}, not {row.delay_seconds!r}"
@@ -175,7 +175,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
+def rows_of(batches: Iterable[Any], default: str) -> Iterator[SettlingRow]:
     """Yield the rows of record batches; one without an action has the *default* one."""
     for batch in batches:
         columns = {name: _values(batch.column(name)) for name in batch.schema.names}
@@ -189,7 +189,7 @@ def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
             columns.get("error", blank),
             strict=True,
         ):
-            yield Row(id_, lease, action or default, to_queue, payload, delay, error)
+            yield SettlingRow(id_, lease, action or default, to_queue, payload, delay, error)
 
 
 def _values(column: Any) -> list[Any]:  # noqa: ANN401 (Arrow's)

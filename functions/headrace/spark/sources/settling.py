@@ -16,8 +16,8 @@ from typing import Final
 
 from headrace.domain.task import State
 from headrace.ops.reports import Report, Reported, ReportOutcome, Reports, ReportStatus, WorkerError
-from headrace.spark.sources.connect import LANES, Connection, opened
-from headrace.spark.sources.rows import SPAWN, BadRow, Row, fitted, report_of
+from headrace.spark.sources.connect import LANES, StoreConnection, opened
+from headrace.spark.sources.rows import SPAWN, BadRow, SettlingRow, fitted, report_of
 
 _AT_A_TIME: Final = 500
 _SAMPLES: Final = 3
@@ -28,7 +28,7 @@ _BAD: Final = "BadRow"
 class Outlet:
     """Where rows are settled: tasks of *queue*; *to* is where a row goes that names no queue."""
 
-    connection: Connection
+    connection: StoreConnection
     queue: str
     to: str | None = None
 
@@ -79,7 +79,7 @@ class RowRuns:
     ids: list[str] = field(default_factory=list)
     spawning: set[str] = field(default_factory=set)
 
-    def watched(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def watched(self, rows: Iterable[SettlingRow]) -> Iterator[SettlingRow]:
         """Yield *rows*, and note how they stand."""
         for row in rows:
             if not self.ids or self.ids[-1] != row.id:
@@ -98,7 +98,7 @@ def apart(parts: Sequence[RowRuns]) -> list[str]:
     return sorted(id_ for id_ in set().union(*(part.spawning for part in parts)) if runs[id_] > 1)
 
 
-def settle(outlet: Outlet, rows: Iterable[Row]) -> SettleSummary:
+def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
     """Settle the tasks of *rows*, in which all rows of a task stand together; return the outcomes.
 
     Raises Unavailable when the table stays throttled: then it may be called again.
@@ -116,7 +116,7 @@ def settle(outlet: Outlet, rows: Iterable[Row]) -> SettleSummary:
     return summary
 
 
-def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
+def _checked(outlet: Outlet, rows: Sequence[SettlingRow]) -> Report:
     try:
         return report_of(rows, to=outlet.to)
     except BadRow as wrong:

@@ -5,7 +5,7 @@ from typing import Final
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
 from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
-from headrace.spark.sources.connect import Connection, opened
+from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import chunks
 
 DROPPED: Final = WorkerError(
@@ -13,7 +13,7 @@ DROPPED: Final = WorkerError(
 )
 
 
-def sweep(connection: Connection, queue: str, group_id: str) -> int:
+def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
     """Report what *group_id* still holds of *queue* as failed; return how many tasks that were.
 
     So a task that is dropped time and again is dead in the end, and no drain goes on for ever.

@@ -18,7 +18,7 @@ from headrace.domain.task import Place, State
 from headrace.spark.sources import connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.options import (
-    Option,
+    SourceOption,
     choice,
     flag,
     number,
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 NAME: Final = "headrace.table"
 OPTIONS: Final = (
-    Option("queue", queue_name, "only this queue, read by the index; else the whole table"),
-    Option(
+    SourceOption("queue", queue_name, "only this queue, read by the index; else the whole table"),
+    SourceOption(
         "state",
         choice(*(state.lower() for state in State)),
         "only this state of the queue, such as `dead`",
     ),
-    Option("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
-    Option(
+    SourceOption("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
+    SourceOption(
         "consistent",
         flag,
         "see every write that was answered; costs twice the units",
         default=False,
     ),
-    Option("rate", number(1, 1e9), "read units a second, all parts together; else no limit"),
+    SourceOption("rate", number(1, 1e9), "read units a second, all parts together; else no limit"),
     *connect.OPTIONS,
 )
 _IN_INDEX: Final = frozenset({keys.TASK_ID, keys.QUEUE_STATE, keys.SCHEDULED_AT, keys.EXPIRES_AT})
@@ -84,13 +84,13 @@ class Shard(InputPartition):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableReading:
     """What to read: plain data, which travels to every worker.
 
     ``rate`` is read units a second of one partition.
     """
 
-    connection: connect.Connection
+    connection: connect.StoreConnection
     columns: tuple[TaskColumn, ...]
     queue: str | None = None
     segments: int = 1
@@ -127,7 +127,7 @@ class TableReader(DataSourceReader):
     def __init__(self, asked: dict[str, Any], columns: tuple[TaskColumn, ...]) -> None:
         self.asked = asked
         self.columns = columns
-        self.connection = connect.Connection.of(asked)
+        self.connection = connect.StoreConnection.of(asked)
 
     def partitions(self) -> Sequence[InputPartition]:
         queue, state = self.asked["queue"], self.asked["state"]
@@ -139,7 +139,7 @@ class TableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         parts, rate = len(self.partitions()), self.asked["rate"]
-        reading = Reading(
+        reading = TableReading(
             self.connection,
             self.columns,
             self.asked["queue"],
@@ -153,7 +153,7 @@ class TableReader(DataSourceReader):
         return listed(reading, Place(str(reading.queue), State(state), shard))
 
 
-def scanned(reading: Reading, segment: int) -> Iterator[pa.RecordBatch]:
+def scanned(reading: TableReading, segment: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one segment of the table."""
     pages, now = _pages(reading), connect.opened(reading.connection).now()
 
@@ -171,7 +171,7 @@ def scanned(reading: Reading, segment: int) -> Iterator[pa.RecordBatch]:
         yield decode.rows(items, reading.columns)
 
 
-def listed(reading: Reading, place: Place) -> Iterator[pa.RecordBatch]:
+def listed(reading: TableReading, place: Place) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one partition of the index.
 
     What the index does not know is read from the tasks themselves; one that has left the place
@@ -193,7 +193,7 @@ def listed(reading: Reading, place: Place) -> Iterator[pa.RecordBatch]:
 
 
 def _looked_up(
-    pages: Pages, ids: Sequence[str], reading: Reading, place: Place, limiter: RateLimiter
+    pages: Pages, ids: Sequence[str], reading: TableReading, place: Place, limiter: RateLimiter
 ) -> Iterator[pa.RecordBatch]:
     """Yield the tasks *ids* that are in *place* still, as last written."""
     attributes = tuple(dict.fromkeys((*reading.attributes, keys.QUEUE_STATE)))
@@ -247,7 +247,7 @@ def _spend(limiter: RateLimiter, units: float) -> None:
         left -= limiter.next(left)
 
 
-def _pages(reading: Reading) -> Pages:
+def _pages(reading: TableReading) -> Pages:
     """Return the table, asked again and again while it is away: no page is ever left out."""
     store = cast("DynamoStore", connect.store(reading.connection))
     return cast("Pages", RetryingStore(store.pages()))

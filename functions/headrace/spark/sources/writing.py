@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import Row as SparkRow
+from pyspark.sql import SettlingRow as SparkRow
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection, opened
-from headrace.spark.sources.options import Option, parsed, queue_name
-from headrace.spark.sources.rows import COLUMNS, Row, rows_of
+from headrace.spark.sources.connect import StoreConnection, opened
+from headrace.spark.sources.options import SourceOption, parsed, queue_name
+from headrace.spark.sources.rows import COLUMNS, SettlingRow, rows_of
 from headrace.spark.sources.settling import Outlet, RowRuns, SettleSummary, apart, settle
 
 NAME: Final = "headrace"
@@ -24,8 +24,8 @@ _LOG: Final = logging.getLogger(__name__)
 _SAMPLES: Final = 3
 _SAID: Final = 300  # characters of a reason in the log
 WRITING: Final = (
-    Option("queue", queue_name, "the queue that the rows were leased from", required=True),
-    Option("to", queue_name, "where a row is moved that names no `to_queue`"),
+    SourceOption("queue", queue_name, "the queue that the rows were leased from", required=True),
+    SourceOption("to", queue_name, "where a row is moved that names no `to_queue`"),
     *connect.OPTIONS,
 )
 
@@ -71,7 +71,7 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
         _looked_at(self.outlet, messages)
 
 
-def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
+def _settled(outlet: Outlet, rows: Iterator[SettlingRow]) -> Settled:
     runs = RowRuns()
     return Settled(settle(outlet, runs.watched(rows)), runs)
 
@@ -128,7 +128,7 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
     if wrong:
         told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
         raise InvalidRequest(f"{NAME}: {told}", errors=wrong)
-    outlet = Outlet(Connection.of(values), values["queue"], values["to"])
+    outlet = Outlet(StoreConnection.of(values), values["queue"], values["to"])
     _check_queues(outlet)
     return outlet
 
@@ -148,6 +148,6 @@ def _check_queues(outlet: Outlet) -> None:
         raise NotFound(f"{NAME}: {told}", errors=wrong)
 
 
-def _row(row: SparkRow, default: str) -> Row:
+def _row(row: SparkRow, default: str) -> SettlingRow:
     given = {name: row[name] for name in COLUMNS if name in row}
-    return Row(**{**given, "action": given.get("action") or default})
+    return SettlingRow(**{**given, "action": given.get("action") or default})

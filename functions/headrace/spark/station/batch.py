@@ -13,7 +13,7 @@ from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
 from headrace.ops.reports import Report, ReportStatus
-from headrace.spark.sources.connect import Connection, opened, store
+from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake
 from headrace.spark.sources.periodic import group_heartbeat
 from headrace.spark.sources.settling import Outlet, SettleSummary
@@ -47,14 +47,14 @@ class _Under:
     summary: SettleSummary = field(default_factory=SettleSummary)
 
 
-class Batches:
+class BatchRunner:
     """Makes the batches of one run of a station, one after the other."""
 
     def __init__(
         self,
         station: "Station",
         spark: "SparkSession",
-        connection: Connection,
+        connection: StoreConnection,
         analysis: PlanAnalysis,
         stopping: threading.Event,
         clock: Callable[[], float],

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE
-from headrace.spark.sources.connect import Connection, opened
+from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import shard_deliveries
-from headrace.spark.station.batch import Batches
+from headrace.spark.station.batch import BatchRunner
 from headrace.spark.station.claims import ClaimLog
 from headrace.spark.station.figures import Batch, Run, logged
 from headrace.spark.station.heartbeat import StationHeartbeat
@@ -101,7 +101,7 @@ class Station:
         *,
         drain: bool = False,
         until: datetime | None = None,
-        connection: Connection | None = None,
+        connection: StoreConnection | None = None,
         on_batch: Callable[[Batch], None] = logged,
         stop: threading.Event | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -115,7 +115,7 @@ class Station:
         out as it is.
         """
         _check({"spark": _a_session(spark), "until": _an_instant(until)})
-        tables = connection or Connection.of()
+        tables = connection or StoreConnection.of()
         uses = opened(tables)
         for queue in filter(None, (self.queue, self.to)):
             uses.queues.get(queue)
@@ -123,7 +123,7 @@ class Station:
         if self.claim_log:
             ClaimLog(spark, self.claim_log).tidy(tables, uses.now())
         stopping = stop or threading.Event()
-        batches = Batches(self, spark, tables, analysis, stopping, clock)
+        batches = BatchRunner(self, spark, tables, analysis, stopping, clock)
         shards = shard_deliveries(tables)
         run, away = Run(), 0
         with StationHeartbeat(self, uses, stopping) as heartbeat:

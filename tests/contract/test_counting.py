@@ -9,7 +9,7 @@ import pytest
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.task import Place, State
-from headrace.ops.counting import Mark, counted
+from headrace.ops.counting import CountPosition, counted
 from headrace.ops.inspect import Counted
 from headrace.store.base import CountPage, Position
 from headrace.store.memory import MemoryStore
@@ -101,7 +101,7 @@ def test_a_count_goes_on_behind_the_last_shard_of_a_queue_that_has_fewer_meanwhi
     world.put(queue)
     world.say(world.one(queue), "FAILED", retryable=False)
     by_state = dict.fromkeys(State, 0)
-    inflight = Mark(world.clock(), span=1, shard=7)
+    inflight = CountPosition(world.clock(), span=1, shard=7)
 
     list(inflight.count(world.store, world.use.queues.get(queue), EVERY_TASK, by_state))
 

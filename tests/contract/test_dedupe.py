@@ -52,7 +52,7 @@ def test_the_key_is_free_the_moment_its_holder_lives_no_more(world: World, end: 
         world.use.reaping.run()
         assert world.see(str(first.id)).dead_reason is DeadReason.EXPIRED
 
-    assert world.store.marks(f"dedupe:{queue}") == {}
+    assert world.store.key_locks(f"dedupe:{queue}") == {}
     second = put(world, queue)
     assert second.outcome is CREATED
     assert put(world, queue).id == second.id

@@ -255,7 +255,7 @@ def test_a_parent_hands_its_own_key_on_to_its_child(world: World) -> None:
     result = world.say(task, "SUCCEEDED", spawn=(("source", NewTask("1", dedupe_key="k")),))
 
     assert outcomes(result) == [CREATED]
-    assert world.store.marks("dedupe:source") == {"k": result.spawned[0].id}
+    assert world.store.key_locks("dedupe:source") == {"k": result.spawned[0].id}
 
 
 def test_twenty_four_children_with_keys_fit_one_report(world: World) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from headrace.domain import settle
-from headrace.domain.change import Change, Condition, In, Mark
+from headrace.domain.change import Change, Condition, In, KeyLock
 from headrace.domain.lifecycle import LIFECYCLE
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
@@ -96,13 +96,17 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
         task = replace(there, id=task_id) if there is not None else None
         if task is not None:
             put(store, task)
-        for mark in change.also:
-            assert isinstance(mark, Mark)
-            if mark.expects is not None:
-                store.set_mark(Mark(mark.kind, mark.name, None, store.mark(mark.kind, mark.name)))
-                store.set_mark(Mark(mark.kind, mark.name, mark.expects, None))
+        for lock in change.also:
+            assert isinstance(lock, KeyLock)
+            if lock.expects is not None:
+                store.set_key_lock(
+                    KeyLock(lock.kind, lock.name, None, store.key_lock(lock.kind, lock.name))
+                )
+                store.set_key_lock(KeyLock(lock.kind, lock.name, lock.expects, None))
             else:
-                store.set_mark(Mark(mark.kind, mark.name, None, store.mark(mark.kind, mark.name)))
+                store.set_key_lock(
+                    KeyLock(lock.kind, lock.name, None, store.key_lock(lock.kind, lock.name))
+                )
 
         (outcome,) = store.commit([asked])
 

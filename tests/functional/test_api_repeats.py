@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.change import Mark
+from headrace.domain.change import KeyLock
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
@@ -334,10 +334,10 @@ class Meanwhile(MemoryStore):
             raise ProcessDied
         return super().put_record(record, replaces=replaces)
 
-    def set_mark(self, mark: Mark) -> bool:
+    def set_key_lock(self, lock: KeyLock) -> bool:
         if self.dead:
             raise ProcessDied
-        return super().set_mark(mark)
+        return super().set_key_lock(lock)
 
 
 class ProcessDied(BaseException):

@@ -30,8 +30,8 @@ from tests.manual_clock import ManualClock
 TOKENS: Final = 20
 SECONDS: Final = timedelta(seconds=10)  # that a call may take
 IDS: Final = ("a", "b", "c", "d", "e")  # of two shards they are on both
-WRITES: Final = ("commit", "put_record", "set_mark", "change_group")
-CALLS: Final = (*WRITES, "read", "record", "entries", "marks", "mark", "group")
+WRITES: Final = ("commit", "put_record", "set_key_lock", "change_group")
+CALLS: Final = (*WRITES, "read", "record", "entries", "key_locks", "key_lock", "group")
 QUEUES: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
     "all of them": {},

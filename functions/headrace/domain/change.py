@@ -121,9 +121,10 @@ class AfterLength:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A short text under (``kind``, ``name``), written together with a task.
+class KeyLock:
+    """A short text under a key (``kind``, ``name``), written together with a task.
 
+    It keeps a dedupe key for the task that holds it, or says how far a schedule is.
     It becomes *value* (None: it goes) if it was *expects* (None: not there) before.
     """
 
@@ -145,7 +146,7 @@ class Change:
     ``done_when`` recognises a task on which this very change has already taken effect (its answer
     was lost, or the caller repeats itself).
 
-    ``also`` are marks and new tasks that must be written with it, all or nothing.  That costs
+    ``also`` are key locks and new tasks that must be written with it, all or nothing.  That costs
     twice the units, so it is for transitions that need it; ``seen`` is then the task as it was
     read.
     """
@@ -160,7 +161,7 @@ class Change:
     append: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, int] = field(default_factory=dict)
     done_when: tuple[Condition, ...] = ()
-    also: tuple["Mark | Change", ...] = ()
+    also: tuple["KeyLock | Change", ...] = ()
     seen: Task | None = None
 
     def allowed(self, task: Task | None) -> bool:
@@ -211,7 +212,7 @@ class Change:
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
         return replace(task, **{**emptied, **self.put, **ended, **written})
 
-    def together(self, *also: "Mark | Change", seen: Task | None) -> "Change":
+    def together(self, *also: "KeyLock | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
         same = (Equals("version", seen.version),) if seen is not None else ()
         return replace(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from headrace.domain.change import Change, Mark
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import STATES, BulkAction, Unfit, operate
@@ -20,8 +20,8 @@ from headrace.domain.task import Task
 from headrace.ops.audit import Audit, Outcome
 from headrace.ops.cursor import Cursors
 from headrace.ops.inspect import Inspect, Walk
-from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Store
 
 _PAGE: Final = 100
@@ -275,10 +275,10 @@ class Bulk:
 
     def _holder(self, change: Change, queue: Queue) -> tuple[str | None, bool]:
         """Return who holds the dedupe key that *change* wants, and whether that one lives."""
-        mark = next(also for also in change.also if isinstance(also, Mark))
-        holder = self.store.mark(mark.kind, mark.name)
+        lock = next(also for also in change.also if isinstance(also, KeyLock))
+        holder = self.store.key_lock(lock.kind, lock.name)
         held = self.store.read([holder]).get(holder) if holder else None
-        return holder, held is not None and held.holds(queue.name, mark.name, self.now())
+        return holder, held is not None and held.holds(queue.name, lock.name, self.now())
 
 
 def _noted(to_queue: str | None) -> dict[str, str] | None:
@@ -291,11 +291,11 @@ def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
 
 
 def _taking_over(change: Change, dead_holder: str) -> Change:
-    marks = (
-        replace(also, expects=dead_holder) if isinstance(also, Mark) else also
+    locks = (
+        replace(also, expects=dead_holder) if isinstance(also, KeyLock) else also
         for also in change.also
     )
-    return replace(change, also=tuple(marks))
+    return replace(change, also=tuple(locks))
 
 
 def _count(result: BulkResult, job: _Job, outcome: Outcome) -> None:

@@ -21,7 +21,7 @@ from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.ops.answer_room import AnswerRoom
 from headrace.ops.batches import Batch
-from headrace.ops.marked import commit
+from headrace.ops.uniqueness import commit
 
 if TYPE_CHECKING:
     from headrace.ops.deliveries import Deliveries

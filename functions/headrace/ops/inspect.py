@@ -12,7 +12,7 @@ from headrace.domain.filters import EVERY_TASK, Span, TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.counting import Mark
+from headrace.ops.counting import CountPosition
 from headrace.ops.cursor import Cursors
 from headrace.ops.leases import with_present_ends
 from headrace.ops.queues import Queues
@@ -119,10 +119,10 @@ class Inspect:
         scope = f"count {queue} {where}"
         state = None if cursor is None else self.cursors.read(scope, cursor)
         by_state = dict.fromkeys(State, 0)
-        steps: Iterator[Walk | Mark]
-        at: Walk | Mark
+        steps: Iterator[Walk | CountPosition]
+        at: Walk | CountPosition
         if where.by_index:
-            at = Mark(self.now()) if state is None else Mark.read(state)
+            at = CountPosition(self.now()) if state is None else CountPosition.read(state)
             steps = at.count(self.store, source, where, by_state)
             most = _COUNTED
         else:

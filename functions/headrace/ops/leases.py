@@ -19,8 +19,8 @@ from headrace.domain.ids import new_group_id
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task
-from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Position, Record, Store
 
 _CLOSING: Final = "closing"

@@ -17,8 +17,8 @@ from headrace.domain.group import GroupState, group_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.leases import GroupStatuses
-from headrace.ops.marked import commit, commit_proposed
 from headrace.ops.suspects import Watch
+from headrace.ops.uniqueness import commit, commit_proposed
 from headrace.store.base import Done, Store
 
 

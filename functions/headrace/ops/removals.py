@@ -29,9 +29,9 @@ from headrace.domain.snapshot import LIVE
 from headrace.domain.task import Place, State, Task
 from headrace.ops.audit import Audit
 from headrace.ops.limiting import Limiting
-from headrace.ops.marked import commit
 from headrace.ops.named import Named, forget_spared, keep_spared, leaves_doubt, spared
 from headrace.ops.removal_body import KIND, Removal, deletion
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Store
 
 _PAGE: Final = 250

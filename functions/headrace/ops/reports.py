@@ -24,10 +24,10 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
 from headrace.ops.leases import with_present_ends
-from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
 from headrace.ops.spawning import Spawning
 from headrace.ops.tasks import Enqueued
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 5

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import plan
-from headrace.domain.change import Change, Mark
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id
 from headrace.domain.plan import NewTask
@@ -83,7 +83,7 @@ class Spawning:
         """
         settled: dict[int, Enqueued] = {}  # children that need not be made, by place
         replaced: dict[int, str] = {}  # dead holders of keys, by place
-        kept_marks: set[Mark] = set()
+        kept_locks: set[KeyLock] = set()
         there = {parent.id: parent} | self._chosen(children)
         for place, child in enumerate(children):
             if child.task_id in there:
@@ -97,9 +97,9 @@ class Spawning:
             }
             taken = {also for birth in births.values() for also in birth.also}
             also = [
-                mark
-                for mark in change.also
-                if mark not in kept_marks and not _passed_on(mark, taken)
+                lock
+                for lock in change.also
+                if lock not in kept_locks and not _passed_on(lock, taken)
             ]
             whole = replace(change, also=(*also, *births.values()))
             outcome = self.store.commit([whole])[0]
@@ -110,8 +110,8 @@ class Spawning:
                 return None
             for blocked in outcome.blocked:
                 part = whole.also[blocked]
-                if isinstance(part, Mark):
-                    kept_marks.add(part)
+                if isinstance(part, KeyLock):
+                    kept_locks.add(part)
                     continue
                 place = next(place for place, birth in births.items() if birth is part)
                 self._look(place, children[place], settled, replaced)
@@ -135,8 +135,8 @@ class Spawning:
     def _found(self, queue: str, new: NewTask, task_id: str, there: Mapping[str, Task]) -> Enqueued:
         holder = None
         if task_id not in there and new.dedupe_key is not None:
-            mark = plan.holder(queue, new.dedupe_key, value=None, expects=None)
-            holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(queue, new.dedupe_key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
         if holder is not None:
             return Enqueued(EnqueueOutcome.DUPLICATE, holder)
         return Enqueued(EnqueueOutcome.EXISTING, task_id)
@@ -182,8 +182,8 @@ class Spawning:
             settled[place] = existing(there, child.queue.name)
         elif child.new.dedupe_key is not None:
             key = child.new.dedupe_key
-            mark = plan.holder(child.queue.name, key, value=None, expects=None)
-            holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(child.queue.name, key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
             held = self.store.read([holder]).get(holder) if holder else None
             if held is not None and held.holds(child.queue.name, key, now):
                 settled[place] = Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
@@ -229,9 +229,9 @@ def _twins(children: Sequence[Child], settled: Mapping[int, Enqueued]) -> dict[i
     return twins
 
 
-def _passed_on(also: Mark | Change, taken: set[Mark | Change]) -> bool:
-    """Tell whether the parent's mark is not given up but handed to a child."""
-    return isinstance(also, Mark) and any(
-        isinstance(other, Mark) and (other.kind, other.name) == (also.kind, also.name)
+def _passed_on(also: KeyLock | Change, taken: set[KeyLock | Change]) -> bool:
+    """Tell whether the parent's key lock is not given up but handed to a child."""
+    return isinstance(also, KeyLock) and any(
+        isinstance(other, KeyLock) and (other.kind, other.name) == (also.kind, also.name)
         for other in taken
     )

@@ -15,8 +15,8 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.audit import Audit
 from headrace.ops.leases import with_present_ends
-from headrace.ops.marked import commit
 from headrace.ops.queues import Queues
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Outcome, Refused, Store
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -190,8 +190,8 @@ class Tasks:
             if isinstance(outcome, Done) or outcome.task is not None:
                 return _enqueued(change, outcome, queue)
             key = entry.new.dedupe_key or ""
-            mark = plan.holder(queue.name, key, value=None, expects=None)
-            dead_holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(queue.name, key, value=None, expects=None)
+            dead_holder = self.store.key_lock(lock.kind, lock.name)
             if dead_holder is None:
                 continue
             held = self.store.read([dead_holder]).get(dead_holder)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from headrace.domain.change import Change, Entry, Mark
+from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.group import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
@@ -150,14 +150,14 @@ class Store(Protocol):
         counted too.
         """
 
-    def mark(self, kind: str, name: str) -> str | None:
-        """Return a mark as last written."""
+    def key_lock(self, kind: str, name: str) -> str | None:
+        """Return a key lock as last written."""
 
-    def marks(self, kind: str) -> dict[str, str]:
-        """Return all marks of a kind by name, as last written."""
+    def key_locks(self, kind: str) -> dict[str, str]:
+        """Return all key locks of a kind by name, as last written."""
 
-    def set_mark(self, mark: Mark) -> bool:
-        """Write or remove one mark by itself, if it is what it expects; tell whether it was."""
+    def set_key_lock(self, lock: KeyLock) -> bool:
+        """Write or remove one key lock by itself, if it is what it expects; tell whether it was."""
 
     def record(self, kind: str, name: str) -> Record | None:
         """Return a control record as last written."""

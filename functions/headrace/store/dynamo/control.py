@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.domain.change import Mark
+from headrace.domain.change import KeyLock
 from headrace.domain.ids import new_request_token
 from headrace.store import keys
 from headrace.store.base import Record, charge
@@ -19,7 +19,7 @@ class ControlTable:
         self._client = client
         self._control = table
 
-    def mark(self, kind: str, name: str) -> str | None:
+    def key_lock(self, kind: str, name: str) -> str | None:
         with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
@@ -29,9 +29,9 @@ class ControlTable:
             )
         charge_all(answer, write=False)
         item = answer.get("Item")
-        return item[keys.MARK]["S"] if item else None
+        return item[keys.KEY_LOCK]["S"] if item else None
 
-    def marks(self, kind: str) -> dict[str, str]:
+    def key_locks(self, kind: str) -> dict[str, str]:
         query: dict[str, Any] = {
             "TableName": self._control,
             "KeyConditionExpression": "#pk = :kind",
@@ -45,14 +45,14 @@ class ControlTable:
             with aws_errors():
                 answer = self._client.query(**query)
             charge_all(answer, write=False)
-            found |= {item[keys.SK]["S"]: item[keys.MARK]["S"] for item in answer["Items"]}
+            found |= {item[keys.SK]["S"]: item[keys.KEY_LOCK]["S"] for item in answer["Items"]}
             last = answer.get("LastEvaluatedKey")
             if last is None:
                 return found
             query["ExclusiveStartKey"] = last
 
-    def set_mark(self, mark: Mark) -> bool:
-        ((operation, arguments),) = mark_write(mark, self._control).items()
+    def set_key_lock(self, lock: KeyLock) -> bool:
+        ((operation, arguments),) = key_lock_write(lock, self._control).items()
         write = self._client.put_item if operation == "Put" else self._client.delete_item
         with aws_errors():
             try:
@@ -64,8 +64,8 @@ class ControlTable:
             except self._client.exceptions.ConditionalCheckFailedException as error:
                 charge(write=1.0)
                 stored: Item = error.response.get("Item") or {}
-                now = stored.get(keys.MARK, {}).get("S")
-                return bool(now == mark.value)  # a repeat after a lost answer
+                now = stored.get(keys.KEY_LOCK, {}).get("S")
+                return bool(now == lock.value)  # a repeat after a lost answer
         charge_all(answer, write=True)
         return True
 
@@ -245,26 +245,26 @@ def _written_by(refused: Mapping[str, Any], token: str) -> bool:
     return stored.get(keys.WRITTEN_BY) == {"S": token}
 
 
-def mark_write(mark: Mark, table: str) -> dict[str, dict[str, Any]]:
-    """Return the write of a mark, under the name of its operation in a transaction."""
-    key = control_key(mark.kind, mark.name)
+def key_lock_write(lock: KeyLock, table: str) -> dict[str, dict[str, Any]]:
+    """Return the write of a key lock, under the name of its operation in a transaction."""
+    key = control_key(lock.kind, lock.name)
     condition: dict[str, Any] = {
         "TableName": table,
         "ConditionExpression": "attribute_not_exists(#mark)",
-        "ExpressionAttributeNames": {"#mark": keys.MARK},
+        "ExpressionAttributeNames": {"#mark": keys.KEY_LOCK},
     }
-    if mark.expects is not None:
+    if lock.expects is not None:
         condition |= {
             "ConditionExpression": "#mark = :expected",
-            "ExpressionAttributeValues": {":expected": {"S": mark.expects}},
+            "ExpressionAttributeValues": {":expected": {"S": lock.expects}},
         }
-    if mark.value is None:
+    if lock.value is None:
         return {"Delete": {**condition, "Key": key}}
-    return {"Put": {**condition, "Item": {**key, keys.MARK: {"S": mark.value}}}}
+    return {"Put": {**condition, "Item": {**key, keys.KEY_LOCK: {"S": lock.value}}}}
 
 
 def control_key(kind: str, name: str) -> Item:
-    """Return the key of a record or mark."""
+    """Return the key of a record or key lock."""
     return {keys.PK: {"S": kind}, keys.SK: {"S": name}}
 
 

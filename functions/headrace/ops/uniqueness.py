@@ -1,9 +1,9 @@
-"""Committing changes that may take a mark away with them."""
+"""Committing changes that may take a key lock away with them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headrace.domain.change import Change, Entry, Mark
+from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.task import Task
 from headrace.store.base import Done, Outcome, Store
 
@@ -18,7 +18,7 @@ def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
         if isinstance(outcome, Done) or not outcome.blocked:
             continue
         lost = [change.also[blocked] for blocked in outcome.blocked]
-        if all(isinstance(also, Mark) and also.value is None for also in lost):
+        if all(isinstance(also, KeyLock) and also.value is None for also in lost):
             kept = tuple(also for also in change.also if also not in lost)
             outcomes[place] = store.commit([replace(change, also=kept)])[0]
     return outcomes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.chalicelib import words
+from console.chalicelib import formatting
 from console.chalicelib.pages.parts import Chart, ChartRow, Series, Spark
 
 SPARK_WIDTH: Final = 120
@@ -74,9 +74,9 @@ def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
     highest = max(values, default=0)
     total = sum(values)
     top = highest or 1
-    said = f"{words.number(total)} {of} in the last hour"
+    said = f"{formatting.number(total)} {of} in the last hour"
     if total:
-        said += f", at most {words.number(highest)} in {per}"
+        said += f", at most {formatting.number(highest)} in {per}"
     inner = SPARK_HEIGHT - 2  # room for half of the line above and below
     return Spark(
         line(values, SPARK_WIDTH, inner, top=top) if total else "",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from console.chalicelib.answer import Answer
 from console.chalicelib.pages.frame import Flash, Page
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
 
 
@@ -19,7 +19,7 @@ class Redirect:
 
 
 Reply = Page | Redirect | Answer
-View = Callable[[Visit], Reply]
+View = Callable[[RequestContext], Reply]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from console.chalicelib import charts, urls, words
+from console.chalicelib import charts, formatting, urls
 from console.chalicelib.charts import Line
 from console.chalicelib.pages.parts import Chart, Tab
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain.histogram import Histogram
 from headrace.domain.tally import Activity
 from headrace.domain.task import Status
@@ -45,20 +45,20 @@ _SPANS: Final[Mapping[str, _Span]] = {
 }
 
 
-def metrics_asked(visit: Visit, queue: str) -> Metrics:
+def metrics_asked(context: RequestContext, queue: str) -> Metrics:
     """Return the series that the address asks for; the last hour if none."""
-    span = _asked(visit)
-    since = span.begin(visit.now)
-    return visit.use.stats.metrics(queue, since=since, step_seconds=span.step)
+    span = _asked(context)
+    since = span.begin(context.now)
+    return context.use.stats.metrics(queue, since=since, step_seconds=span.step)
 
 
-def spans(visit: Visit, query: dict[str, object]) -> tuple[Tab, ...]:
+def spans(context: RequestContext, query: dict[str, object]) -> tuple[Tab, ...]:
     """Return the links to each length of time; *query* is what else the page was asked."""
-    asked = _asked(visit)
+    asked = _asked(context)
     return tuple(
         Tab(
             span.name,
-            visit.url(urls.QUEUE, {**query, SPAN: value}, queue=visit.queue),
+            context.url(urls.QUEUE, {**query, SPAN: value}, queue=context.queue),
             span is asked,
         )
         for value, span in _SPANS.items()
@@ -77,7 +77,7 @@ def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
     named = next(span.times for span in _SPANS.values() if span.step == metrics.step_seconds)
     times = [point.at.strftime(named) for point in points]
     minute = metrics.step_seconds == STEP_SECONDS
-    per = " a minute" if minute else f" in {words.duration(metrics.step_seconds)}"
+    per = " a minute" if minute else f" in {formatting.duration(metrics.step_seconds)}"
     return (
         charts.chart(
             "Events",
@@ -88,7 +88,7 @@ def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
                 for event in _EVENTS
             ],
             times=times,
-            said=words.number,
+            said=formatting.number,
             unit=per,
         ),
         _lengths("Wait", activities, times, lambda activity: activity.wait),
@@ -97,7 +97,7 @@ def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
             "Waiting",
             [Line("ready or scheduled", backlog(activities, stats))],
             times=times,
-            said=words.number,
+            said=formatting.number,
             filled=True,
         ),
     )
@@ -126,8 +126,8 @@ def _lengths(
         Line(name, [None if one is None else which(one).percentile(share) for one in activities])
         for name, share in _SHARES
     ]
-    return charts.chart(title, lines, times=times, said=words.duration)
+    return charts.chart(title, lines, times=times, said=formatting.duration)
 
 
-def _asked(visit: Visit) -> _Span:
-    return _SPANS.get(visit.request.asked(SPAN), _SPANS[""])
+def _asked(context: RequestContext) -> _Span:
+    return _SPANS.get(context.request.asked(SPAN), _SPANS[""])

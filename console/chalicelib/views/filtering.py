@@ -7,7 +7,7 @@ from console.chalicelib import urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.parts import Field, Hidden, Option
 from console.chalicelib.pages.queue import FilterForm
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain import limits
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.fingerprint import FINGERPRINT_RE, LENGTH
@@ -21,9 +21,9 @@ _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 class Asked:
     """What the address asks for; ``errors`` holds what it gets wrong."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self.given: Mapping[str, str] = {
-            name: visit.request.asked(name) for name in (STATE, *NAMES, ORDER, "limit")
+            name: context.request.asked(name) for name in (STATE, *NAMES, ORDER, "limit")
         }
         self.errors = Errors()
         self.state = self.given[STATE]
@@ -66,7 +66,7 @@ class Asked:
         return {**self.given, **changed}
 
 
-def form(visit: Visit, asked: Asked) -> FilterForm:
+def form(context: RequestContext, asked: Asked) -> FilterForm:
     """Return the form, as filled in."""
     given, error_of = asked.given, asked.errors.of
     order = "desc" if asked.descending else "asc"
@@ -93,8 +93,8 @@ def form(visit: Visit, asked: Asked) -> FilterForm:
         alike = Field("fingerprint", "Errors like", given["fingerprint"],
                       hint="of the dead letters", error=error_of("fingerprint"))  # fmt: skip
         fields = (alike, *fields)
-    here = visit.url(urls.QUEUE, queue=visit.queue)
-    clear = visit.url(urls.QUEUE, {STATE: asked.state}, queue=visit.queue)
+    here = context.url(urls.QUEUE, queue=context.queue)
+    clear = context.url(urls.QUEUE, {STATE: asked.state}, queue=context.queue)
     return FilterForm(
         action=here,
         fields=fields,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from console.chalicelib import charts, words
+from console.chalicelib import charts, formatting
 from console.chalicelib.flowchart import flowchart
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages.acting import Sample
@@ -213,12 +213,12 @@ def drawn() -> tuple[Chart, ...]:
     gaps = charts.Line("p99", [0.25 if hour % 5 else None for hour in range(24)])
     none = charts.Line("p50", [None] * 24)
     return (
-        charts.chart("Four lines", four, times=times, said=words.number, unit=" a minute"),
-        charts.chart("Gaps", [none, gaps], times=times, said=words.duration),
+        charts.chart("Four lines", four, times=times, said=formatting.number, unit=" a minute"),
+        charts.chart("Gaps", [none, gaps], times=times, said=formatting.duration),
         charts.chart("A million", [charts.Line("waiting", steep)], times=times,
-                     said=words.number, filled=True),
+                     said=formatting.number, filled=True),
         charts.chart("Nothing", [charts.Line("waiting", [0] * 24)], times=times,
-                     said=words.number, filled=True),
+                     said=formatting.number, filled=True),
     )  # fmt: skip
 
 

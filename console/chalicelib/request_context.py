@@ -1,4 +1,4 @@
-"""One visit: a request, who makes it, and the use cases it may ask.
+"""The context of a request: the request, who makes it, and the use cases it may ask.
 
 ``allowed`` is the one place that says who may do what: pages ask it what to draw, and views ask it
 again, through ``require``, before they do anything.
@@ -22,7 +22,7 @@ def allowed(by: Principal, permission: Permission, queue: str | None = None) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class RequestContext:
     """What a view works with; ``principal`` and ``session`` are None where nobody is signed in."""
 
     request: Request

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.chalicelib import charts, words
+from console.chalicelib import charts, formatting
 from console.chalicelib.forms import Errors, pretty
 from headrace.testing.clock import START
 
@@ -22,7 +22,7 @@ JSON = st.recursive(
     [(0, "0"), (999, "999"), (1_000_000, "1\u202f000\u202f000"), (0.5, "0.5"), (62.50, "62.5")],
 )
 def test_thousands_stand_apart(value: float, shown: str) -> None:
-    assert words.number(value) == shown
+    assert formatting.number(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_thousands_stand_apart(value: float, shown: str) -> None:
     ],
 )
 def test_lengths_of_time(seconds: float, shown: str) -> None:
-    assert words.duration(seconds) == shown
+    assert formatting.duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_lengths_of_time(seconds: float, shown: str) -> None:
     [(0, "now"), (59, "59 s ago"), (-180, "in 3 min"), (7_200, "2 h ago"), (400_000, "4 d ago")],
 )
 def test_times_are_told_from_now(seconds: float, shown: str) -> None:
-    assert words.ago(START - timedelta(seconds=seconds), START) == shown
+    assert formatting.ago(START - timedelta(seconds=seconds), START) == shown
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_times_are_told_from_now(seconds: float, shown: str) -> None:
     [(0, "0"), (0.001, "< 0.01"), (0.123, "0.12"), (1.26, "1.3"), (1552.5, "1\u202f552")],
 )
 def test_rates_have_few_figures(per_second: float, shown: str) -> None:
-    assert words.rate(per_second) == shown
+    assert formatting.rate(per_second) == shown
 
 
 @pytest.mark.parametrize(
     ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 * 1024**2, "10 MiB")]
 )
 def test_sizes(count: int, shown: str) -> None:
-    assert words.size(count) == shown
+    assert formatting.size(count) == shown
 
 
 def test_an_id_loses_its_middle_only_when_it_is_long() -> None:
-    assert words.cut("tsk_01kx3v9m2p4q6r8s0t2v4w6y8z") == "tsk_01…4w6y8z"
-    assert words.cut("order-4711") == "order-4711"
+    assert formatting.cut("tsk_01kx3v9m2p4q6r8s0t2v4w6y8z") == "tsk_01…4w6y8z"
+    assert formatting.cut("order-4711") == "order-4711"
 
 
 @given(value=JSON, loose=st.booleans())

@@ -239,8 +239,8 @@ def _trouble(found: Selection) -> str:
     if found.looking:
         return f"Looking stopped: {found.trouble}. Nothing was changed."
     return (
-        f"It stopped: {found.trouble}. {formatting.number(found.at)} were dealt with as told below. "
-        "The next one may or may not have been changed; nothing was done to the others."
+        f"It stopped: {found.trouble}. {formatting.number(found.at)} were dealt with as told "
+        "below. The next one may or may not have been changed; nothing was done to the others."
     )
 
 

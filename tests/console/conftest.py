@@ -30,7 +30,7 @@ from headrace.ops.reports import Report, ReportStatus, WorkerError
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from headrace.testing.stream import SHARD, Streamed
-from headrace.testing.transport import LambdaContext
+from headrace.testing.transport import HandlerContext
 from tests.e2e.deployed import Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 
@@ -203,7 +203,7 @@ class Browser:
             source_ip=self.source,
         )
         with using(self.use):
-            answer = self.handler(event, LambdaContext())
+            answer = self.handler(event, HandlerContext())
         cookies: dict[str, Morsel[str]] = {}
         for line in answer["multiValueHeaders"].get("Set-Cookie", []):
             cookies |= SimpleCookie(line)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from headrace.spark import exit_codes
 from headrace.spark.java import overlay, packaged_java, system_java
-from headrace.spark.lake.__main__ import Console, main, parser
+from headrace.spark.lake.__main__ import JobOutput, main, parser
 from headrace.spark.lake.frames import LakeFrames
 from headrace.store.lake import FolderLake
 from tests.pipeline import exports
@@ -29,7 +29,7 @@ Shown = pytest.CaptureFixture[str]
 
 def run(lake: LakeFrames, *words: str) -> int:
     asked = parser().parse_args(list(words))
-    code: int = asked.run(lake, asked, Console(quiet=asked.quiet, as_json=asked.json))
+    code: int = asked.run(lake, asked, JobOutput(quiet=asked.quiet, as_json=asked.json))
     return code
 
 

@@ -16,7 +16,7 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
     Replay,
     Replayed,
-    Selection,
+    ReplaySelection,
     looked_at,
     new_id,
     replayed,
@@ -53,7 +53,9 @@ def service() -> MemoryService:
     return service
 
 
-def run(lake: LakeFrames, replay: Replay, service: MemoryService) -> tuple[Selection, Replayed]:
+def run(
+    lake: LakeFrames, replay: Replay, service: MemoryService
+) -> tuple[ReplaySelection, Replayed]:
     def connect(codec: Codec) -> Client:
         return service.connect(codec=codec)
 

@@ -166,7 +166,7 @@ class Purges(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 3, 8, 61]))
     def pass_time(self, seconds: float) -> None:
         self.clock.forward(seconds)
-        if self.faults.asked:
+        if self.faults.requested:
             self.faults.when_index_slows()  # it lags, but not for ever
 
     @rule()
@@ -174,7 +174,7 @@ class Purges(RuleBasedStateMachine):
         self.faults.clear()
         self.faults.slow_index(rate=1)
 
-    @precondition(lambda self: self.faults.asked)
+    @precondition(lambda self: self.faults.requested)
     @rule()
     def lag_no_more(self) -> None:
         self.faults.clear()
@@ -196,7 +196,7 @@ class Purges(RuleBasedStateMachine):
         self.clock.forward(0.001)
         there = {task.id: task.state for task in self.store.everything()}
         was = {task_id: (self.lives[task_id].number, state) for task_id, state in there.items()}
-        purge = Purge(self.clock(), states, was, bool(self.faults.asked), self.clock())
+        purge = Purge(self.clock(), states, was, bool(self.faults.requested), self.clock())
         self.purges.append(purge)
         removals = self.world.use.queues.removals
         self.world.use.queues.removals = replace(removals, patience=patience)

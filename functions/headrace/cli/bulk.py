@@ -15,7 +15,7 @@ from headrace.cli.commands import (
     yes_option,
 )
 from headrace.cli.exits import Exit
-from headrace.cli.filters import filter_options, said, take_filters
+from headrace.cli.filters import described, filter_options, take_filters
 from headrace.cli.output import count_of, document, many, progress, rows
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import Action
@@ -101,7 +101,7 @@ def _act(
         raise click.UsageError("give ids or filters, not both")
     if ids:
         pages = _by_ids(session, action, ids, queue, to_queue, dry_run=given["dry_run"])
-        return _tell(session, action, pages, total=len(ids), dry_run=given["dry_run"])
+        return _show_outcome(session, action, pages, total=len(ids), dry_run=given["dry_run"])
     if queue is None:
         raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
     if not where and not given["every"]:
@@ -111,11 +111,11 @@ def _act(
     total = None
     if action == "delete" and not yes and not given["dry_run"]:
         total = count_of(session, queue, where).count
-        session.ask(f"{many(total, 'task')} of {queue} ({said(where)}) will be gone.", yes=yes)
+        session.ask(f"{many(total, 'task')} of {queue} ({described(where)}) will be gone.", yes=yes)
     pages = session.client.bulk_pages(
         action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"]
     )
-    return _tell(session, action, pages, total=total, dry_run=given["dry_run"])
+    return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
 
 
 def _by_ids(
@@ -147,7 +147,7 @@ def _by_ids(
         yield from client.bulk_pages(action, name, ids=some, to_queue=to_queue, dry_run=dry_run)
 
 
-def _tell(
+def _show_outcome(
     session: CliSession, action: Action, pages: Iterator[Bulk], *, total: int | None, dry_run: bool
 ) -> Exit:
     """Follow the pages with a bar, and say what came of it."""

@@ -50,11 +50,11 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
     except HeadraceError as error:
         code = exit_of(error)
         advice = f"is it running? {session.named_by()}" if code is Exit.UNAVAILABLE else "-"
-        findings.append(Advice("service", session.said(error), advice, "failed"))
+        findings.append(Advice("service", session.explain(error), advice, "failed"))
     levels = {one.level for one in findings}
     if code is Exit.DONE and levels != {"ok"}:
         code = Exit.NOT_FOUND if "failed" in levels else Exit.FAILED
-    _tell(session, findings)
+    _show_outcome(session, findings)
     return code
 
 
@@ -98,7 +98,7 @@ def _workers(client: Client) -> list[WorkerSeen] | None:
         return None
 
 
-def _tell(session: CliSession, findings: list[Advice]) -> None:
+def _show_outcome(session: CliSession, findings: list[Advice]) -> None:
     if session.json:
         document(findings)
         return

@@ -187,10 +187,10 @@ def _file(session: CliSession, queue: str, defaults: Defaults, given: dict[str, 
                 counted.add(number, result)
                 _line(session, number, result)
     except (HeadraceError, KeyboardInterrupt):
-        session.note(f"Up to line {counted.last}: {counted.said()}, and perhaps a few more.")
+        session.note(f"Up to line {counted.last}: {counted.summary()}, and perhaps a few more.")
         session.note(f"The same with --run {run} goes on, and puts nothing in twice.")
         raise
-    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.said()}.")
+    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.summary()}.")
     if counted.outcomes["BAD"] and not given["skip_bad"]:
         session.note(
             f"Stopped at line {counted.last}: --skip-bad or --from-line, with --run {run}, goes on."
@@ -221,10 +221,10 @@ def _size(name: str) -> int | None:
     return path.stat().st_size if name != _STDIN and path.is_file() else None
 
 
-def _watched(stream: BinaryIO, tell: Callable[[int], None]) -> Iterator[bytes]:
+def _watched(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
     """Go through the lines of *stream*, and tell how many bytes that was."""
     seen = 0
     for text in read_lines(stream):
         seen += len(text)
-        tell(seen)
+        advance(seen)
         yield text

@@ -60,7 +60,7 @@ class LineCounts:
         """Lines that came to no task."""
         return self.outcomes["BAD"] + self.outcomes["INVALID"]
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return the counts in words."""
         words = [f"{count:,} {name}" for name, count in self.outcomes.most_common() if count]
         return ", ".join(words) or "no lines"
@@ -96,7 +96,7 @@ def call_of(function: str, args: object) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _WholeTask:
     """A whole task, as the API takes it."""
 
     payload: Any = None
@@ -111,7 +111,7 @@ class _Entry:
     tags: dict[str, str] | None = None
 
 
-_NAMES: Final = frozenset(_Entry.__dataclass_fields__)
+_NAMES: Final = frozenset(_WholeTask.__dataclass_fields__)
 
 
 def _whole(value: object, defaults: Defaults) -> NewTask:
@@ -125,7 +125,7 @@ def _whole(value: object, defaults: Defaults) -> NewTask:
         if name in value and other not in value:
             fields.pop(other, None)  # a line's own time takes the place of the options'
     try:
-        entry = msgspec.convert(fields, _Entry)
+        entry = msgspec.convert(fields, _WholeTask)
     except msgspec.ValidationError as error:
         raise BadLine(str(error)) from error
     for name in ("scheduled_at", "expires_at"):
@@ -248,7 +248,7 @@ def _bad_places(error: InvalidRequest) -> Mapping[int, str]:
         found = _FIELD.fullmatch(one.field)
         if found is None:
             return {}
-        said = f"{found[2]} {one.message}" if found[2] else one.message
+        problem = f"{found[2]} {one.message}" if found[2] else one.message
         place = int(found[1])
-        bad[place] = f"{bad[place]}; {said}" if place in bad else said
+        bad[place] = f"{bad[place]}; {problem}" if place in bad else problem
     return bad

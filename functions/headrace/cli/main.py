@@ -64,13 +64,13 @@ class Root(CliGroup):
         except Exception as error:
             if session.debug:
                 raise
-            code = _tell(session, error)
+            code = _explain(session, error)
         finally:
             session.close()
         sys.exit(int(code or Exit.DONE))
 
 
-def _tell(session: CliSession, error: Exception) -> Exit:
+def _explain(session: CliSession, error: Exception) -> Exit:
     """Say on stderr what went wrong, and return the exit code for it."""
     if isinstance(error, click.Abort):
         click.echo("interrupted", err=True)
@@ -98,13 +98,13 @@ def _meaning(session: CliSession, error: Exception) -> tuple[Exit, str]:
             where = f"{error.filename}: " if error.filename else ""
             return Exit.FAILED, f"{where}{error.strerror or error}"
         case _:
-            said = f"{type(error).__name__}: {error}".rstrip(": ")
-            return Exit.FAILED, f"unexpected {said}; --debug shows where"
+            text = f"{type(error).__name__}: {error}".rstrip(": ")
+            return Exit.FAILED, f"unexpected {text}; --debug shows where"
 
 
 def _refused(session: CliSession, error: HeadraceError) -> str:
     """Return the detail of *error*, every field it names, and the request to ask for."""
-    detail = session.said(error)
+    detail = session.explain(error)
     if detail != error.detail:
         return f"{detail}: is it running? {session.named_by()}"
     more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]

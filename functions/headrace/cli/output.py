@@ -79,7 +79,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 def cell(value: object, style: str = "") -> Text:
     """Return *value* as it stands in a table: None is a dash, control characters are shown."""
-    return Text(clean(_said(value)), style=style)
+    return Text(clean(_text_of(value)), style=style)
 
 
 def clean(text: str) -> str:
@@ -92,25 +92,25 @@ def clean(text: str) -> str:
     )
 
 
-def _said(value: object) -> str:
+def _text_of(value: object) -> str:
     match value:
         case None:
-            said = ""
+            shown = ""
         case bool():
-            said = "yes" if value else "no"
+            shown = "yes" if value else "no"
         case datetime():
-            said = when(value)
+            shown = when(value)
         case int():
-            said = f"{value:,}"
+            shown = f"{value:,}"
         case float():
-            said = f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
+            shown = f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
         case dict():
-            said = " ".join(f"{name}={one}" for name, one in value.items())
+            shown = " ".join(f"{name}={one}" for name, one in value.items())
         case list() | tuple():
-            said = ", ".join(map(_said, value))
+            shown = ", ".join(map(_text_of, value))
         case _:
-            said = str(value)
-    return said or "-"
+            shown = str(value)
+    return shown or "-"
 
 
 def when(instant: datetime | None) -> str:
@@ -183,8 +183,8 @@ def write(made: Table) -> None:
 
 def error_line(error: TaskError) -> str:
     """Return what went wrong in one attempt, in a line."""
-    said = ": ".join(part for part in (error.type, error.message) if part)
-    return said or error.kind.replace("_", " ")
+    shown = ": ".join(part for part in (error.type, error.message) if part)
+    return shown or error.kind.replace("_", " ")
 
 
 def many(count: int, noun: str) -> str:

@@ -109,16 +109,16 @@ def plan_command(
         retries=given["retries"],
         heartbeats=given["heartbeats"],
     )
-    asked = replace(cost.Prices(), **dict(prices))
-    bill = cost.bill(load, asked)
+    chosen = replace(cost.Prices(), **dict(prices))
+    bill = cost.bill(load, chosen)
     whole = {
         **asdict(bill),
         "lines": [{**asdict(line), "usd": line.usd} for line in bill.lines],
         "tasks_per_month": bill.tasks,
         "usd_per_month": bill.usd,
-        "idle_worker_usd_per_month": cost.idle_worker_usd(asked),
+        "idle_worker_usd_per_month": cost.idle_worker_usd(chosen),
     }
-    answer(session, whole, lambda: _show(bill, asked))
+    answer(session, whole, lambda: _show(bill, chosen))
 
 
 def _show(bill: cost.Bill, prices: cost.Prices) -> None:

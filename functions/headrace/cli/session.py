@@ -79,7 +79,7 @@ class CliSession:
         """Return where people see, and mend, which key is meant."""
         return "see --key-file" if self.key_file else "see HEADRACE_KEY"
 
-    def said(self, error: "HeadraceError") -> str:
+    def explain(self, error: "HeadraceError") -> str:
         """Return the detail of *error*; where nothing answered, which address that was."""
         lost = _NO_ANSWER.fullmatch(error.detail)
         where = self.address()
@@ -152,8 +152,8 @@ class CliSession:
         if name is None:
             agreed = click.confirm(question, default=False, err=True)
         else:
-            asked = f"{question} Type its name to go on"
-            typed = click.prompt(asked, default="", show_default=False, err=True)
+            prompt_text = f"{question} Type its name to go on"
+            typed = click.prompt(prompt_text, default="", show_default=False, err=True)
             agreed = typed == name
         if not agreed:
             raise Failed("nothing was done")

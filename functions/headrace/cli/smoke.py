@@ -48,7 +48,7 @@ def smoke_command(session: CliSession, *, ngsi: bool) -> Exit:
         with _cleaning_up(smoke):
             rows += _checked(session, smoke)
         took = (session.now() - began).total_seconds()
-        _tell(session, smoke, rows, took)
+        _show(session, smoke, rows, took)
         wrong = any(row.outcome is CheckOutcome.WRONG for row in rows)
         return Exit.FAILED if wrong or smoke.made.things else Exit.DONE
 
@@ -90,7 +90,7 @@ def _cleaning_up(smoke: "Smoke") -> Iterator[None]:
                 click.echo(f"left behind: {thing.text}; remove it: {thing.command}", err=True)
 
 
-def _tell(session: CliSession, smoke: "Smoke", rows: "Sequence[CheckRow]", took: float) -> None:
+def _show(session: CliSession, smoke: "Smoke", rows: "Sequence[CheckRow]", took: float) -> None:
     from headrace.cli.checks.run import CheckOutcome  # noqa: PLC0415 (as above)
 
     counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in CheckOutcome}

@@ -95,18 +95,18 @@ def show(session: CliSession, lines: Iterable[str]) -> None:
             if session.json:
                 click.echo(line, nl=False)
                 continue
-            told = json.loads(line)
-            if "ended" in told:
+            figures = json.loads(line)
+            if "ended" in figures:
                 status.stop()
-                facts((name.replace("_", " "), value) for name, value in told.items())
+                facts((name.replace("_", " "), value) for name, value in figures.items())
                 continue
-            totals.update({name: told.get(name, 0) for name in OUTCOMES})
-            text = _line(told)
+            totals.update({name: figures.get(name, 0) for name in OUTCOMES})
+            text = _line(figures)
             if sys.stderr.isatty():
                 status.update(f"{text}; so far {_counts(totals)}")
             else:
                 session.note(text)
-            for outcome, reasons in told.get("reasons", {}).items():
+            for outcome, reasons in figures.get("reasons", {}).items():
                 session.note(f"  {outcome}: {clean(reasons[0])}")
 
 
@@ -117,11 +117,11 @@ def _status(session: CliSession) -> Status:
     return Status("starting Spark", console=out)
 
 
-def _line(told: Mapping[str, Any]) -> str:
-    rate = f"{told['seconds']:.1f} s ({told['tasks_per_second']:,.0f} tasks/s)"
-    return f"batch {told['batch']}: {_counts(told)} in {rate}"
+def _line(figures: Mapping[str, Any]) -> str:
+    rate = f"{figures['seconds']:.1f} s ({figures['tasks_per_second']:,.0f} tasks/s)"
+    return f"batch {figures['batch']}: {_counts(figures)} in {rate}"
 
 
-def _counts(told: Mapping[str, Any]) -> str:
-    counts = [f"{told[name]:,} {name}" for name in OUTCOMES if told.get(name)]
+def _counts(figures: Mapping[str, Any]) -> str:
+    counts = [f"{figures[name]:,} {name}" for name in OUTCOMES if figures.get(name)]
     return ", ".join(counts) or "nothing"

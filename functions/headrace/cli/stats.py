@@ -123,16 +123,16 @@ def _live(
     table = _table(_ask(client, queues, exact=exact))
     with _keys(), Live(table, console=console(), auto_refresh=False, screen=True) as live:
         left = looks
-        said = ""
+        message = ""
         while left is None or left > 0:
-            live.update(Stack(table, Text(f"\nq ends it. {said}", style="dim")), refresh=True)
+            live.update(Stack(table, Text(f"\nq ends it. {message}", style="dim")), refresh=True)
             left = None if left is None else left - 1
             if left != 0 and _pressed_q(interval):
                 return
             try:
-                table, said = _table(_ask(client, queues, exact=exact)), ""
+                table, message = _table(_ask(client, queues, exact=exact)), ""
             except (Unavailable, RateLimited) as error:
-                said = f"The service does not answer: {session.said(error)}"
+                message = f"The service does not answer: {session.explain(error)}"
             except HeadraceError:
                 live.stop()
                 raise

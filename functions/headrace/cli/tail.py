@@ -58,7 +58,7 @@ def changed_at(task: Task) -> datetime:
     return max(at for at in times if at is not None)
 
 
-def told_at(task: Task, now: datetime) -> datetime:
+def shown_at(task: Task, now: datetime) -> datetime:
     """Return when *task* came to stand as it does, as near as that can be told *now*.
 
     A task that was given back has no time of that: it is due from then on, or some time later.
@@ -88,7 +88,7 @@ def look(
             client, queue, state=state, scheduled_after=since, limit=250, function=function
         )
         news += [
-            (told_at(task, now), task)
+            (shown_at(task, now), task)
             for task in islice(found, EACH_TIME)
             if seen.is_news(task, since)
         ]
@@ -134,11 +134,13 @@ def tail(
             time.sleep(interval)
         at = client.health().now
         after = max(began, now - _OVERLAP)
-        for told, task in look(client, queue, after, seen, now=at, function=function):
+        for shown, task in look(client, queue, after, seen, now=at, function=function):
             if session.json:
                 line(task, without=("payload",))
             else:
-                out.print(cell(_said(task, told), _STYLES.get(str(task.state), "")), soft_wrap=True)
+                out.print(
+                    cell(_line(task, shown), _STYLES.get(str(task.state), "")), soft_wrap=True
+                )
         now = at
 
 
@@ -149,8 +151,8 @@ def _forever() -> Iterator[int]:
         number += 1
 
 
-def _said(task: Task, told: datetime) -> str:
-    parts = [when(told), f"{task.status:<9}", task.id]
+def _line(task: Task, shown: datetime) -> str:
+    parts = [when(shown), f"{task.status:<9}", task.id]
     if name := function_of(task):
         parts.append(name)
     if task.attempts:

@@ -137,7 +137,7 @@ def list_(
     folded = Folded(fold=not all_ticks)
     shown = list(islice(folded.without_later_ticks(listed), most + 1))
     _table(shown[:most], payload=payload)
-    for text in folded.said():
+    for text in folded.lines():
         click.echo(clean(text))
     if len(shown) > most:
         session.note(f"There are more: --limit shows more than {most}, --json all.")
@@ -161,7 +161,7 @@ class Folded:
                 self._later[task.schedule] = []
             yield task
 
-    def said(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Return a line for each schedule with ticks that were passed over."""
         for schedule, ticks in self._later.items():
             if ticks:

@@ -60,7 +60,7 @@ def _seen(one: WorkerSeen, now: datetime) -> str:
 def quiet(session: CliSession, name: str) -> None:
     """Ask a worker to take no more tasks; it hears that at its next sign of life."""
     session.client.quiet_worker(name)
-    _asked(session, name, "quiet", "take no more tasks")
+    _command(session, name, "quiet", "take no more tasks")
 
 
 @worker_command.command("stop", example="headrace worker stop web-1:4711")
@@ -69,10 +69,10 @@ def quiet(session: CliSession, name: str) -> None:
 def stop(session: CliSession, name: str) -> None:
     """Ask a worker to finish what it has, and to end."""
     session.client.stop_worker(name)
-    _asked(session, name, "stop", "finish and end")
+    _command(session, name, "stop", "finish and end")
 
 
-def _asked(session: CliSession, name: str, command: str, text: str) -> None:
+def _command(session: CliSession, name: str, command: str, text: str) -> None:
     session.note(f"Worker {name} is asked to {text}.")
     if session.json:
         document({"worker": name, "command": command})

@@ -227,13 +227,13 @@ def _count(request: httpx.Request) -> None:
 
 
 def _lost(call: ApiCall[T], error: httpx.RequestError) -> Exception:
-    unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_said(error)}")
+    unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_described(error)}")
     if call.repeatable or isinstance(error, _NEVER_SENT):
         return _Trouble(unavailable)
     return unavailable
 
 
-def _said(error: httpx.RequestError) -> str:
+def _described(error: httpx.RequestError) -> str:
     return str(error) or type(error).__name__
 
 

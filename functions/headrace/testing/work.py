@@ -44,11 +44,13 @@ class Attempt:
         return self.outcome == "OK"
 
     def __repr__(self) -> str:
-        said = "lost" if self.report is None else self.report.status
+        result = "lost" if self.report is None else self.report.status
         error = None if self.report is None else self.report.error
         why = "" if error is None else f": {error.type}: {error.message}"
         late = "" if self.outcome in (None, "OK") else f" ({self.outcome})"
-        return f"<{self.task.queue} {self.task.id} attempt {self.task.attempts} {said}{late}{why}>"
+        return (
+            f"<{self.task.queue} {self.task.id} attempt {self.task.attempts} {result}{late}{why}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,9 @@ class _Control:
         beat = Report(
             task_id=self.task.id, lease_id=self.task.lease.id, status="INFLIGHT", progress=value
         )
-        (said,) = self.client.report(self.task.queue, [beat])
-        if said.lease is not None:
-            self.lease_expires_at = said.lease.expires_at
+        (result,) = self.client.report(self.task.queue, [beat])
+        if result.lease is not None:
+            self.lease_expires_at = result.lease.expires_at
 
 
 class Work:

@@ -18,7 +18,7 @@ from headrace.http.openapi import document
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import Settings, build, using
 from headrace.testing import MemoryService
-from headrace.testing.transport import LambdaContext
+from headrace.testing.transport import HandlerContext
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 URL = "https://queue.test/prod"
@@ -123,7 +123,7 @@ class Deployment:
         event["requestContext"] |= {"resourcePath": resource, "path": f"/prod{bare}"}
         event["pathParameters"] = {"name": bare.rpartition("/")[2]} if resource != bare else None
         with using(self.use):
-            answer = read_answer(console(event, LambdaContext()))
+            answer = read_answer(console(event, HandlerContext()))
         self.service.clock.forward(timedelta(milliseconds=1))
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 

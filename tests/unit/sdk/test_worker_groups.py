@@ -18,7 +18,7 @@ from headrace.client.sending import Failure, Report
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import GroupLease, GroupLeases
+from headrace.client.worker.groups import GroupLease, OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.sending import failure_instead, send_each
@@ -52,13 +52,13 @@ class GroupHarness:
         self.clock = heard(self.monotonic)
         self.inflight = InflightTasks()
         self.lost = Losses()
-        self.unsaid: set[GroupLease] = set()
-        self.groups = GroupLeases(
+        self.unreported: set[GroupLease] = set()
+        self.groups = OpenGroups(
             self.service,
             self.monotonic,
             self.inflight,
             keepalive=None,
-            unsaid=self.unsaid.__contains__,
+            unreported=self.unreported.__contains__,
         )
         self.heartbeats = Heartbeats(
             self.service, self.clock, self.inflight, keepalive=7, lost=self.lost, chance=dice()
@@ -239,12 +239,12 @@ def test_a_group_in_doubt_takes_no_more_and_is_closed_when_all_of_it_is_settled(
     assert harness.groups.current() is second
     assert harness.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
 
-    harness.unsaid.add(first)  # the report is not answered yet
+    harness.unreported.add(first)  # the report is not answered yet
     held.end()
     harness.inflight.remove(held)
     assert harness.groups.current() is second
     assert harness.calls == []
-    harness.unsaid.clear()
+    harness.unreported.clear()
     assert harness.groups.current() is second
 
     assert harness.calls == [f"close {first.id}"]
@@ -319,12 +319,12 @@ class Taking:
         self.dispatcher = Dispatcher(
             self.app, remote, self.clock, settings, fatal=self._fail, chance=dice()
         )
-        self.groups = GroupLeases(
+        self.groups = OpenGroups(
             remote,
             self.clock.monotonic,
             self.dispatcher.inflight,
             keepalive=None,
-            unsaid=self.dispatcher.reporter.unsaid_under,
+            unreported=self.dispatcher.reporter.unreported_under,
         )
         self.fetcher = Fetcher(
             remote,

@@ -10,7 +10,7 @@ from headrace.client.models import Dequeued
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import GroupLeases
+from headrace.client.worker.groups import OpenGroups
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
@@ -55,12 +55,12 @@ class FetcherHarness:
             app, self.service, self.clock, settings, fatal=self.fatal.append, chance=dice()
         )
         self.dispatcher.closed = True  # nothing runs here: what comes is given back
-        groups = GroupLeases(
+        groups = OpenGroups(
             self.service,
             self.monotonic,
             self.dispatcher.inflight,
             keepalive=60,
-            unsaid=self.dispatcher.reporter.unsaid_under,
+            unreported=self.dispatcher.reporter.unreported_under,
         )
         self.fetcher = Fetcher(
             self.service,

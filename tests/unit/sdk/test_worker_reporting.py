@@ -89,7 +89,7 @@ def test_a_report_goes_out_at_once_when_nothing_else_is_at_work(harness: Reporti
     assert harness.step() == UNTIL_WOKEN
     assert harness.service.statuses() == {"task-1": "SUCCEEDED"}
     assert harness.settled == ["task-1"]
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
 
 
 def test_reports_wait_a_few_milliseconds_for_others_while_handlers_are_at_work(
@@ -172,7 +172,7 @@ def test_a_report_whose_answer_was_lost_is_repeated_and_counts_once(
 
     assert harness.batches == [1, 1]
     assert harness.lost.all == []
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
 
 
 def test_a_result_is_dropped_when_its_lease_has_been_over_for_a_minute(
@@ -192,7 +192,7 @@ def test_a_result_is_dropped_when_its_lease_has_been_over_for_a_minute(
     ((task_id, why),) = harness.lost.all
     assert task_id == "task-1"
     assert "over before its report was taken" in why
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
     assert "Reports are not taken, and kept" in caplog.text
 
 
@@ -321,7 +321,7 @@ def test_a_task_that_kept_nothing_and_is_gone_after_a_lost_answer_has_counted(
     harness.step()
 
     assert harness.lost.all == []
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
 
 
 def test_a_task_that_is_gone_at_the_first_try_was_deleted(harness: ReportingHarness) -> None:
@@ -377,7 +377,7 @@ def test_a_move_that_the_key_may_not_make_costs_its_own_task_only(
     refused = harness.service.done["task-2"]
     assert refused.error is not None
     assert "your key may not reach that queue" in refused.error.message
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
 
 
 def test_of_two_that_spawn_only_the_one_that_may_not_fails(harness: ReportingHarness) -> None:
@@ -399,7 +399,7 @@ def test_results_that_the_key_may_not_report_are_dropped_and_hold_up_nothing(
     harness.step()
 
     assert [why for _, why in harness.lost.all] == ["the key may not report it: not yours"] * 2
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
     assert not harness.reporter.in_trouble
 
 
@@ -454,7 +454,7 @@ def test_what_never_can_be_sent_is_dropped_when_its_lease_is_long_over(
     harness.step()
 
     assert [task_id for task_id, _ in harness.lost.all] == ["task-1"]
-    assert not harness.reporter.unsaid
+    assert not harness.reporter.unreported
 
 
 def test_each_of_several_bad_results_fails_its_own_task(harness: ReportingHarness) -> None:

@@ -22,7 +22,7 @@ def pauses(*told: float) -> list[float]:
     asked = source()
     found = []
     for poll_after in told:
-        asked.had_nothing(poll_after, 100.0, asked_at=100.0)
+        asked.had_nothing(poll_after, 100.0, sent_at=100.0)
         found.append(asked.next_at - 100.0)
     return found
 
@@ -40,7 +40,7 @@ def answer(*gave: str, poll_after: float = 1.0) -> Dequeued:
 def answered(
     queues: Sources, asked: list[Source], *gave: str, now: float, wanted: int = 25
 ) -> None:
-    queues.answered(asked, answer(*gave), wanted, now, asked_at=now)
+    queues.answered(asked, answer(*gave), wanted, now, sent_at=now)
 
 
 def test_the_weights_decide_which_queue_comes_first() -> None:
@@ -87,7 +87,7 @@ def test_while_tasks_come_the_empty_queues_are_left_out_until_their_pause_is_ove
 def test_a_pause_that_ends_while_nothing_comes_ends_for_all() -> None:
     queues = sources(strict=True, one=1, two=1)
     one, two = queues.all
-    one.had_nothing(5.0, 100.0, asked_at=100.0)
+    one.had_nothing(5.0, 100.0, sent_at=100.0)
     answered(queues, [two], now=100.0)
 
     assert names(queues.next(101.5)) == ["one", "two"]
@@ -125,7 +125,7 @@ def test_a_refused_queue_is_left_out_and_the_others_are_asked() -> None:
 
 def test_a_queue_that_gave_tasks_is_asked_again_at_once() -> None:
     asked = source()
-    asked.had_nothing(1.0, 100.0, asked_at=100.0)
+    asked.had_nothing(1.0, 100.0, sent_at=100.0)
 
     asked.gave()
 
@@ -145,10 +145,10 @@ def test_the_pause_doubles_up_to_five_times_what_the_service_says() -> None:
 def test_after_tasks_came_the_pause_begins_anew() -> None:
     asked = source()
     for _ in range(5):
-        asked.had_nothing(1.0, 100.0, asked_at=100.0)
+        asked.had_nothing(1.0, 100.0, sent_at=100.0)
     asked.gave()
 
-    asked.had_nothing(1.0, 100.0, asked_at=100.0)
+    asked.had_nothing(1.0, 100.0, sent_at=100.0)
 
     assert asked.next_at <= 101.05
 
@@ -167,7 +167,7 @@ def test_a_pause_of_nothing_is_still_a_pause() -> None:
 
 def test_a_queue_that_refuses_is_left_alone_for_longer_each_time_and_no_longer_empty() -> None:
     asked = source()
-    asked.had_nothing(0.02, 100.0, asked_at=100.0)
+    asked.had_nothing(0.02, 100.0, sent_at=100.0)
     found = []
     for _ in range(20):
         asked.refused(100.0)

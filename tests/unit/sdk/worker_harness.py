@@ -284,7 +284,7 @@ def heard(monotonic: Monotonic) -> ServiceClock:
     """Return a clock that knows the service's time exactly."""
     clock = ServiceClock(monotonic)
     now = START + timedelta(seconds=monotonic() - 1000.0)
-    clock.heard(now, asked_at=monotonic())
+    clock.heard(now, sent_at=monotonic())
     return clock
 
 

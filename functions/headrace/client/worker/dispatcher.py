@@ -156,8 +156,8 @@ class Dispatcher:
             return
         name, outcome, seconds = held.route.name, report.status, held.seconds
         extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
-        said = came_of(report, result, held.task)
-        _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, said, extra=extra)
+        ending = came_of(report, result, held.task)
+        _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, ending, extra=extra)
 
     def _copy_progress(self, value: object) -> object:
         """Return *value* as it is now.  Raises InvalidRequest for what cannot be sent."""

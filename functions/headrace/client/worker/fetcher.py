@@ -12,7 +12,7 @@ from headrace.client.models import Dequeued
 from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
-from headrace.client.worker.groups import GroupLease, GroupLeases
+from headrace.client.worker.groups import GroupLease, OpenGroups
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
@@ -39,10 +39,10 @@ _log = logging.getLogger("headrace.worker")
 
 
 @dataclass(slots=True)
-class _Request:
+class _DequeueRequest:
     """One call for tasks; sent again under its key, unchanged, until it is answered."""
 
-    asked: Sequence[Source]
+    sources: Sequence[Source]
     count: int
     group: GroupLease | None
     key: str
@@ -70,7 +70,7 @@ class Fetcher:
         fatal: Callable[[Exception], None],
         drained: Callable[[], None],
         chance: random.Random,
-        groups: GroupLeases | None = None,
+        groups: OpenGroups | None = None,
         ready: Callable[[], None] = lambda: None,
         away: Callable[[HeadraceError, float], None] = lambda *_: None,
     ) -> None:
@@ -85,10 +85,10 @@ class Fetcher:
         self._fatal, self._drained = fatal, drained
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
         self._backoff = CallBackoff(_LONGEST_WAIT, chance)
-        self._ready, self._told_away, self._groups = ready, away, groups
+        self._ready, self._on_away, self._groups = ready, away, groups
         self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False
-        self._request: _Request | None = None
+        self._request: _DequeueRequest | None = None
         self.loop = Loop("taking", self.step)
 
     def quiet(self) -> None:
@@ -105,31 +105,31 @@ class Fetcher:
             return _UNREPORTED_SECONDS  # what is done comes before what is to be done
         now = self._clock.monotonic()
         request = self._request or self._posed(now)
-        return self._ask(request, now) if isinstance(request, _Request) else request
+        return self._ask(request, now) if isinstance(request, _DequeueRequest) else request
 
-    def _posed(self, now: float) -> _Request | float:
+    def _posed(self, now: float) -> _DequeueRequest | float:
         """The next request, or the seconds until there is one."""
         room = self._room()
         if room <= 0:
             return UNTIL_WOKEN
-        asked = self._sources.next(now)
-        if not asked:
+        sources = self._sources.next(now)
+        if not sources:
             return self._sources.rest(now)
         try:
             group = None if self._groups is None else self._groups.current()
         except (Unavailable, RateLimited) as error:
             return self._away(error)
         except HeadraceError as error:
-            return self._refused(asked, error)
-        self._request = _Request(asked, min(room, BATCH), group, new_idempotency_key())
+            return self._refused(sources, error)
+        self._request = _DequeueRequest(sources, min(room, BATCH), group, new_idempotency_key())
         return self._request
 
-    def _ask(self, request: _Request, now: float) -> float:
+    def _ask(self, request: _DequeueRequest, now: float) -> float:
         group = request.group
         request.attempt += 1
         try:
             found = self._service.dequeue(
-                [source.queue for source in request.asked],
+                [source.queue for source in request.sources],
                 batch_size=request.count,
                 worker=self._settings.name,
                 keepalive=self._settings.keepalive if group is None else None,
@@ -146,11 +146,11 @@ class Fetcher:
             return self._lost(request, error)
         except HeadraceError as error:
             self._request = None
-            return self._refused(request.asked, error)
+            return self._refused(request.sources, error)
         self._request = None
         if self._backoff.worked():
             _log.info("The service answers again")
-        self._came(request, found, asked_at=now)
+        self._came(request, found, sent_at=now)
         return 0.0
 
     def _begin(self) -> float:
@@ -186,8 +186,8 @@ class Fetcher:
         held = len(self._dispatcher.inflight)
         return 0 if held > level else most - held
 
-    def _came(self, request: _Request, found: Dequeued, *, asked_at: float) -> None:
-        self._clock.heard(found.now, asked_at=asked_at)
+    def _came(self, request: _DequeueRequest, found: Dequeued, *, sent_at: float) -> None:
+        self._clock.heard(found.now, sent_at=sent_at)
         self._answered = True
         for task in found.tasks:
             ends = self._clock.monotonic_at(task.lease.expires_at)
@@ -195,9 +195,11 @@ class Fetcher:
         for queue, count in Counter(task.queue for task in found.tasks).items():
             self._dispatcher.taken(queue, count)
         now = self._clock.monotonic()
-        self._sources.answered(request.asked, found, request.count, now, asked_at=asked_at)
+        self._sources.answered(request.sources, found, request.count, now, sent_at=sent_at)
         # What a report has moved may be in a queue that was empty before.
-        if not found.tasks and self._sources.drained(since=self._dispatcher.reporter.said_at):
+        if not found.tasks and self._sources.drained(
+            since=self._dispatcher.reporter.last_report_at
+        ):
             self._drained()
 
     def _away(self, error: HeadraceError) -> float:
@@ -206,25 +208,25 @@ class Fetcher:
         if not self._backoff.failures:
             self._away_since = now
             _log.warning("The service is away; asking again until it is back: %s", error)
-        self._told_away(error, now - self._away_since)
+        self._on_away(error, now - self._away_since)
         return self._backoff.failed()
 
-    def _lost(self, request: _Request, error: LeaseLost) -> float:
+    def _lost(self, request: _DequeueRequest, error: LeaseLost) -> float:
         """Go on under another lease; the heartbeats see to what is held under this one."""
         if request.group is None:
-            return self._refused(request.asked, error)
+            return self._refused(request.sources, error)
         request.group.lost = True
         _log.warning("The lease of all tasks is lost, and another is opened: %s", error)
         return _LOST_SECONDS
 
-    def _refused(self, asked: Sequence[Source], error: HeadraceError) -> float:
+    def _refused(self, sources: Sequence[Source], error: HeadraceError) -> float:
         """Leave alone what was refused: the queues that *error* names, or else all of them."""
         if not self._answered:
             self._quiet = True
             self._fatal(error)
             return UNTIL_WOKEN
         named = {int(place) for each in error.errors for place in _NAMED.findall(each.field)}
-        for place, source in enumerate(asked):
+        for place, source in enumerate(sources):
             if named and place not in named:
                 continue
             source.refused(self._clock.monotonic())

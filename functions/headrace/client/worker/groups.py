@@ -28,16 +28,16 @@ _log = logging.getLogger("headrace.worker")
 class GroupLease:
     """A group lease; times are of the monotonic clock, and never later than the service's."""
 
-    def __init__(self, lease: Lease, keepalive: float, *, asked_at: float) -> None:
+    def __init__(self, lease: Lease, keepalive: float, *, sent_at: float) -> None:
         self.id, self.keepalive = lease.id, keepalive
-        self.first_end = asked_at + keepalive
+        self.first_end = sent_at + keepalive
         self.lost = self.doubtful = False
         self.next_at = 0.0  # not before, after an extension that did not work
-        self.extended(asked_at)
+        self.extended(sent_at)
 
-    def extended(self, asked_at: float) -> None:
+    def extended(self, sent_at: float) -> None:
         """Note that the service, asked then, granted its length again."""
-        self.beaten_at, self.lease_ends = asked_at, asked_at + self.keepalive
+        self.beaten_at, self.lease_ends = sent_at, sent_at + self.keepalive
 
     @property
     def beat_at(self) -> float:
@@ -55,7 +55,7 @@ class GroupLease:
         return not (self.lost or self.doubtful or ends_soon or stale)
 
 
-class GroupLeases:
+class OpenGroups:
     """The group leases of a worker: one that tasks are put under, and those before it.
 
     Used by the thread that takes tasks; the others only look at a group of what is held.
@@ -68,12 +68,12 @@ class GroupLeases:
         inflight: InflightTasks,
         *,
         keepalive: float | None,
-        unsaid: Callable[[GroupLease], bool],
+        unreported: Callable[[GroupLease], bool],
     ) -> None:
-        """*unsaid* tells whether a report on a task of a group has not been answered yet."""
+        """*unreported* tells whether a report on a task of a group has not been answered yet."""
         self._service, self._monotonic, self._inflight = service, monotonic, inflight
         self._keepalive = KEEPALIVE if keepalive is None else keepalive
-        self._unsaid = unsaid
+        self._unreported = unreported
         self._current: GroupLease | None = None
         self._open: list[GroupLease] = []
 
@@ -85,7 +85,7 @@ class GroupLeases:
         now, group = self._monotonic(), self._current
         if group is None or not group.takes_more(now, busy=self._holds(group)):
             lease = self._service.open_lease(keepalive=self._keepalive)
-            group = self._current = GroupLease(lease, self._keepalive, asked_at=now)
+            group = self._current = GroupLease(lease, self._keepalive, sent_at=now)
             self._open.append(group)
         if len(self._open) > 1:
             self._see_to_the_old(group)
@@ -101,7 +101,7 @@ class GroupLeases:
         """Forget the groups that nothing is left of; those in doubt are closed."""
         still_open = []
         for group in self._open:
-            if group is current or self._holds(group) or self._unsaid(group):
+            if group is current or self._holds(group) or self._unreported(group):
                 still_open.append(group)
             elif group.doubtful:
                 self._close(group)

@@ -98,8 +98,8 @@ class Heartbeats:
 
     def _extend(self, group: GroupLease, members: list[InflightTask]) -> None:
         backoff = self._backoffs.setdefault(group.id, CallBackoff(_LONGEST_WAIT, self._chance))
-        asked_at = self._clock.monotonic()
-        within = max(_SHORTEST_TIMEOUT, group.lease_ends - asked_at) / 2
+        sent_at = self._clock.monotonic()
+        within = max(_SHORTEST_TIMEOUT, group.lease_ends - sent_at) / 2
         try:
             lease = self._service.extend_lease(group.id, within=within)
         except (LeaseLost, NotFound):
@@ -111,12 +111,12 @@ class Heartbeats:
         else:
             if backoff.worked():
                 _log.info("The lease of all tasks is extended again")
-            group.extended(asked_at)
+            group.extended(sent_at)
             for held in members:
-                held.prolong(lease.expires_at, now=asked_at, lease_ends=group.lease_ends)
-            self._tell_progress(members)
+                held.prolong(lease.expires_at, now=sent_at, lease_ends=group.lease_ends)
+            self._send_progress(members)
 
-    def _tell_progress(self, members: list[InflightTask]) -> None:
+    def _send_progress(self, members: list[InflightTask]) -> None:
         by_queue: dict[str, list[InflightTask]] = defaultdict(list)
         for held in members:
             if held.has_progress:
@@ -128,14 +128,14 @@ class Heartbeats:
         backoff = self._backoffs.setdefault(queue, CallBackoff(_LONGEST_WAIT, self._chance))
         sent = [(held, held.take_progress()) for held in batch]
         reports = [self._report(held, progress) for held, progress in sent]
-        asked_at = self._clock.monotonic()
+        sent_at = self._clock.monotonic()
         try:
             results = send_each(
                 self._service,
                 queue,
                 reports,
                 without_progress,
-                within=max(_SHORTEST_TIMEOUT, min(h.lease_ends for h in batch) - asked_at) / 2,
+                within=max(_SHORTEST_TIMEOUT, min(h.lease_ends for h in batch) - sent_at) / 2,
             )
         except NotFound:
             for held in batch:
@@ -153,7 +153,7 @@ class Heartbeats:
             _log.info("Heartbeats of queue %s are taken again", queue)
         for held, result in zip(batch, results, strict=True):
             if result is not None:
-                self._answered(held, result, asked_at)
+                self._answered(held, result, sent_at)
         return True
 
     def _report(self, held: InflightTask, progress: object) -> Report:
@@ -165,11 +165,11 @@ class Heartbeats:
             keepalive_timeout_in_seconds=self._keepalive if held.group is None else None,
         )
 
-    def _answered(self, held: InflightTask, result: Reported, asked_at: float) -> None:
+    def _answered(self, held: InflightTask, result: Reported, sent_at: float) -> None:
         if result.now is not None:
-            self._clock.heard(result.now, asked_at=asked_at)
+            self._clock.heard(result.now, sent_at=sent_at)
         if result.lease is not None:
             expires_at = result.lease.expires_at
-            held.prolong(expires_at, now=asked_at, lease_ends=self._clock.monotonic_at(expires_at))
+            held.prolong(expires_at, now=sent_at, lease_ends=self._clock.monotonic_at(expires_at))
         elif result.outcome != "OK" and not held.over:
             self._lost(held, f"the service says {result.outcome}")

@@ -36,23 +36,23 @@ class Observers(Observer):
 
     def taken(self, queue: str, count: int) -> None:
         """Tell all."""
-        self._tell(lambda observer: observer.taken(queue, count))
+        self._notify(lambda observer: observer.taken(queue, count))
 
     def started(self, task: LeasedTask, route: TaskRoute) -> None:
         """Tell all."""
-        self._tell(lambda observer: observer.started(task, route))
+        self._notify(lambda observer: observer.started(task, route))
 
     def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
         """Tell all."""
-        self._tell(lambda observer: observer.ended(task, route, outcome, seconds))
+        self._notify(lambda observer: observer.ended(task, route, outcome, seconds))
 
     def lost(self, task: LeasedTask, why: str) -> None:
         """Tell all."""
-        self._tell(lambda observer: observer.lost(task, why))
+        self._notify(lambda observer: observer.lost(task, why))
 
-    def _tell(self, tell: Callable[[Observer], None]) -> None:
+    def _notify(self, notify: Callable[[Observer], None]) -> None:
         for observer in self._all:
             try:
-                tell(observer)
+                notify(observer)
             except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
                 _log.exception("%s failed", type(observer).__name__)

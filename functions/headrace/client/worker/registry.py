@@ -34,7 +34,7 @@ class Registry:
     ) -> None:
         """*command* gets ``"quiet"`` or ``"stop"``, once."""
         self._service, self._settings, self._inflight = service, settings, inflight
-        self._asked: str | None = None
+        self._last_received: str | None = None
         self._version, self._started_at, self._command = version, started_at, command
         self.loop = Loop("sign-of-life", self.step)
 
@@ -42,7 +42,7 @@ class Registry:
         """Send a worker heartbeat; return the seconds until the next."""
         running = [held.task.id for held in self._inflight.all() if held.running]
         try:
-            asked = self._service.sign(
+            received = self._service.sign(
                 self._settings.name,
                 queues=list(self._settings.queues),
                 concurrency=self._settings.concurrency,
@@ -59,7 +59,9 @@ class Registry:
             _log.warning("This worker will not be listed: %s", error)
             return UNTIL_WOKEN
         else:
-            if asked is not None and asked != self._asked:
-                self._command(asked)  # once: told to stop a second time, a worker does not wait
-            self._asked = asked
+            if received is not None and received != self._last_received:
+                self._command(
+                    received
+                )  # once: a worker that is stopped a second time does not wait
+            self._last_received = received
         return _EVERY_SECONDS

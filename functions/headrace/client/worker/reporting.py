@@ -94,7 +94,7 @@ class Reporter:
         self._settled, self._dropped = settled, dropped
         self._chance = chance
         self._lines: dict[tuple[str, bool], _Line] = {}  # by queue, and whether apart
-        self.said_at = 0.0
+        self.last_report_at = 0.0
         """When the service last answered reports (monotonic seconds)."""
         self.loop = Loop("reports", self.step)
 
@@ -102,11 +102,11 @@ class Reporter:
         return sum(len(line.kept) for line in list(self._lines.values()))
 
     @property
-    def unsaid(self) -> bool:
+    def unreported(self) -> bool:
         """Whether there are reports that the service has not answered."""
         return len(self) > 0
 
-    def unsaid_under(self, group: GroupLease) -> bool:
+    def unreported_under(self, group: GroupLease) -> bool:
         """Whether there is such a report on a task whose lease is *group*."""
         return any(
             kept.held.group is group
@@ -173,7 +173,7 @@ class Reporter:
         except Exception as error:  # noqa: BLE001 (a codec of somebody else's, say: later, and alone)
             self._set_apart(line, batch, error)
         else:
-            self.said_at = self._clock.monotonic()
+            self.last_report_at = self._clock.monotonic()
             if line.backoff.worked() and not line.apart:
                 _log.info("Reports are taken again")
         for _ in batch:
@@ -185,7 +185,7 @@ class Reporter:
 
     def _send(self, batch: list[_Kept]) -> None:
         queue = batch[0].held.task.queue
-        asked_at = self._clock.monotonic()
+        sent_at = self._clock.monotonic()
         results = send_each(
             self._service,
             queue,
@@ -197,11 +197,11 @@ class Reporter:
             if result is None:
                 self._dropped(kept.held, "the service refused its report")
             else:
-                self._answered(kept, result, asked_at)
+                self._answered(kept, result, sent_at)
 
-    def _answered(self, kept: _Kept, result: Reported, asked_at: float) -> None:
+    def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> None:
         if result.now is not None:
-            self._clock.heard(result.now, asked_at=asked_at)
+            self._clock.heard(result.now, sent_at=sent_at)
         if result.outcome == "OK":
             self._settled(kept.held, kept.report, result)
         elif result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:

@@ -85,8 +85,8 @@ def failure_instead(report: Report, refused: Refused) -> Report | None:
     """Say of a task whose report cannot be taken that it failed, and why: it would again."""
     if report.status in {"RELEASED", "INFLIGHT"}:
         return None
-    said = "; ".join(f"{field.field} {field.message}" for field in refused.errors)
-    error = Failure(type(refused).__name__, f"its report was refused: {said or refused.detail}")
+    problems = "; ".join(f"{field.field} {field.message}" for field in refused.errors)
+    error = Failure(type(refused).__name__, f"its report was refused: {problems or refused.detail}")
     return Report(
         task_id=report.task_id,
         lease_id=report.lease_id,

@@ -41,13 +41,13 @@ class Source:
         self.next_at, self.empty_since = 0.0, None
         self.poll_after, self.times = None, 0
 
-    def had_nothing(self, poll_after_seconds: float, now: float, *, asked_at: float) -> None:
-        """Note an empty answer, to the question of *asked_at*, that said when to ask again.
+    def had_nothing(self, poll_after_seconds: float, now: float, *, sent_at: float) -> None:
+        """Note an empty answer, to the question of *sent_at*, that said when to ask again.
 
         While the service keeps saying the same the pause doubles, up to five times what it says.
         One cut short, because a task is due before, never says the same twice and is obeyed.
         """
-        self.empty_since = asked_at
+        self.empty_since = sent_at
         self.times = self.times + 1 if poll_after_seconds == self.poll_after else 0
         self.poll_after = poll_after_seconds
         pause = poll_after_seconds
@@ -88,8 +88,8 @@ class Sources:
         open_now = [source for source in able if source.next_at <= now]
         if not open_now:
             return []
-        asked = able if self._idle and len(able) <= _TOGETHER else open_now
-        return (asked if self._strict else self._drawn(asked))[:_TOGETHER]
+        candidates = able if self._idle and len(able) <= _TOGETHER else open_now
+        return (candidates if self._strict else self._drawn(candidates))[:_TOGETHER]
 
     def _drawn(self, sources: Sequence[Source]) -> list[Source]:
         """Draw an order: which is the first is decided by the weights, so is the next, and so on.
@@ -99,12 +99,18 @@ class Sources:
         return sorted(sources, key=lambda source: self._chance.expovariate(source.weight))
 
     def answered(
-        self, asked: Sequence[Source], found: Dequeued, wanted: int, now: float, *, asked_at: float
+        self,
+        candidates: Sequence[Source],
+        found: Dequeued,
+        wanted: int,
+        now: float,
+        *,
+        sent_at: float,
     ) -> None:
-        """Note what the queues *asked* gave, of *wanted* tasks at the most."""
+        """Note what the queues *candidates* gave, of *wanted* tasks at the most."""
         gave = {task.queue for task in found.tasks}
         self._idle = not gave
-        looked_at = list(asked)
+        looked_at = list(candidates)
         if len(found.tasks) >= wanted:  # those behind the last one that gave were not looked at
             while looked_at and looked_at[-1].queue not in gave:
                 looked_at.pop()
@@ -114,10 +120,10 @@ class Sources:
             if source.queue in gave:
                 source.gave()
         for source in empty if gave else ():
-            source.had_nothing(found.poll_after_seconds, now, asked_at=asked_at)
+            source.had_nothing(found.poll_after_seconds, now, sent_at=sent_at)
         if not gave and empty:
             first = min(empty, key=lambda source: source.times)
-            first.had_nothing(found.poll_after_seconds, now, asked_at=asked_at)
+            first.had_nothing(found.poll_after_seconds, now, sent_at=sent_at)
             for source in empty:
                 source.rests_with(first)
 

@@ -15,7 +15,7 @@ from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import GroupLeases
+from headrace.client.worker.groups import OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer
@@ -224,8 +224,10 @@ class Worker:
         if dispatcher.inflight:
             dispatcher.clear(monotonic() + _UNWIND_SECONDS)
         dispatcher.reporter.hurry()
-        self._wait_until(self._nothing_unsaid, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS))
-        if dispatcher.reporter.unsaid:
+        self._wait_until(
+            self._nothing_unreported, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS)
+        )
+        if dispatcher.reporter.unreported:
             _log.warning("Some reports could not be sent before the end")
         if self._groups is not None:
             self._groups.close()
@@ -249,17 +251,17 @@ class Worker:
     def _nothing_held(self) -> bool:
         return not self.dispatcher.inflight and self._fetcher.loop.join(0)
 
-    def _nothing_unsaid(self) -> bool:
-        return not self.dispatcher.reporter.unsaid and self._fetcher.loop.join(0)
+    def _nothing_unreported(self) -> bool:
+        return not self.dispatcher.reporter.unreported and self._fetcher.loop.join(0)
 
-    def _grouped(self, service: WorkerService) -> GroupLeases:
+    def _grouped(self, service: WorkerService) -> OpenGroups:
         dispatcher = self.dispatcher
-        return GroupLeases(
+        return OpenGroups(
             service,
             self._clock.monotonic,
             dispatcher.inflight,
             keepalive=self.settings.keepalive,
-            unsaid=dispatcher.reporter.unsaid_under,
+            unreported=dispatcher.reporter.unreported_under,
         )
 
     # ------------------------------------------------------------------------- its other threads
@@ -279,12 +281,12 @@ class Worker:
 
     def _away(self, error: HeadraceError, seconds: float) -> None:
         """Give up a burst that waits for nothing but the service."""
-        patient = not self._burst or self.dispatcher.inflight or self.dispatcher.reporter.unsaid
+        patient = not self._burst or self.dispatcher.inflight or self.dispatcher.reporter.unreported
         if isinstance(error, Unavailable) and seconds >= _BURST_SECONDS and not patient:
             self._fail(error)
 
     def _drained(self) -> None:
-        if self._burst and not self.dispatcher.inflight and not self.dispatcher.reporter.unsaid:
+        if self._burst and not self.dispatcher.inflight and not self.dispatcher.reporter.unreported:
             self._commands.put("drained")
 
 

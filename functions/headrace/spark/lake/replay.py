@@ -71,7 +71,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReplaySelection:
     """What a replay would enqueue, and what that costs; ``without_payload`` cannot be replayed."""
 
     tasks: int
@@ -139,7 +139,7 @@ def _rows(found: DataFrame, replay: Replay) -> DataFrame:
     return rows.dropDuplicates(["task_id", "created_at", "version"])
 
 
-def looked_at(rows: DataFrame) -> Selection:
+def looked_at(rows: DataFrame) -> ReplaySelection:
     """Return how many *rows* there are and what they would cost: the dry run.
 
     Raises InvalidRequest when some of them name no queue, or saying why the SQL fails.
@@ -148,7 +148,7 @@ def looked_at(rows: DataFrame) -> Selection:
         return _looked_at(rows)
 
 
-def _looked_at(rows: DataFrame) -> Selection:
+def _looked_at(rows: DataFrame) -> ReplaySelection:
     size = f.octet_length("payload")
     units = f.greatest(f.lit(1), f.ceil((size + cost.OVERHEAD_BYTES) / _KB)) + 1  # and its entry
     known = rows.where("payload IS NOT NULL")
@@ -171,7 +171,7 @@ def _looked_at(rows: DataFrame) -> Selection:
     }
     firsts = [_aware(row["first"]) for row in queues.values() if row["first"]]
     lasts = [_aware(row["last"]) for row in queues.values() if row["last"]]
-    return Selection(
+    return ReplaySelection(
         tasks=sum(row["n"] for row in queues.values()),
         without_payload=rows.where("payload IS NULL").count(),
         payload_bytes=sum(row["bytes"] for row in queues.values()),
@@ -185,7 +185,7 @@ def _looked_at(rows: DataFrame) -> Selection:
 def replayed(
     rows: DataFrame,
     replay: Replay,
-    selection: Selection,
+    selection: ReplaySelection,
     connect: Connect,
     *,
     now: datetime,

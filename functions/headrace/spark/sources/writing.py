@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql import SettlingRow as SparkRow
+from pyspark.sql import Row as SparkRow
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 

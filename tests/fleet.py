@@ -6,9 +6,9 @@ from typing import Any
 
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
-from headrace.ops.dequeue import Dequeued
+from headrace.ops.dequeue import DequeueResult
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.ops.workers import Command, Sign
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
@@ -81,7 +81,7 @@ class Fleet:
         named: bool = True,
         reports: bool = True,
         service: int | None = None,
-    ) -> Dequeued:
+    ) -> DequeueResult:
         """Dequeue once, and report what was got."""
         use = self._services[(place if service is None else service) % len(self._services)]
         began = self.stage.passed
@@ -99,7 +99,7 @@ class Fleet:
         if answer.tasks and reports:
             done = ReportStatus.SUCCEEDED
             use.reports.report(
-                "mail", [Report(task.id, lease_name(task), done) for task in answer.tasks]
+                "mail", [TaskReport(task.id, lease_name(task), done) for task in answer.tasks]
             )
         return answer
 

@@ -10,7 +10,7 @@ import urllib3
 
 from headrace.domain.lease import LeaseName
 from headrace.domain.plan import NewTask
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.runtime.wiring import Settings, build, dynamo_store
 from headrace.store.base import metered
@@ -94,7 +94,7 @@ class InProcess:
 
     def _report(self, held: Sequence[Held], status: ReportStatus) -> Units:
         with metered() as meter:
-            reports = [Report(one.task_id, one.lease_id, status) for one in held]
+            reports = [TaskReport(one.task_id, one.lease_id, status) for one in held]
             results = self._use.reports.report(self._queue, reports)
         _check([result.outcome for result in results], ReportOutcome.OK)
         return Units(meter.write, meter.read)

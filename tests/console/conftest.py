@@ -26,7 +26,7 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Task
 from headrace.http.events import proxy_event
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from headrace.testing.stream import SHARD, Streamed
@@ -245,7 +245,7 @@ class Browser:
         return self.use.deliveries.dequeue(queue, batch_size=count, worker=worker).tasks
 
     def say(self, task: Task, status: ReportStatus, **more: Any) -> None:
-        report = Report(task.id, str(LeaseName.of(task)), status, **more)
+        report = TaskReport(task.id, str(LeaseName.of(task)), status, **more)
         [result] = self.use.reports.report(task.queue, [report])
         assert result.outcome == "OK", result
 

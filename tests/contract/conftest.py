@@ -10,7 +10,7 @@ from headrace.domain.lease import shown_lease
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
-from headrace.ops.reports import Report, Reported, ReportStatus
+from headrace.ops.reports import ReportResult, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
@@ -47,11 +47,11 @@ class World:
         (task,) = self.take(queue, **call)
         return task
 
-    def say(self, task: Task, status: str, **fields: Any) -> Reported:
+    def say(self, task: Task, status: str, **fields: Any) -> ReportResult:
         """Report on *task* under the lease it was handed out with."""
         queue = fields.pop("queue", task.queue)
         lease = fields.pop("lease", None) or str(lease_name(task))
-        report = Report(task.id, lease, ReportStatus(status), **fields)
+        report = TaskReport(task.id, lease, ReportStatus(status), **fields)
         return self.use.reports.report(queue, [report])[0]
 
     def see(self, task_id: str) -> Task:

@@ -12,7 +12,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
@@ -65,7 +65,7 @@ def stir(use: UseCases, stop: threading.Event) -> None:
         for task in use.deliveries.dequeue("q", batch_size=2).tasks:
             fails = len(task.id) % 2 == 0 and task.attempts < 2
             status = ReportStatus.FAILED if fails else ReportStatus.SUCCEEDED
-            use.reports.report("q", [Report(task.id, str(lease_name(task)), status)])
+            use.reports.report("q", [TaskReport(task.id, str(lease_name(task)), status)])
         use.tasks.delete(str(new.id))
 
 

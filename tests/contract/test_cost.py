@@ -13,7 +13,7 @@ from headrace.domain.queue import DequeuingSettings
 from headrace.domain.repeat import Request
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.workers import Command, Sign
 from headrace.store.base import Meter, metered
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
@@ -78,7 +78,7 @@ def lease_all(world: World, queue: str) -> list[Task]:
 def report_all(world: World, queue: str, tasks: list[Task], status: str, **fields: Any) -> None:
     for start in range(0, len(tasks), BATCH):
         reports = [
-            Report(task.id, str(lease_name(task)), ReportStatus(status), **fields)
+            TaskReport(task.id, str(lease_name(task)), ReportStatus(status), **fields)
             for task in tasks[start : start + BATCH]
         ]
         results = world.use.reports.report(queue, reports)

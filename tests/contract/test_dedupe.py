@@ -11,13 +11,15 @@ from headrace.domain.plan import NewTask
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, State
 from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
 CREATED, DUPLICATE = EnqueueOutcome.CREATED, EnqueueOutcome.DUPLICATE
 
 
-def put(world: World, queue: str, payload: str = "{}", key: str = "k", **fields: Any) -> Enqueued:
+def put(
+    world: World, queue: str, payload: str = "{}", key: str = "k", **fields: Any
+) -> EnqueueResult:
     entry = NewTask(payload, dedupe_key=key, **fields)
     return world.use.tasks.enqueue(queue, [entry])[0]
 

@@ -9,7 +9,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import Done, Refused
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
@@ -322,11 +322,11 @@ def test_reports_of_one_call_may_be_of_different_groups(world: World) -> None:
     tasks = [world.one(queue, lease_id=group) for group in groups]
     single = world.one(queue)
     reports = [
-        Report(tasks[0].id, groups[0], ReportStatus.SUCCEEDED),
-        Report(tasks[1].id, groups[0], ReportStatus.SUCCEEDED),
-        Report(tasks[1].id, groups[1], ReportStatus.FAILED),
-        Report(single.id, str(lease_name(single)), ReportStatus.SUCCEEDED),
-        Report(single.id, groups[0], ReportStatus.SUCCEEDED),
+        TaskReport(tasks[0].id, groups[0], ReportStatus.SUCCEEDED),
+        TaskReport(tasks[1].id, groups[0], ReportStatus.SUCCEEDED),
+        TaskReport(tasks[1].id, groups[1], ReportStatus.FAILED),
+        TaskReport(single.id, str(lease_name(single)), ReportStatus.SUCCEEDED),
+        TaskReport(single.id, groups[0], ReportStatus.SUCCEEDED),
     ]
 
     results = world.use.reports.report(queue, reports)

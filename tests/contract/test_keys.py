@@ -19,7 +19,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.ops.audit import AuditFilter
-from headrace.ops.key_body import Key
+from headrace.ops.key_body import ShownKey
 from headrace.ops.keys import BOOTSTRAP, Keys, acting, current_actor
 from headrace.store.base import Record, Store, metered
 from headrace.store.memory import MemoryStore
@@ -42,7 +42,7 @@ def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
     raise AssertionError
 
 
-def listed(keys: Keys, by: Principal, limit: int = 2) -> Iterator[Key]:
+def listed(keys: Keys, by: Principal, limit: int = 2) -> Iterator[ShownKey]:
     cursor = None
     while True:
         page = keys.list(by, limit=limit, cursor=cursor)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 
@@ -202,9 +202,9 @@ def test_two_reports_of_one_task_in_one_call_take_effect_in_order(world: World) 
     results = world.use.reports.report(
         queue,
         [
-            Report(task.id, lease, ReportStatus.INFLIGHT, progress="1"),
-            Report(task.id, lease, ReportStatus.SUCCEEDED),
-            Report(task.id, lease, ReportStatus.INFLIGHT),
+            TaskReport(task.id, lease, ReportStatus.INFLIGHT, progress="1"),
+            TaskReport(task.id, lease, ReportStatus.SUCCEEDED),
+            TaskReport(task.id, lease, ReportStatus.INFLIGHT),
         ],
     )
 

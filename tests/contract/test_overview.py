@@ -10,7 +10,7 @@ from headrace.domain.task import Status
 from headrace.domain.throughput import SLOTS, Throughput, grown, throughput_of
 from headrace.domain.transitions import Event, Happening
 from headrace.ops.counter_buffer import micros_of
-from headrace.ops.schedules import SchedulePage
+from headrace.ops.schedules import ScheduleListing
 from headrace.store.base import Store, metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
@@ -158,7 +158,7 @@ def test_schedules_are_listed_in_pages_and_only_those_of_ones_queues(it: Recorde
             it.world.use.schedules.put(queue, f"s{number}", ScheduleSettings(every_seconds=60))
     schedules = it.world.use.schedules
 
-    def names(page: SchedulePage) -> list[str]:
+    def names(page: ScheduleListing) -> list[str]:
         return [f"{each.queue}/{each.name}" for each in page.schedules]
 
     first = schedules.seen_by(EVERYWHERE, limit=4)

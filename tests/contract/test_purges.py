@@ -13,8 +13,8 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.audit import AuditFilter, Entry
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.audit import AuditFilter, AuditRecord
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, build, utc_now
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
@@ -153,7 +153,7 @@ def test_a_delivery_that_began_after_the_call_survives_a_purge_of_what_is_in_fli
     assert world.use.inspect.count(queue).by_state == {E: 24, F: 0, S: 1, D: 0}
 
 
-def noted(world: World) -> Entry:
+def noted(world: World) -> AuditRecord:
     (entry,) = world.use.audit.list(AuditFilter(action="purge")).entries
     return entry
 
@@ -227,7 +227,7 @@ def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
         while not stop.is_set():
             with working:
                 for task in use.deliveries.dequeue(queue).tasks:
-                    report = Report(task.id, str(lease_name(task)), ReportStatus.RELEASED)
+                    report = TaskReport(task.id, str(lease_name(task)), ReportStatus.RELEASED)
                     use.reports.report(queue, [report])
             stop.wait(0.0001)  # or nobody else ever gets the lock
 

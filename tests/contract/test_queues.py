@@ -14,7 +14,7 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.crowd import LOOKS_PER_SECOND
-from headrace.ops.inspect import TaskPage
+from headrace.ops.inspect import TaskListing
 from headrace.ops.reports import ReportOutcome
 from tests.contract.conftest import World
 
@@ -197,7 +197,7 @@ def test_an_answer_holds_at_most_four_mebibytes_and_gives_the_rest_back(world: W
 def everything(world: World, queue: str, **call: object) -> list[str]:
     listed, cursor = [], None
     while True:
-        page: TaskPage = world.use.inspect.list(queue, cursor=cursor, **call)  # type: ignore[arg-type]
+        page: TaskListing = world.use.inspect.list(queue, cursor=cursor, **call)  # type: ignore[arg-type]
         listed += [task.id for task in page.tasks]
         cursor = page.cursor
         if cursor is None:

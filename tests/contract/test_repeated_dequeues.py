@@ -11,8 +11,8 @@ from headrace.domain.queue import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KEPT, Request
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.batches import Batch
-from headrace.ops.dequeue import Dequeued
+from headrace.ops.batches import DeliveryBatch
+from headrace.ops.dequeue import DequeueResult
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
@@ -22,12 +22,12 @@ AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
 SECONDS = 10  # that a call may take
 
 
-def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> Batch:
+def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> DeliveryBatch:
     request = Request("key_0123456789abcdef0123", key, what)
     return world.use.batches.of(request, within=timedelta(seconds=SECONDS), **more)
 
 
-def take(world: World, queue: str, key: str = "k", count: int = 3, **call: object) -> Dequeued:
+def take(world: World, queue: str, key: str = "k", count: int = 3, **call: object) -> DequeueResult:
     """Dequeue under *key*, whether for the first time or again."""
     world.clock.forward(0.001)
     grouped = "lease_id" in call

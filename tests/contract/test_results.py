@@ -5,7 +5,7 @@ import pytest
 from headrace.domain import limits
 from headrace.domain.plan import NewTask
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from tests.contract.conftest import World, lease_name
 
 TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'
@@ -19,7 +19,7 @@ def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
     world.put(queue, "1", "2", "3")
     tasks = world.take(queue, 3)
     reports = [
-        Report(task.id, lease_name(task), ReportStatus.SUCCEEDED, result=kept)
+        TaskReport(task.id, lease_name(task), ReportStatus.SUCCEEDED, result=kept)
         for task, kept in zip(tasks, ["1", result, '{"n": 2}'], strict=True)
     ]
 

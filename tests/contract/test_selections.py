@@ -20,7 +20,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.audit import AuditFilter
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.selection import KEPT, Selection
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
@@ -282,7 +282,7 @@ class Factory:
         while not self.over.is_set():
             tasks = self.use.deliveries.dequeue("race", batch_size=5, worker=f"w:{number}").tasks
             reports = [
-                Report(
+                TaskReport(
                     task.id,
                     str(lease_name(task)),
                     ReportStatus.FAILED if place % 3 else ReportStatus.SUCCEEDED,

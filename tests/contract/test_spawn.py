@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.plan import NewTask
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Reported, ReportOutcome
+from headrace.ops.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.store.base import metered
 from tests.contract.conftest import World
@@ -23,7 +23,7 @@ def parent(world: World, **fields: Any) -> Task:
     return world.one("source")
 
 
-def outcomes(result: Reported) -> list[EnqueueOutcome]:
+def outcomes(result: ReportResult) -> list[EnqueueOutcome]:
     return [child.outcome for child in result.spawned]
 
 

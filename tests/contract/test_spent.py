@@ -15,7 +15,7 @@ from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
 NOT_KEPT: dict[str, Any] = {
@@ -56,7 +56,7 @@ End = Callable[[World, str], None]
 ENDS = [succeeded, failed, lapsed, expired, released_too_late]
 
 
-def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> Enqueued:
+def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> EnqueueResult:
     (result,) = world.use.tasks.enqueue(queue, [NewTask(payload, id="order-1", **fields)])
     return result
 

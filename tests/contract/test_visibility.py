@@ -12,7 +12,7 @@ from headrace.domain.operate import BulkAction
 from headrace.ops import visibility
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP, acting
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.store.base import metered
 from tests.contract.conftest import World
 from tests.contract.test_keys import principal
@@ -157,7 +157,7 @@ def test_a_task_of_others_costs_a_restricted_key_what_none_costs(world: World) -
     world.put(outside, f'"{"x" * 100_000}"', id="large")
     world.put(outside, id="small")
     by = principal(world, "ngsi.*", role=Role.WORKER)
-    report = partial(Report, lease_id="lse_x", status=ReportStatus.SUCCEEDED)
+    report = partial(TaskReport, lease_id="lse_x", status=ReportStatus.SUCCEEDED)
     calls: dict[str, Callable[[str], object]] = {
         "read": lambda id_: world.use.bulk.by_ids(inside, BulkAction.DELETE, [id_]),
         "written": lambda id_: world.use.reports.report(inside, [report(id_)]),

@@ -11,7 +11,7 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.workers import Command, Sign, Worker
+from headrace.ops.workers import Command, LiveWorker, Sign
 from headrace.store.base import Record, Store
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
@@ -34,7 +34,7 @@ def ask(world: World, command: Command, name: str = ADA.name) -> Command | None:
     return world.use.workers.ask(BOOTSTRAP, name, command).command
 
 
-def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator[Worker]:
+def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator[LiveWorker]:
     cursor = None
     while True:
         page = world.use.workers.list(by, limit=limit, cursor=cursor)
@@ -56,7 +56,7 @@ def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
 
     assert alive(world, last) is None
 
-    assert list(listed(world)) == [Worker(last, world.clock(), None)]
+    assert list(listed(world)) == [LiveWorker(last, world.clock(), None)]
 
 
 @pytest.mark.parametrize("command", Command)

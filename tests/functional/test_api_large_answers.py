@@ -10,7 +10,7 @@ import simplejson
 
 from headrace.domain.limits import KIB
 from headrace.domain.task import Place, State, Task
-from headrace.ops.inspect import Inspect, TaskPage
+from headrace.ops.inspect import Inspect, TaskListing
 from tests.functional.conftest import Service
 
 LAMBDA = 6_291_556  # "Exceeded maximum allowed payload size (6291556 bytes)"
@@ -135,10 +135,10 @@ def test_a_page_of_the_audit_ends_early_and_goes_on(watched: Watched) -> None:
 
 def test_a_defect_that_makes_an_answer_too_large_is_ours_to_tell(call: Service) -> None:
     class Careless(Inspect):
-        def list(self, *_: Any, **__: Any) -> TaskPage:
+        def list(self, *_: Any, **__: Any) -> TaskListing:
             now = datetime(2026, 11, 21, tzinfo=UTC)
             task = Task("tsk_1", Place("mail", State.ENQUEUED, 0), now, now, now, now)
-            return TaskPage((replace(task, payload=f'"{"x" * LAMBDA}"'),), None)
+            return TaskListing((replace(task, payload=f'"{"x" * LAMBDA}"'),), None)
 
     careless = Careless(call.use._store, call.use.queues, call.clock, call.use._cursors)  # noqa: SLF001
     call.queue()

@@ -18,7 +18,7 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
@@ -186,7 +186,9 @@ def test_a_task_that_has_moved_on_is_not_added_again(connection: StoreConnection
     enqueued(sending(connection), rows(1, 2))
     (leased,) = uses.deliveries.dequeue("mail", batch_size=1, worker="w1").tasks
     lease = str(LeaseName.of(leased))
-    uses.reports.report("mail", [Report(leased.id, lease, ReportStatus.MOVED, to_queue="other")])
+    uses.reports.report(
+        "mail", [TaskReport(leased.id, lease, ReportStatus.MOVED, to_queue="other")]
+    )
     assert len(tasks_in(connection, "other")) == 1
 
     again = enqueued(sending(connection), rows(1, 2))

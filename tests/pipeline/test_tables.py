@@ -17,7 +17,7 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (
     columns,
     connect,
@@ -143,7 +143,9 @@ def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnectio
     queue = uses.queues.create("unkept", QueueSettings(history_retention_in_seconds=0)).name
     (made,) = uses.tasks.enqueue(queue, [NewTask("1")])
     (task,) = uses.deliveries.dequeue(queue, worker="w").tasks
-    uses.reports.report(queue, [Report(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)])
+    uses.reports.report(
+        queue, [TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)]
+    )
     assert connect.store(filled).spent([task.id])
     reading = TableReading(
         filled, columns_of([("id", "string"), ("queue", "string")]), consistent=True

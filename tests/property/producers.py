@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from headrace.domain.plan import NewTask
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.property.calls import PLAIN, Ask, asks, queue_names
 from tests.property.harness import ServiceHarness
 from tests.property.model import RETRIES
@@ -49,7 +49,13 @@ class Producers(ServiceHarness):
             self._acknowledged(queue, ask, entry, due, result, now)
 
     def _acknowledged(
-        self, queue: str, ask: Ask, entry: NewTask, due: datetime, result: Enqueued, now: datetime
+        self,
+        queue: str,
+        ask: Ask,
+        entry: NewTask,
+        due: datetime,
+        result: EnqueueResult,
+        now: datetime,
     ) -> None:
         there = self.model.visible(ask.id, now) if ask.id else None
         spent, until = self.model.spent.get(ask.id or "", ("", now))

@@ -21,7 +21,7 @@ from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
 from headrace.domain.repeat import Request
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.batches import Batch
+from headrace.ops.batches import DeliveryBatch
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
@@ -82,7 +82,7 @@ class Story:
     """One dequeue of three tasks under a key, what happens to it, and how it goes on."""
 
     how: str
-    batches: type[Batch] = Batch
+    batches: type[DeliveryBatch] = DeliveryBatch
     store: Interrupted = field(default_factory=Interrupted)
     world: World = field(init=False)
     answers: list[list[Task]] = field(default_factory=list)
@@ -103,9 +103,9 @@ class Story:
         batches = self.world.use.batches
         of = batches.of
 
-        def made(request: Request, **more: Any) -> Batch:
+        def made(request: Request, **more: Any) -> DeliveryBatch:
             plain = of(request, **more)
-            return self.batches(*(getattr(plain, name) for name in Batch.__slots__))
+            return self.batches(*(getattr(plain, name) for name in DeliveryBatch.__slots__))
 
         self._made = made
 
@@ -203,7 +203,7 @@ class Story:
             assert len(flying) <= 3
 
 
-def stories(how: str, event: str, batches: type[Batch] = Batch) -> Iterator[Story]:
+def stories(how: str, event: str, batches: type[DeliveryBatch] = DeliveryBatch) -> Iterator[Story]:
     """Yield every story in which *event* happens once, at whatever call of the store."""
     for at in range(1, 100):
         story = Story(how, batches)
@@ -240,13 +240,13 @@ def test_a_repeat_after_some_are_over_gets_the_others(event: str) -> None:
 # ---------------------------------------------------------------------------------- planted faults
 
 
-class NotesNothing(Batch):
+class NotesNothing(DeliveryBatch):
     """As before: there is no record."""
 
     def note(self, entries: Any, *, now: Any) -> None: ...
 
 
-class NotesLater(Batch):
+class NotesLater(DeliveryBatch):
     """The record follows the leases: who dies between leaves them to nobody."""
 
     def note(self, entries: Any, *, now: Any) -> None:
@@ -264,7 +264,7 @@ class NotesLater(Batch):
         store.__dict__["commit"] = committed
 
 
-class Overwrites(Batch):
+class Overwrites(DeliveryBatch):
     """The record asks no condition: two tries at once both lease."""
 
     def note(self, entries: Any, *, now: Any) -> None:
@@ -273,7 +273,7 @@ class Overwrites(Batch):
         super().note(entries, now=now)
 
 
-class AnswersAtOnce(Batch):
+class AnswersAtOnce(DeliveryBatch):
     """A repeat does not ask whether the first try is still leasing."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
@@ -287,7 +287,7 @@ class AnswersAtOnce(Batch):
         return super().leased_before(group, queues)
 
 
-class NeverLooks(Batch):
+class NeverLooks(DeliveryBatch):
     """A repeat leases like a first try."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
@@ -296,7 +296,7 @@ class NeverLooks(Batch):
     def note(self, entries: Any, *, now: Any) -> None: ...
 
 
-class TopsUp(Batch):
+class TopsUp(DeliveryBatch):
     """A repeat that finds too little leases more."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
@@ -308,21 +308,21 @@ class TopsUp(Batch):
         return held
 
 
-class LeavesOpen(Batch):
+class LeavesOpen(DeliveryBatch):
     """A repeat that is answered does not end the batch: the first try goes on leasing into it."""
 
     def _write(self, batch: Any) -> bool:
         return (batch.closed and batch.task_ids) or super()._write(batch)
 
 
-class SaysNothing(Batch):
+class SaysNothing(DeliveryBatch):
     """A repeat that is told of no task does not note it: a first try that waits leases some."""
 
     def note_nothing(self, *, now: Any) -> bool:
         return True
 
 
-def caught(how: str, event: str, batches: type[Batch]) -> bool:
+def caught(how: str, event: str, batches: type[DeliveryBatch]) -> bool:
     """Tell whether some story goes wrong."""
     try:
         for story in stories(how, event, batches):
@@ -351,6 +351,6 @@ def caught(how: str, event: str, batches: type[Batch]) -> bool:
         (SaysNothing, "all of them", "is repeated"),
     ],
 )
-def test_a_planted_fault_is_found(fault: type[Batch], how: str, event: str) -> None:
+def test_a_planted_fault_is_found(fault: type[DeliveryBatch], how: str, event: str) -> None:
     assert caught(how, event, fault)
-    assert not caught(how, event, Batch)
+    assert not caught(how, event, DeliveryBatch)

@@ -15,7 +15,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists, Unauthenticated
 from headrace.ops import key_body
-from headrace.ops.keys import BOOTSTRAP, Keys, NewKey
+from headrace.ops.keys import BOOTSTRAP, IssuedKey, Keys
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
@@ -48,16 +48,16 @@ class Case:
         """Another process, which knows nothing."""
         return replace(self._keys, _known={}, _unknown={})
 
-    def create(self) -> NewKey:
+    def create(self) -> IssuedKey:
         return self.process.create(BOOTSTRAP, "ci", Role.WORKER)
 
-    def rotate(self) -> NewKey:
+    def rotate(self) -> IssuedKey:
         return self.process.rotate(BOOTSTRAP, self.first.key.id, overlap=HOUR)
 
-    def rotate_at_once(self) -> NewKey:
+    def rotate_at_once(self) -> IssuedKey:
         return self.process.rotate(BOOTSTRAP, self.first.key.id)
 
-    def rotate_unheard(self) -> NewKey:
+    def rotate_unheard(self) -> IssuedKey:
         """Rotate, lose the answer, and rotate once more."""
         self.rotate()
         return self.rotate()

@@ -26,7 +26,7 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -167,7 +167,7 @@ class Limited(RuleBasedStateMachine):
         self.held += self.use[who].deliveries.dequeue("q", batch_size=count).tasks
 
     def _report(self, who: int, task: Task, status: ReportStatus) -> None:
-        self.use[who].reports.report("q", [Report(task.id, lease_name(task), status)])
+        self.use[who].reports.report("q", [TaskReport(task.id, lease_name(task), status)])
 
     @rule(count=st.integers(1, 25))
     def enqueue(self, count: int) -> None:

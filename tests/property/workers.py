@@ -9,8 +9,8 @@ from hypothesis.stateful import precondition, rule
 
 from headrace.domain.repeat import KEPT, Request
 from headrace.domain.task import Task
-from headrace.ops.dequeue import Dequeued
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
+from headrace.ops.dequeue import DequeueResult
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from tests.contract.conftest import lease_name
 from tests.property.calls import (
     VERBS,
@@ -83,7 +83,7 @@ class Workers(ServiceHarness):
         for task in (*first, *again):
             self._delivered(task, got[task.id], now, keepalive, group)
 
-    def _dequeue(self, call: Taken) -> Dequeued:
+    def _dequeue(self, call: Taken) -> DequeueResult:
         """Send *call*, for the first time or again."""
         request = Request("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
         batch = self.world.use.batches.of(
@@ -222,7 +222,7 @@ class Workers(ServiceHarness):
                 return of.lease
 
     @staticmethod
-    def _report(say: Say, of: Delivery, lease: str) -> Report:
+    def _report(say: Say, of: Delivery, lease: str) -> TaskReport:
         fields: dict[str, Any] = {}
         match say.status:
             case "SUCCEEDED":
@@ -238,7 +238,7 @@ class Workers(ServiceHarness):
             case _:
                 fields = {"delay_in_seconds": say.delay, "payload": say.text}
                 fields["to_queue"] = say.target
-        return Report(of.task_id, lease, ReportStatus(say.status), **fields)
+        return TaskReport(of.task_id, lease, ReportStatus(say.status), **fields)
 
     def _expected(
         self, say: Say, of: Delivery, path: str, lease: str, now: datetime

@@ -11,7 +11,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, lease_name, new_world
@@ -37,7 +37,9 @@ class Case:
         return self.world.store.read([self.task_id]).get(self.task_id)
 
     def report(self, status: ReportStatus, **fields: Any) -> None:
-        self.world.use.reports.report("mail", [Report(self.task_id, self.lease, status, **fields)])
+        self.world.use.reports.report(
+            "mail", [TaskReport(self.task_id, self.lease, status, **fields)]
+        )
 
 
 def case_in(

@@ -14,7 +14,7 @@ import pytest
 import reaper
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import State
-from headrace.ops.reaper_record import PARTS, Left, Part
+from headrace.ops.reaper_record import PARTS, Left, ReaperPart
 from headrace.runtime.again import runs_again
 from headrace.runtime.settings import Settings
 from headrace.runtime.wiring import UseCases, using
@@ -138,7 +138,7 @@ def test_the_timer_s_pass_has_others_take_their_parts_in_lambda(
     with lambda_api(monkeypatch, 202) as invoked, using(use_cases(there, "the-reaper")):
         reaped = reaper.handler({"source": "aws.events"}, context())
 
-    parts = [part for _, event in invoked if (part := Part.of(event)) is not None]
+    parts = [part for _, event in invoked if (part := ReaperPart.of(event)) is not None]
     assert sorted(part.number for part in parts) == list(range(1, PARTS))
     assert {part.parts for part in parts} == {PARTS}
     assert reaped["retried"] == 2

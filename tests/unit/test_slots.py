@@ -10,7 +10,7 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation, Standing, places, pools
 from headrace.domain.task import Task
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -76,7 +76,7 @@ class Places:
 
     def say(self, use: UseCases, task: Task, status: str) -> None:
         self.clock.forward(0.01)
-        report = Report(task.id, lease_name(task), ReportStatus(status))
+        report = TaskReport(task.id, lease_name(task), ReportStatus(status))
         (result,) = use.reports.report("q", [report])
         assert result.outcome is ReportOutcome.OK
 

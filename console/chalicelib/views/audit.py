@@ -14,7 +14,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
 from headrace.ops import visibility
-from headrace.ops.audit import AuditFilter, Entry
+from headrace.ops.audit import AuditFilter, AuditRecord
 
 routes: Final = Routes()
 _NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
@@ -107,7 +107,7 @@ def _empty(errors: Errors, *, narrowed: bool, more: bool) -> Empty:
     )
 
 
-def _row(context: RequestContext, entry: Entry) -> AuditRow:
+def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     queue = entry.queue or ""
     reachable = bool(queue) and context.allows(Permission.READ, queue)
     linked = reachable and entry.action not in _OF_NO_PAGE

@@ -14,7 +14,7 @@ from headrace.domain.histogram import Histogram
 from headrace.domain.tally import Activity
 from headrace.domain.task import Status
 from headrace.domain.transitions import Event
-from headrace.ops.metrics import STEP_SECONDS, Metrics
+from headrace.ops.metrics import STEP_SECONDS, MetricSeries
 from headrace.ops.stats import QueueStats
 
 SPAN: Final = "span"
@@ -45,7 +45,7 @@ _SPANS: Final[Mapping[str, _Span]] = {
 }
 
 
-def metrics_asked(context: RequestContext, queue: str) -> Metrics:
+def metrics_asked(context: RequestContext, queue: str) -> MetricSeries:
     """Return the series that the address asks for; the last hour if none."""
     span = _asked(context)
     since = span.begin(context.now)
@@ -65,12 +65,12 @@ def spans(context: RequestContext, query: dict[str, object]) -> tuple[Tab, ...]:
     )
 
 
-def gaps(metrics: Metrics) -> bool:
+def gaps(metrics: MetricSeries) -> bool:
     """Tell whether something is missing."""
     return any(point.activity is None for point in metrics.points)
 
 
-def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
+def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
     """Return the four charts."""
     points = metrics.points
     activities = [point.activity for point in points]

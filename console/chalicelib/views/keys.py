@@ -15,8 +15,8 @@ from console.chalicelib.routes import Redirect, Reply, Routes
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
-from headrace.ops.key_body import Key
-from headrace.ops.keys import NewKey
+from headrace.ops.key_body import ShownKey
+from headrace.ops.keys import IssuedKey
 
 routes: Final = Routes()
 _PAGE: Final = 50
@@ -146,7 +146,7 @@ def revoke(context: RequestContext) -> Reply:
     return Redirect(context.url(urls.KEYS), Flash("done", f"Key {key.name} is revoked."))
 
 
-def _row(context: RequestContext, key: Key) -> KeyRow:
+def _row(context: RequestContext, key: ShownKey) -> KeyRow:
     return KeyRow(
         name=key.name,
         prefix=key.prefix,
@@ -162,11 +162,11 @@ def _row(context: RequestContext, key: Key) -> KeyRow:
     )
 
 
-def _own(context: RequestContext, key: Key) -> bool:
+def _own(context: RequestContext, key: ShownKey) -> bool:
     return key.id == context.by.key_id
 
 
-def _shown(context: RequestContext, title: str, made: NewKey, *more: Fact) -> NewKeyPage:
+def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) -> NewKeyPage:
     key = made.key
     return NewKeyPage(
         title=title,

@@ -21,7 +21,7 @@ from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.bulk import BulkResult
+from headrace.ops.bulk import BulkOutcome
 
 routes: Final = Routes()
 _SAMPLES: Final = 5
@@ -58,7 +58,7 @@ def _confirm_page(
     context: RequestContext, action: TaskAction, ids: tuple[str, ...], back: str, *, error: str = ""
 ) -> ConfirmPage:
     foreseen = carry_out(context, action, context.queue, ids, dry_run=True)
-    results = foreseen.results or tuple(BulkResult(task_id, "") for task_id in ids)
+    results = foreseen.results or tuple(BulkOutcome(task_id, "") for task_id in ids)
     amount = formatting.count_of(foreseen.matched, "task")
     fields: tuple[Field, ...] = ()
     if action.action is BulkAction.MOVE:

@@ -22,7 +22,7 @@ from headrace.domain.repeat import Answer, Request
 from headrace.http.bodies import EnqueueBody
 from headrace.http.permissions import principal
 from headrace.http.request import header
-from headrace.ops.batches import Batch
+from headrace.ops.batches import DeliveryBatch
 from headrace.runtime.wiring import use_cases
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def request(event: Mapping[str, Any], key: str) -> Request:
     return Request(principal().key_id, key, digest.hexdigest())
 
 
-def batch_of(router: Router, *, grouped: bool) -> Batch | None:
+def batch_of(router: Router, *, grouped: bool) -> DeliveryBatch | None:
     """Return what a dequeue leases under its key; None without one.  Raises as key_in()."""
     event = router.current_event.raw_event
     key = key_in(event)

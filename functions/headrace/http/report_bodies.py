@@ -26,7 +26,7 @@ from headrace.http.fields import (
 )
 from headrace.http.rawjson import JsonText
 from headrace.http.shorten import shorten
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 
 _NULL_TEXT: Final = "null"
 _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
@@ -130,9 +130,9 @@ class ReportEntry(Body):
             return bool(value)
         return value is not None and value != _NULL_TEXT
 
-    def report(self) -> Report:
+    def report(self) -> TaskReport:
         """Return the entry as the use case takes it."""
-        return Report(
+        return TaskReport(
             self.task_id,
             self.lease_id,
             self.status,

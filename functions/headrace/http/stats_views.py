@@ -6,7 +6,7 @@ from headrace.domain.histogram import Histogram
 from headrace.domain.tally import COUNTED
 from headrace.domain.task import Status
 from headrace.http.views import dumps, instant
-from headrace.ops.metrics import Metrics, Point
+from headrace.ops.metrics import MetricPoint, MetricSeries
 from headrace.ops.stats import QueueStats
 
 _MICROSECONDS: Final = 6  # decimals of a second
@@ -36,7 +36,7 @@ def stats_json(stats: QueueStats) -> str:
     return dumps(stats_fields(stats))
 
 
-def metrics_json(metrics: Metrics) -> str:
+def metrics_json(metrics: MetricSeries) -> str:
     """Return a series of points."""
     return dumps(
         {
@@ -48,7 +48,7 @@ def metrics_json(metrics: Metrics) -> str:
     )
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: MetricPoint) -> dict[str, Any]:
     counted = point.activity
     return {
         "at": instant(point.at),

@@ -15,16 +15,16 @@ from headrace.domain.lease import shown_lease
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
 from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.audit import AuditPage
+from headrace.ops.audit import AuditListing
 from headrace.ops.bulk import BulkAnswer
-from headrace.ops.dequeue import Dequeued
-from headrace.ops.explain import Reason
-from headrace.ops.inspect import Counted, TaskPage
-from headrace.ops.key_body import Key
-from headrace.ops.keys import KeyPage, NewKey, current_actor
-from headrace.ops.queues import Purged, QueuePage
-from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
-from headrace.ops.tasks import Enqueued
+from headrace.ops.dequeue import DequeueResult
+from headrace.ops.explain import NotRunningReason
+from headrace.ops.inspect import Counted, TaskListing
+from headrace.ops.key_body import ShownKey
+from headrace.ops.keys import IssuedKey, KeyPage, current_actor
+from headrace.ops.queues import PurgeResult, QueueListing
+from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.tasks import EnqueueResult
 
 if TYPE_CHECKING:
     from headrace.ops.recounting import Recounted
@@ -59,12 +59,12 @@ def queue_json(queue: Queue, **more: object) -> str:
     return dumps({**queue_fields(queue), **more})
 
 
-def queues_json(page: QueuePage) -> str:
+def queues_json(page: QueueListing) -> str:
     """Return a page of queues."""
     return dumps({"queues": [queue_fields(queue) for queue in page.queues], "cursor": page.cursor})
 
 
-def purged_json(purged: Purged) -> str:
+def purged_json(purged: PurgeResult) -> str:
     """Return how many tasks a purge has removed so far."""
     return dumps({"deleted": purged.deleted})
 
@@ -72,7 +72,7 @@ def purged_json(purged: Purged) -> str:
 # ------------------------------------------------------------------------------------------ keys
 
 
-def new_key_json(made: NewKey) -> str:
+def new_key_json(made: IssuedKey) -> str:
     """Return a key just made or rotated, with its secret."""
     return dumps({**_key_fields(made.key), "secret": made.secret})
 
@@ -83,7 +83,7 @@ def keys_json(page: KeyPage) -> str:
     return dumps({"keys": keys, "cursor": page.cursor})
 
 
-def _key_fields(key: Key) -> dict[str, Any]:
+def _key_fields(key: ShownKey) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,
@@ -125,7 +125,7 @@ def task_json(
     )
 
 
-def tasks_json(page: TaskPage, *, now: datetime, max_retries: MaxRetries, payload: bool) -> str:
+def tasks_json(page: TaskListing, *, now: datetime, max_retries: MaxRetries, payload: bool) -> str:
     """Return a page of tasks."""
     tasks = (
         task_json(task, now=now, max_retries=max_retries, payload=payload) for task in page.tasks
@@ -133,7 +133,9 @@ def tasks_json(page: TaskPage, *, now: datetime, max_retries: MaxRetries, payloa
     return f'{{"tasks":[{",".join(tasks)}],"cursor":{_text(page.cursor)}}}'
 
 
-def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: MaxRetries) -> str:
+def enqueued_json(
+    results: Iterable[EnqueueResult], *, now: datetime, max_retries: MaxRetries
+) -> str:
     """Return what became of each entry of an enqueue."""
     parts = []
     room = AnswerRoom()
@@ -150,7 +152,7 @@ def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: Ma
     return f'{{"results":[{",".join(parts)}]}}'
 
 
-def dequeued_json(found: Dequeued, *, max_retries: MaxRetries) -> str:
+def dequeued_json(found: DequeueResult, *, max_retries: MaxRetries) -> str:
     """Return the tasks handed out, each with its lease."""
     tasks = (
         task_json(task, now=found.now, max_retries=max_retries, payload=True, lease=True)
@@ -162,7 +164,9 @@ def dequeued_json(found: Dequeued, *, max_retries: MaxRetries) -> str:
     )
 
 
-def reported_json(reports: Iterable[Report], results: Iterable[Reported], now: datetime) -> str:
+def reported_json(
+    reports: Iterable[TaskReport], results: Iterable[ReportResult], now: datetime
+) -> str:
     """Return what became of each report."""
     parts = (_reported(report, result) for report, result in zip(reports, results, strict=True))
     return f'{{"results":[{",".join(parts)}],"now":{_at(now)}}}'
@@ -201,7 +205,7 @@ def recounted_json(recounted: "Recounted") -> str:
 # --------------------------------------------------------------------------------- for operators
 
 
-def explained_json(reasons: Iterable[Reason]) -> str:
+def explained_json(reasons: Iterable[NotRunningReason]) -> str:
     """Return why a task is not running."""
     shown = [{**asdict(reason), "until": instant(reason.until)} for reason in reasons]
     return dumps({"reasons": shown})
@@ -212,7 +216,7 @@ def bulk_json(answer: BulkAnswer) -> str:
     return dumps(asdict(answer))
 
 
-def audit_json(page: AuditPage) -> str:
+def audit_json(page: AuditListing) -> str:
     """Return a page of what was changed by hand."""
     entries = [
         {**asdict(entry), "at": instant(entry.at), "filter": _audited(entry.filter)}
@@ -237,7 +241,7 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
 # ----------------------------------------------------------------------------------------- parts
 
 
-def _reported(report: Report, result: Reported) -> str:
+def _reported(report: TaskReport, result: ReportResult) -> str:
     task, done = result.task, result.outcome is ReportOutcome.OK
     beats = done and report.status is ReportStatus.INFLIGHT
     if task is not None and done and task.state is State.INFLIGHT and not beats:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.http.views import dumps, instant
-from headrace.ops.workers import Command, Worker, WorkerPage
+from headrace.ops.workers import Command, LiveWorker, WorkerPage
 
 
 def command_json(command: Command | None) -> str:
@@ -11,7 +11,7 @@ def command_json(command: Command | None) -> str:
     return dumps({"command": command})
 
 
-def worker_json(worker: Worker) -> str:
+def worker_json(worker: LiveWorker) -> str:
     """Return a worker."""
     return dumps(_fields(worker))
 
@@ -21,7 +21,7 @@ def workers_json(page: WorkerPage) -> str:
     return dumps({"workers": [_fields(worker) for worker in page.workers], "cursor": page.cursor})
 
 
-def _fields(worker: Worker) -> dict[str, Any]:
+def _fields(worker: LiveWorker) -> dict[str, Any]:
     sign = worker.sign
     return {
         "name": sign.name,

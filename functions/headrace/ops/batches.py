@@ -32,7 +32,7 @@ class Overtaken(Unavailable):
 
 
 @dataclass(slots=True)
-class Batch:
+class DeliveryBatch:
     """What one dequeue call leases.
 
     The call is over *within* a time.  ``attempt`` counts the caller's tries from 1, None when it
@@ -127,7 +127,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class DeliveryBatches:
     """Makes the batch of a call, with what it needs from outside."""
 
     store: Store
@@ -142,14 +142,14 @@ class Batches:
         within: timedelta,
         grouped: bool = False,
         attempt: int | None = None,
-    ) -> Batch:
+    ) -> DeliveryBatch:
         """Return the batch of a dequeue call that takes no longer than *within*.
 
         *grouped*: its tasks are put under a group.  *attempt* is which try of the caller's it is,
         if it says so: at the first nobody needs to look for earlier ones.
         """
         tag = lease_tag_of(f"{request.caller} {request.key} {request.fingerprint}")
-        return Batch(
+        return DeliveryBatch(
             self.store,
             self.leases,
             self.now,

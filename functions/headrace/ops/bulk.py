@@ -17,7 +17,7 @@ from headrace.domain.operate import STATES, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
 from headrace.domain.snapshot import TaskSnapshot
 from headrace.domain.task import Task
-from headrace.ops.audit import Audit, Outcome
+from headrace.ops.audit import ActionOutcome, Audit
 from headrace.ops.cursor import Cursors
 from headrace.ops.inspect import Inspect, Walk
 from headrace.ops.queues import Queues
@@ -35,7 +35,7 @@ _DONE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class BulkResult:
+class BulkOutcome:
     """What became of one task."""
 
     id: str
@@ -63,7 +63,7 @@ class BulkAnswer:
 
     matched: int
     changed: int
-    results: tuple[BulkResult, ...] = ()
+    results: tuple[BulkOutcome, ...] = ()
     cursor: str | None = None
 
 
@@ -105,7 +105,7 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=dry_run)
         found = self.store.read(ids)
         if dry_run:
-            return self._each(job, ids, found, Outcome(0, 0))
+            return self._each(job, ids, found, ActionOutcome(0, 0))
         noted = _noted(to_queue)
         with self.audit.action(action, queue=queue, where=noted, ids=ids, by_parts=True) as outcome:
             return self._each(job, ids, found, outcome)
@@ -133,7 +133,7 @@ class Bulk:
             walk = Walk.read(self.cursors.read(scope, cursor))
         check_states(where.states, name="filter.state")
         if dry_run:
-            return self._by_filter(job, where, walk, limit, scope, Outcome(0, 0))
+            return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
         noted = {**where.fields(), **(_noted(to_queue) or {})}
         with self.audit.action(action, queue=queue, where=noted, by_parts=True) as outcome:
             return self._by_filter(job, where, walk, limit, scope, outcome)
@@ -146,7 +146,7 @@ class Bulk:
         where: TaskFilter,
         *,
         to_queue: str | None = None,
-    ) -> Iterator[BulkResult]:
+    ) -> Iterator[BulkOutcome]:
         """Do *action* to what was seen, each only if it is so still and *where* means it.
 
         Yields what became of each, one after the other; whoever asks notes it in the audit.
@@ -155,7 +155,7 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=False)
         found = self.store.read(each.id for each in seen)
 
-        def act(snapshot: TaskSnapshot) -> BulkResult:
+        def act(snapshot: TaskSnapshot) -> BulkOutcome:
             def meant(task: Task, now: datetime) -> bool:
                 return snapshot.shows(task) and _meant_by(where, task, now)
 
@@ -179,7 +179,7 @@ class Bulk:
         walk: Walk,
         limit: int | None,
         scope: str,
-        outcome: Outcome,
+        outcome: ActionOutcome,
     ) -> BulkAnswer:
         """Act page after page, counting in *outcome* what is done."""
         until = self.now() + timedelta(seconds=self.patience)
@@ -203,10 +203,10 @@ class Bulk:
             wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
 
     def _each(
-        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: Outcome
+        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome
     ) -> BulkAnswer:
         """Act on one after the other, counting in *outcome* what is done."""
-        results: list[BulkResult] = []
+        results: list[BulkOutcome] = []
         met: set[str] = set()
         for task_id in ids:
             # Of one that is named twice, what was read is not so any more.
@@ -234,15 +234,15 @@ class Bulk:
 
     def _one(
         self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None
-    ) -> BulkResult:
+    ) -> BulkOutcome:
         """Act on one task as it was read, and look again if it changed meanwhile."""
         dead_holder: str | None = None
         for _ in range(_LOOKS):
             if task is None or task.queue != job.queue.name or task.hidden(self.now()):
-                return BulkResult(task_id, "NOT_FOUND")
+                return BulkOutcome(task_id, "NOT_FOUND")
             change = self._planned(job, task, meant)
             if isinstance(change, Unfit):
-                return BulkResult(task_id, "SKIPPED", change.detail)
+                return BulkOutcome(task_id, "SKIPPED", change.detail)
             if job.dry_run:
                 return self._foreseen(job, task, change)
             if dead_holder is not None:
@@ -250,14 +250,14 @@ class Bulk:
             outcome = commit(self.store, [change])[0]
             gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
-                return BulkResult(task_id, _DONE[job.action])
+                return BulkOutcome(task_id, _DONE[job.action])
             if outcome.blocked:
                 dead_holder, live = self._holder(change, job.queue)
                 if live:
-                    return BulkResult(task_id, "SKIPPED", _CONFLICT)
+                    return BulkOutcome(task_id, "SKIPPED", _CONFLICT)
             else:
                 task = outcome.task
-        return BulkResult(task_id, "SKIPPED", "the task keeps changing; try again")
+        return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
 
     def _planned(self, job: _Job, task: Task, meant: _Meant | None) -> Change | Unfit:
         now = self.now()
@@ -265,13 +265,13 @@ class Bulk:
             return Unfit("the task has changed meanwhile")
         return operate(job.action, task, job.queue, target=job.target, now=now)
 
-    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkResult:
+    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
         """What would become of *task*, without touching it."""
         if job.action is BulkAction.RESTART and task.dedupe_key is not None:
             _, live = self._holder(change, job.queue)
             if live:
-                return BulkResult(task.id, "SKIPPED", _CONFLICT)
-        return BulkResult(task.id, _DONE[job.action])
+                return BulkOutcome(task.id, "SKIPPED", _CONFLICT)
+        return BulkOutcome(task.id, _DONE[job.action])
 
     def _holder(self, change: Change, queue: Queue) -> tuple[str | None, bool]:
         """Return who holds the dedupe key that *change* wants, and whether that one lives."""
@@ -298,7 +298,7 @@ def _taking_over(change: Change, dead_holder: str) -> Change:
     return replace(change, also=tuple(locks))
 
 
-def _count(result: BulkResult, job: _Job, outcome: Outcome) -> None:
+def _count(result: BulkOutcome, job: _Job, outcome: ActionOutcome) -> None:
     outcome.matched += result.matched
     outcome.changed += result.changed and not job.dry_run
 

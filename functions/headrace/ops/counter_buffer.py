@@ -21,7 +21,7 @@ def micros_of(instant: datetime) -> int:
 
 
 @dataclass(slots=True)
-class Recount:
+class BufferedRecount:
     """What a buffer knows of a queue that is counted anew, or was; see ``recounting``.
 
     *open* names the recount that is under way, and *fresh* what was counted that it has not seen.
@@ -72,7 +72,7 @@ class Buffer:
     closed: bool = False
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    recounts: dict[str, Recount] = field(default_factory=dict)
+    recounts: dict[str, BufferedRecount] = field(default_factory=dict)
 
     def done(self, shard: str) -> int:
         """Return the last sequence number counted of *shard*, -1 if none was."""
@@ -111,7 +111,9 @@ class Buffer:
     def of(cls, record: Record) -> "Buffer":
         body = record.body
         shards = {key: (int(last), seen) for key, (last, seen) in body["shards"].items()}
-        recounts = {queue: Recount.of(one) for queue, one in body.get("recounts", {}).items()}
+        recounts = {
+            queue: BufferedRecount.of(one) for queue, one in body.get("recounts", {}).items()
+        }
         return cls(
             int(record.name),
             record.version,

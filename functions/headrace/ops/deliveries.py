@@ -18,11 +18,11 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
 from headrace.domain.task import State, Task
-from headrace.ops.batches import Batch, Overtaken
+from headrace.ops.batches import DeliveryBatch, Overtaken
 from headrace.ops.candidates import Candidates
 from headrace.ops.claims import Claims
 from headrace.ops.crowd import Crowd
-from headrace.ops.dequeue import Call, Dequeue, Dequeued, Order, in_turn
+from headrace.ops.dequeue import Call, Dequeue, DequeueResult, Order, in_turn
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting
 from headrace.ops.members import Members
@@ -69,10 +69,10 @@ class Deliveries:
         worker: str = "",
         keepalive: Seconds | None = None,
         lease_id: str | None = None,
-        batch: Batch | None = None,
+        batch: DeliveryBatch | None = None,
         go_on: Callable[[], bool] = lambda: True,
         still_may: Callable[[], object] = lambda: None,
-    ) -> Dequeued:
+    ) -> DequeueResult:
         """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
 
         Of several *queues* a later one is asked only for what those before do not have; by the

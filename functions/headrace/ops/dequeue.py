@@ -20,7 +20,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.batches import Batch
+from headrace.ops.batches import DeliveryBatch
 from headrace.ops.uniqueness import commit
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HELP_EVERY: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Dequeued:
+class DequeueResult:
     """The tasks handed out, and when an idle worker should ask again (seconds)."""
 
     tasks: tuple[Task, ...]
@@ -51,7 +51,7 @@ class Call:
     worker: str
     keepalive: Seconds | None
     group: Group | None = None
-    batch: Batch | None = None
+    batch: DeliveryBatch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     free_at: datetime | None = None  # when something of others' may be taken
     limited_for: float | None = None  # seconds until the rate may let something through
@@ -89,13 +89,13 @@ class Dequeue:
     worker: str
     keepalive: Seconds | None
     lease_id: str | None
-    batch: Batch | None
+    batch: DeliveryBatch | None
     go_on: Callable[[], bool]
     still_may: Callable[[], object]
     group: Group | None = field(default=None, init=False)
     helped_at: datetime | None = field(default=None, init=False)
 
-    def run(self) -> Dequeued:
+    def run(self) -> DequeueResult:
         """Lease what there is, and wait for it if there is nothing.  Raises as Deliveries do."""
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
@@ -117,8 +117,8 @@ class Dequeue:
                 continue
             if tasks or now >= until or not self.go_on():
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
-                    return self._leased_before(sources) or Dequeued((), 0.0, now)
-                return Dequeued(tasks, min(self._poll_after(look, now) for look in looks), now)
+                    return self._leased_before(sources) or DequeueResult((), 0.0, now)
+                return DequeueResult(tasks, min(self._poll_after(look, now) for look in looks), now)
             nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
             due = _first([free_at, *(look.call.next_due for look in looks)])
             if due is not None:
@@ -206,7 +206,7 @@ class Dequeue:
             again = deliveries.reclaimed(look.queue)
             taken += deliveries.lease_due(look.queue, again, count, look.call)
 
-    def _leased_before(self, sources: Sequence[Queue]) -> Dequeued | None:
+    def _leased_before(self, sources: Sequence[Queue]) -> DequeueResult | None:
         """Return what is left of what an earlier try has leased, if there was one."""
         if self.batch is None:
             return None
@@ -219,7 +219,7 @@ class Dequeue:
         if self.order is Order.PREFERENCE:
             held.sort(key=lambda task: names.index(task.queue))
         tasks = self._fitting(sources, held)
-        return Dequeued(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
+        return DequeueResult(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
 
     def _poll_after(self, look: _Look, now: datetime) -> float:
         queue, call = look.queue, look.call

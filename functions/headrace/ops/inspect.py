@@ -26,7 +26,7 @@ _LOOKS_FOR: Final = timedelta(seconds=5)  # and how long, where reading is slow
 
 
 @dataclass(frozen=True, slots=True)
-class TaskPage:
+class TaskListing:
     """Tasks in order, the cursor of the next page, and how many were looked at to find them."""
 
     tasks: tuple[Task, ...]
@@ -77,7 +77,7 @@ class Inspect:
         cursor: str | None = None,
         payload: bool = False,
         look_at: int = _LOOKED_AT,
-    ) -> TaskPage:
+    ) -> TaskListing:
         """Return a page of tasks: state after state, by time within each, shards merged.
 
         A page may be short or empty and still have a cursor: it ends when *look_at* tasks have
@@ -103,9 +103,9 @@ class Inspect:
             if len(tasks) == limit or walk.looked_at >= look_at or self.now() >= until:
                 break
         else:
-            return TaskPage(with_present_ends(self.store, tasks), None, walk.looked_at)
+            return TaskListing(with_present_ends(self.store, tasks), None, walk.looked_at)
         cursor = self.cursors.write(scope, walk.state())
-        return TaskPage(with_present_ends(self.store, tasks), cursor, walk.looked_at)
+        return TaskListing(with_present_ends(self.store, tasks), cursor, walk.looked_at)
 
     def count(
         self, queue: str, where: TaskFilter = EVERY_TASK, *, cursor: str | None = None

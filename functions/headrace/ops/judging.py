@@ -7,7 +7,7 @@ from typing import TypeAlias
 from headrace.domain.recount import NewCount
 from headrace.domain.transitions import IndexEntry
 from headrace.ops import recount_record
-from headrace.ops.counter_buffer import Buffer, Recount, micros_of
+from headrace.ops.counter_buffer import Buffer, BufferedRecount, micros_of
 from headrace.ops.counters import Counters
 
 IndexChange: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
@@ -42,7 +42,9 @@ class Judging:
                 del buffer.recounts[queue]
         return True
 
-    def _add_fresh(self, queue: str, recount: Recount, changes: Sequence[IndexChange]) -> None:
+    def _add_fresh(
+        self, queue: str, recount: BufferedRecount, changes: Sequence[IndexChange]
+    ) -> None:
         done = self._read(recount_record.DONE, queue, recount.open)
         if done is not None:  # whoever finished it could not tell this buffer
             recount.finish(done.ended)
@@ -56,7 +58,7 @@ class Judging:
                 recount.fresh[place] += step
 
     def _leave_out(
-        self, buffer: Buffer, queue: str, recount: Recount, changes: Sequence[IndexChange]
+        self, buffer: Buffer, queue: str, recount: BufferedRecount, changes: Sequence[IndexChange]
     ) -> None:
         """Take back from the buffer's tally what the finished count of *queue* has seen already."""
         late = [change for change in changes if change[-1] <= recount.ended]

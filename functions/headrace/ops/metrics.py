@@ -21,7 +21,7 @@ _HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MetricPoint:
     """What happened from ``at`` on, for one step; None where that is not known."""
 
     at: datetime
@@ -29,10 +29,10 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricSeries:
     """A series of points without gaps; ``staleness`` is seconds."""
 
-    points: Sequence[Point]
+    points: Sequence[MetricPoint]
     step_seconds: int
     as_of: datetime
     staleness: float
@@ -88,7 +88,7 @@ class Steps:
 
     def points(
         self, happened: Iterable[tuple[int, Activity]], unknown: Iterable[range] = ()
-    ) -> Sequence[Point]:
+    ) -> Sequence[MetricPoint]:
         """Return a point for each step; *happened* are minutes of the range, in any order.
 
         A step with minutes in *unknown* says nothing: what there is of it is not the whole.
@@ -103,7 +103,7 @@ class Steps:
             if counted is not None:
                 counted.merge(activity)
         return [
-            Point(self.begin + number * self.minutes * _MINUTE, counted)
+            MetricPoint(self.begin + number * self.minutes * _MINUTE, counted)
             for number, counted in enumerate(activities)
         ]
 

@@ -28,7 +28,7 @@ from headrace.store.base import Store
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePage:
+class QueueListing:
     """Queues by name, and the cursor of the next page."""
 
     queues: tuple[Queue, ...]
@@ -36,7 +36,7 @@ class QueuePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """How many tasks are gone so far, and whether that is all."""
 
     deleted: int
@@ -98,7 +98,7 @@ class Queues:
         found = self._cache.get(name)
         return None if found is None else found[1]
 
-    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueuePage:
+    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueueListing:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
         scope = f"queues {prefix}"
         after = self.cursors.read(scope, cursor) if cursor else ""
@@ -109,7 +109,7 @@ class Queues:
         more = more or len(records) > limit
         now = self.now()
         queues = tuple(queue_body.from_record(record).as_seen(now) for record in records[:limit])
-        return QueuePage(queues, self.cursors.write(scope, queues[-1].name) if more else None)
+        return QueueListing(queues, self.cursors.write(scope, queues[-1].name) if more else None)
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.
@@ -147,7 +147,7 @@ class Queues:
         with self.audit.action("resume", queue=name):
             return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
 
-    def purge(self, name: str, states: tuple[State, ...]) -> Purged:
+    def purge(self, name: str, states: tuple[State, ...]) -> PurgeResult:
         """Remove every task that is in *states* now; settings stay.  Raises NotFound.
 
         What came to one of them later stays, however long it takes.
@@ -161,7 +161,7 @@ class Queues:
                 finished = self.removals.begin(replace(removal, noted=outcome.entry), gone)
             finally:
                 outcome.matched = outcome.changed = len(gone)
-        return Purged(len(gone), finished)
+        return PurgeResult(len(gone), finished)
 
     def delete(self, name: str) -> bool:
         """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.

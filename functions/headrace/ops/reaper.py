@@ -15,7 +15,7 @@ from headrace.domain.errors import Unavailable
 from headrace.ops.leases import Leases
 from headrace.ops.queues import Queues
 from headrace.ops.reaper_pass import Pass
-from headrace.ops.reaper_record import Part
+from headrace.ops.reaper_record import ReaperPart
 from headrace.ops.reaping import Reaping
 from headrace.ops.removals import Removals
 from headrace.ops.upkeep import Upkeep
@@ -61,7 +61,7 @@ class Reaper(Reaping):
 
     def run(
         self,
-        part: Part | None = None,
+        part: ReaperPart | None = None,
         *,
         time_left: Callable[[], float] = _LONG.total_seconds,
         hand_on: HandOn | None = None,

@@ -14,7 +14,7 @@ from headrace.domain.task import Place, State
 from headrace.domain.turns import Job, Turns
 from headrace.ops.counting import counted
 from headrace.ops.leases import GroupStatuses
-from headrace.ops.reaper_record import COMFORT, KIND, PARTS, Left, Part, parts_for
+from headrace.ops.reaper_record import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
 from headrace.ops.removal_body import Removal
 from headrace.ops.scan import Scan
 from headrace.store.base import Done, Position
@@ -38,10 +38,10 @@ class Pass:
     reaper: "Reaper"
     reaped: "Reaped"
     began: datetime
-    part: Part | None
+    part: ReaperPart | None
     time_left: Callable[[], float]
     hand_on: "HandOn | None"
-    mine: tuple[Part, ...] = ()
+    mine: tuple[ReaperPart, ...] = ()
     statuses: GroupStatuses = field(init=False)
     sweeps: set[int] = field(init=False)
     starts: dict[Place, Position] = field(default_factory=dict)
@@ -77,11 +77,11 @@ class Pass:
 
     # -- what is to be done --------------------------------------------------------------------
 
-    def _taken(self, left: Sequence[Left]) -> tuple[Part, ...]:
+    def _taken(self, left: Sequence[Left]) -> tuple[ReaperPart, ...]:
         """Hand parts on, if it takes several passes; return those that are left to this one."""
         parts = 1 if self.hand_on is None else parts_for(left, self.began)
         until = self.began + timedelta(seconds=self.time_left())
-        own, *others = (Part(number, parts, self.began, until) for number in range(parts))
+        own, *others = (ReaperPart(number, parts, self.began, until) for number in range(parts))
         return (
             own,
             *(one for one in others if self.hand_on is None or not self.hand_on(one.event())),

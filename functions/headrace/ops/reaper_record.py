@@ -24,7 +24,7 @@ _FORGOTTEN: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReaperPart:
     """One part of the work, which is divided by shard among *parts* passes at a time.
 
     *run* is when the pass began that handed it out, *until* when it must be over.

@@ -27,7 +27,7 @@ from headrace.domain.recount import NewCount, together
 from headrace.domain.tally import STATES, Counts
 from headrace.domain.task import Place
 from headrace.ops.audit import Audit
-from headrace.ops.counter_buffer import Buffer, Recount, micros_of
+from headrace.ops.counter_buffer import Buffer, BufferedRecount, micros_of
 from headrace.ops.counters import Counters
 from headrace.ops.cursor import Cursors
 from headrace.ops.queues import Queues
@@ -152,7 +152,7 @@ class Recounting:
         """Have the recorder let changes of *queue* wait.  Raises as step() does."""
 
         def hold(buffer: Buffer) -> None:
-            known = buffer.recounts.setdefault(queue, Recount())
+            known = buffer.recounts.setdefault(queue, BufferedRecount())
             if begins:
                 known.open, known.fresh = recount, [0] * len(STATES)
             if known.open != recount:

@@ -18,7 +18,7 @@ from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops import schedule_body
 from headrace.ops.audit import Audit
 from headrace.ops.seeking import read_units
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from headrace.ops.ticking import Ticking
 from headrace.store.base import Store, flat_rate
 
@@ -47,7 +47,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulePage:
+class ScheduleListing:
     """Schedules by queue and name, and the cursor of the next page."""
 
     schedules: tuple[Schedule, ...]
@@ -102,7 +102,9 @@ class Schedules:
             self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
         ]
 
-    def seen_by(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> SchedulePage:
+    def seen_by(
+        self, by: Principal, *, limit: int = 50, cursor: str | None = None
+    ) -> ScheduleListing:
         """Return a page of the schedules of *by*'s queues, those of all queues by name.
 
         A page may be short and still have a cursor: it looks at no more than some hundred.
@@ -115,7 +117,7 @@ class Schedules:
         with flat_rate() as rate:
             last = self._seek(by, found, after, limit)
             rate.read = read_units(found)
-        return SchedulePage(self._living(found), last and cursors.write(scope, last))
+        return ScheduleListing(self._living(found), last and cursors.write(scope, last))
 
     def _seek(self, by: Principal, found: list[Schedule], after: str, limit: int) -> str | None:
         """Put up to *limit* schedules of *by*'s queues into *found*; return where to go on."""
@@ -174,7 +176,7 @@ class Schedules:
             self.store.drop_record(schedule_body.KIND, key)
             self.ticking.settle(key)
 
-    def run(self, queue: str, name: str) -> Enqueued:
+    def run(self, queue: str, name: str) -> EnqueueResult:
         """Enqueue one task of a schedule now, paused or not.  Raises NotFound."""
         schedule = self._stored(queue, name)
         target = schedule.target(self.ticking.queues.get(queue))

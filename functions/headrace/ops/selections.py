@@ -22,7 +22,7 @@ from headrace.domain.operate import STATES, BulkAction, Unfit, operate
 from headrace.domain.snapshot import TaskSnapshot, came_after
 from headrace.domain.task import Task
 from headrace.ops.audit import Audit
-from headrace.ops.bulk import Bulk, BulkResult
+from headrace.ops.bulk import Bulk, BulkOutcome
 from headrace.ops.inspect import Inspect, Walk
 from headrace.ops.queues import Queues
 from headrace.ops.selection import KEPT, KIND, Selection, from_record, to_record
@@ -290,7 +290,7 @@ def _noting(trouble: list[str]) -> Iterator[None]:
         trouble.append(error.detail)
 
 
-def _counted(at: Selection, result: BulkResult) -> Selection:
+def _counted(at: Selection, result: BulkOutcome) -> Selection:
     if result.changed:
         return replace(at, at=at.at + 1, changed=at.changed + 1)
     reason = result.detail or result.outcome

@@ -28,7 +28,7 @@ from headrace.ops.archive import Archive
 from headrace.ops.counter_buffer import micros_of
 from headrace.ops.counters import Counters, Totals
 from headrace.ops.inspect import Inspect
-from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
+from headrace.ops.metrics import STEP_SECONDS, MetricSeries, Steps
 from headrace.ops.queues import Queues
 from headrace.store.base import Record, Store
 
@@ -52,7 +52,7 @@ class Each(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class EventRates:
     """Events per second, from the beginning of the last full minute on."""
 
     enqueued: float
@@ -68,7 +68,7 @@ class QueueStats:
     counts: Mapping[Status, int]
     age_of_oldest_ready: float | None
     age_of_oldest_inflight: float | None
-    rates: Rates
+    rates: EventRates
     as_of: datetime
     staleness: float
 
@@ -79,7 +79,7 @@ class Glance:
 
     counts: Mapping[Status, int]
     age_of_oldest_ready: float | None
-    rates: Rates
+    rates: EventRates
     started: Sequence[int]
 
 
@@ -182,7 +182,7 @@ class Stats:
         since: datetime | None = None,
         until: datetime | None = None,
         step_seconds: int = STEP_SECONDS,
-    ) -> Metrics:
+    ) -> MetricSeries:
         """Return a point for each step from *since* (its minute) to *until* (not included).
 
         The last hour when neither is named.  What is more than a week ago is read from the lake;
@@ -198,7 +198,7 @@ class Stats:
         since_then = self.counters.minutes(queue, buffers, max(steps.first, recorded), steps.last)
         points = steps.points(chain(before, since_then), unknown)
         as_of = self._as_of(source, buffers, now)
-        return Metrics(points, step_seconds, as_of, _seconds(now - as_of))
+        return MetricSeries(points, step_seconds, as_of, _seconds(now - as_of))
 
     def _before(
         self, queue: str, steps: Steps, recorded: int
@@ -235,7 +235,7 @@ class Stats:
         return Glance(
             counts,
             _oldest_ready(ready, now),
-            Rates(*throughput.rates(micros)),
+            EventRates(*throughput.rates(micros)),
             throughput.hour(micros),
         )
 
@@ -314,7 +314,7 @@ class Stats:
         still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
         return _seconds(now - task.started_at) if still else None
 
-    def _rates(self, queue: str, buffers: Sequence[Record], as_of: datetime) -> Rates:
+    def _rates(self, queue: str, buffers: Sequence[Record], as_of: datetime) -> EventRates:
         end = micros_of(as_of)
         first = end // MINUTE - 1
         total = Activity()
@@ -322,7 +322,7 @@ class Stats:
             total.merge(activity)
         seconds = (end - first * MINUTE) / 1_000_000
         events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
-        return Rates(*(total.number(event) / seconds for event in events))
+        return EventRates(*(total.number(event) / seconds for event in events))
 
     def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:
         """Return the time up to which all changes of *queue* are counted, as far as one can see."""

@@ -19,7 +19,7 @@ from headrace.domain.schedule import Progress, Schedule, tick_id
 from headrace.domain.task import State, Task
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops import schedule_body
-from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult, existing
 from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Refused, Store
 
@@ -112,7 +112,7 @@ class TickTasks:
 
     def create(
         self, queue: Queue, new: NewTask, *, due_at: datetime, fence: KeyLock | None = None
-    ) -> Enqueued:
+    ) -> EnqueueResult:
         """Put in one task as enqueue does, only together with *fence* if there is one.
 
         It is due at *due_at*, be that past.
@@ -126,7 +126,7 @@ class TickTasks:
                 change = change.together(fence, seen=None)
             outcome = self.store.commit([change])[0]
             if isinstance(outcome, Done):
-                return Enqueued(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
+                return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
             _stop_if_overtaken(change, outcome, fence)
             if outcome.task is not None:
                 if outcome.task.has_id(now):
@@ -138,7 +138,7 @@ class TickTasks:
             holder = self.store.key_lock(lock.kind, lock.name)
             held = self.store.read([holder]).get(holder) if holder else None
             if held is not None and held.holds(queue.name, key, now):
-                return Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
+                return EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
         message = "the dedupe key keeps changing hands; try again"
         raise Unavailable(message)
 

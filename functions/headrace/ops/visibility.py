@@ -10,12 +10,12 @@ from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.group import Group
 from headrace.domain.task import Task
 from headrace.ops import queue_body
-from headrace.ops.audit import Audit, AuditFilter, AuditPage, Entry
-from headrace.ops.inspect import TaskPage
+from headrace.ops.audit import Audit, AuditFilter, AuditListing, AuditRecord
+from headrace.ops.inspect import TaskListing
 from headrace.ops.leases import Leases
-from headrace.ops.queues import QueuePage, Queues
+from headrace.ops.queues import QueueListing, Queues
 from headrace.ops.seeking import read_units, seek
-from headrace.ops.tasks import Enqueued, Tasks
+from headrace.ops.tasks import EnqueueResult, Tasks
 from headrace.store.base import flat_rate
 
 _TARGET: Final = "to_queue"
@@ -56,7 +56,7 @@ def delete_task(
         raise no_task(by, task_id) from None
 
 
-def enqueued(by: Principal, results: Sequence[Enqueued]) -> list[Enqueued]:
+def enqueued(by: Principal, results: Sequence[EnqueueResult]) -> list[EnqueueResult]:
     """Return what became of entries as *by* may know it: no queue that is not one of its own."""
     return [
         result
@@ -87,7 +87,7 @@ def no_task(by: Principal, task_id: str) -> NotFound | Forbidden:
     return access.not_this_task(task_id)
 
 
-def page(by: Principal, tasks: TaskPage) -> TaskPage:
+def page(by: Principal, tasks: TaskListing) -> TaskListing:
     """Return a page of tasks as *by* may see them."""
     return replace(tasks, tasks=tuple(access.as_seen_by(by, task) for task in tasks.tasks))
 
@@ -99,7 +99,7 @@ def queues(
     prefix: str = "",
     limit: int = 50,
     cursor: str | None = None,
-) -> QueuePage:
+) -> QueueListing:
     """Return a page of *by*'s queues by name.  Raises InvalidRequest for a forged cursor.
 
     A page may be short or empty and still have a cursor; see ``seeking``.  Only names that begin
@@ -113,7 +113,7 @@ def queues(
     after = cursors.read(scope, cursor) if cursor else ""
     head = access.common_head(by.patterns)
     if not head.startswith(prefix) and not prefix.startswith(head):
-        return QueuePage((), None)
+        return QueueListing((), None)
     found = seek(
         all_queues.store,
         queue_body.KIND,
@@ -124,7 +124,7 @@ def queues(
         now=all_queues.now,
     )
     shown = tuple(queue_body.from_record(record).as_seen(now) for record in found.shown)
-    return QueuePage(shown, found.after and cursors.write(scope, found.after))
+    return QueueListing(shown, found.after and cursors.write(scope, found.after))
 
 
 def audit(
@@ -134,7 +134,7 @@ def audit(
     *,
     limit: int = 50,
     cursor: str | None = None,
-) -> AuditPage:
+) -> AuditListing:
     """Return a page of what was changed by hand in *by*'s queues, newest first.
 
     What was changed outside of queues (keys) is only for keys that are for all queues, and where
@@ -152,7 +152,7 @@ def audit(
     return replace(page, entries=entries)
 
 
-def _entry_seen_by(by: Principal, entry: Entry) -> Entry:
+def _entry_seen_by(by: Principal, entry: AuditRecord) -> AuditRecord:
     """Return *entry* without the queue that tasks went to, where that is not *by*'s."""
     target = (entry.filter or {}).get(_TARGET)
     if target is None or by.covers(target):
@@ -166,7 +166,7 @@ class _OwnAudit(AuditFilter):
 
     patterns: tuple[str, ...] = ()
 
-    def means(self, entry: Entry) -> bool:
+    def means(self, entry: AuditRecord) -> bool:
         return (
             entry.queue is not None
             and any(access.covers(pattern, entry.queue) for pattern in self.patterns)

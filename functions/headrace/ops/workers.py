@@ -51,7 +51,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class LiveWorker:
     """A worker as it last gave a sign of life, and what it is asked to do."""
 
     sign: Sign
@@ -63,7 +63,7 @@ class Worker:
 class WorkerPage:
     """Workers by name, and the cursor of the next page."""
 
-    workers: tuple[Worker, ...]
+    workers: tuple[LiveWorker, ...]
     cursor: str | None
 
 
@@ -105,14 +105,14 @@ class Workers:
         scope = f"workers of {by.patterns}"
         after = self.cursors.read(scope, cursor) if cursor else ""
 
-        def seen(record: Record) -> Worker | None:
+        def seen(record: Record) -> LiveWorker | None:
             worker = self._living(record)
             return _as_seen_by(by, worker) if worker else None
 
         found = seek(self.store, KIND, seen, limit=limit, after=after, now=self.now)
         return WorkerPage(found.shown, found.after and self.cursors.write(scope, found.after))
 
-    def ask(self, by: Principal, name: str, command: Command) -> Worker:
+    def ask(self, by: Principal, name: str, command: Command) -> LiveWorker:
         """Leave *command* for the worker's next sign of life; it holds for this process only.
 
         A worker asked to stop is not asked for less.  Raises NotFound for one that is silent or
@@ -136,14 +136,14 @@ class Workers:
                 record, worker = self._found(by, name)
             raise Unavailable("others are commanding this worker too; try again")
 
-    def _found(self, by: Principal, name: str) -> tuple[Record, Worker]:
+    def _found(self, by: Principal, name: str) -> tuple[Record, LiveWorker]:
         record = self.store.record(KIND, name)
         worker = self._living(record) if record else None
         if record is None or worker is None or not by.covers_all(worker.sign.queues):
             raise _missing(by, name)
         return record, worker
 
-    def _living(self, record: Record) -> Worker | None:
+    def _living(self, record: Record) -> LiveWorker | None:
         worker = _worker(record)
         return worker if self.now() - worker.seen_at < FORGOTTEN_AFTER else None
 
@@ -156,7 +156,7 @@ def on_duty(record: Record, now: datetime) -> tuple[str, ...]:
     return worker.sign.queues
 
 
-def _as_seen_by(by: Principal, worker: Worker) -> Worker | None:
+def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
     """Return what *by* may know of *worker*; None for one of others' queues."""
     sign = worker.sign
     own = tuple(filter(by.covers, sign.queues))
@@ -183,7 +183,7 @@ def _record(sign: Sign, now: datetime) -> Record:
     return Record(KIND, sign.name, body, expires_at=now + FORGOTTEN_AFTER)
 
 
-def _worker(record: Record) -> Worker:
+def _worker(record: Record) -> LiveWorker:
     body = record.body
     sign = Sign(
         record.name,
@@ -193,7 +193,7 @@ def _worker(record: Record) -> Worker:
         tuple(body["running"]),
         body["version"],
     )
-    return Worker(sign, datetime.fromisoformat(body["seen_at"]), _command(record.note, sign))
+    return LiveWorker(sign, datetime.fromisoformat(body["seen_at"]), _command(record.note, sign))
 
 
 def _note(command: Command, sign: Sign) -> str:

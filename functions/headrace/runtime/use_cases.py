@@ -17,7 +17,7 @@ from headrace.store.base import Lake, Store
 if TYPE_CHECKING:
     from headrace.ops.attempts import Attempts
     from headrace.ops.audit import Audit
-    from headrace.ops.batches import Batches
+    from headrace.ops.batches import DeliveryBatches
     from headrace.ops.bulk import Bulk
     from headrace.ops.counters import Counters
     from headrace.ops.cursor import Cursors
@@ -118,10 +118,10 @@ class UseCases:
         )
 
     @_once
-    def batches(self) -> "Batches":
-        from headrace.ops.batches import Batches
+    def batches(self) -> "DeliveryBatches":
+        from headrace.ops.batches import DeliveryBatches
 
-        return Batches(self._store, self.leases, self.now)
+        return DeliveryBatches(self._store, self.leases, self.now)
 
     @_once
     def leases(self) -> "Leases":

@@ -21,7 +21,7 @@ from headrace.domain.task import State, Task
 from headrace.ops.leases import with_present_ends
 from headrace.ops.reaper import Reaped
 from headrace.ops.recording import Recorded
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.ops.ticking import Ticked
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
@@ -237,7 +237,7 @@ class MemoryService:
         for task in self.store.everything():
             over = task.lease_expires_at is not None and task.lease_expires_at <= self.clock.now
             if over and task.id not in task_ids and group_of(task.lease_id) is None:
-                beat = Report(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
+                beat = TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
                 self.use_cases.reports.report(task.queue, [beat])
         self.use_cases.reaping.run()
 

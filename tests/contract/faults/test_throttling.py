@@ -10,7 +10,7 @@ from headrace.domain.plan import NewTask
 from headrace.domain.queue import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.store import keys
 from tests.contract.conftest import World, lease_name
@@ -197,8 +197,8 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_the_table_is_away_from_th
     assert_no_attempt_was_spent_in_vain(world, ids, delivered)
 
 
-def report_all(world: World, tasks: Sequence[Task], status: str) -> list[Reported]:
-    reports = [Report(task.id, str(lease_name(task)), ReportStatus(status)) for task in tasks]
+def report_all(world: World, tasks: Sequence[Task], status: str) -> list[ReportResult]:
+    reports = [TaskReport(task.id, str(lease_name(task)), ReportStatus(status)) for task in tasks]
     return world.use.reports.report(tasks[0].queue, reports)
 
 

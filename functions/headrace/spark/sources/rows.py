@@ -17,7 +17,7 @@ from headrace.domain.limits import (
     utf8_bytes,
 )
 from headrace.domain.plan import NewTask
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 
 COLUMNS: Final = {
     "id": "string",
@@ -65,7 +65,7 @@ class SettlingRow:
     error: str | None = None
 
 
-def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> Report:
+def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> TaskReport:
     """Return the report that all *rows* of one task make.
 
     One of them settles it, the others spawn; only spawning is success.  Raises BadRow.
@@ -94,7 +94,7 @@ def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> Report:
         message = f"payloads that a task spawns are at most {SPAWNED_BYTES:,} bytes, not {size:,}"
         raise BadRow(message)
     moved = status is ReportStatus.MOVED
-    return Report(
+    return TaskReport(
         row.id,
         row.lease,
         status,

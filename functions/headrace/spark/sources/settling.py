@@ -15,7 +15,14 @@ from operator import attrgetter
 from typing import Final
 
 from headrace.domain.task import State
-from headrace.ops.reports import Report, Reported, ReportOutcome, Reports, ReportStatus, WorkerError
+from headrace.ops.reports import (
+    ReportOutcome,
+    ReportResult,
+    Reports,
+    ReportStatus,
+    TaskReport,
+    WorkerError,
+)
 from headrace.spark.sources.connect import LANES, StoreConnection, opened
 from headrace.spark.sources.rows import SPAWN, BadRow, SettlingRow, fitted, report_of
 
@@ -104,8 +111,8 @@ def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
     Raises Unavailable when the table stays throttled: then it may be called again.
     """
     summary = SettleSummary()
-    waiting: list[Report] = []
-    births: list[Report] = []
+    waiting: list[TaskReport] = []
+    births: list[TaskReport] = []
     for _, of_task in groupby(rows, key=attrgetter("id")):
         report = _checked(outlet, list(of_task))
         (births if report.spawn else waiting).append(report)
@@ -116,17 +123,20 @@ def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
     return summary
 
 
-def _checked(outlet: Outlet, rows: Sequence[SettlingRow]) -> Report:
+def _checked(outlet: Outlet, rows: Sequence[SettlingRow]) -> TaskReport:
     try:
         return report_of(rows, to=outlet.to)
     except BadRow as wrong:
         error = WorkerError(_BAD, fitted(str(wrong)))
         first = rows[0]
-        return Report(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
+        return TaskReport(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
 
 
 def _send(
-    outlet: Outlet, reports: Sequence[Report], births: Sequence[Report], summary: SettleSummary
+    outlet: Outlet,
+    reports: Sequence[TaskReport],
+    births: Sequence[TaskReport],
+    summary: SettleSummary,
 ) -> None:
     """Send *reports* in batches, and each of *births* in a transaction of its own."""
     use_case = opened(outlet.connection).reports
@@ -143,11 +153,15 @@ def _send(
 
 
 def _note(
-    outlet: Outlet, use_case: Reports, report: Report, result: Reported, summary: SettleSummary
+    outlet: Outlet,
+    use_case: Reports,
+    report: TaskReport,
+    result: ReportResult,
+    summary: SettleSummary,
 ) -> None:
     if result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
         error = WorkerError(_BAD, result.detail or "")
-        report = Report(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
+        report = TaskReport(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
         result = use_case.report(outlet.queue, [report])[0]
     if result.outcome is not ReportOutcome.OK:
         summary.note("lost", result.detail, amiss=True)
@@ -157,7 +171,7 @@ def _note(
     summary.note(_outcome(report, result), report.error.message if failed else None, amiss=bad)
 
 
-def _outcome(report: Report, result: Reported) -> str:
+def _outcome(report: TaskReport, result: ReportResult) -> str:
     match report.status:
         case ReportStatus.MOVED:
             return "moved"

@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import chunks
 
@@ -23,7 +23,7 @@ def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
     for shard in range(uses.queues.cached(queue).shards_of(State.INFLIGHT)):
         for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False)):
             reports = [
-                Report(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
+                TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
                 for task in tasks
             ]
             told = uses.reports.report(queue, reports)

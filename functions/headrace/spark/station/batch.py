@@ -12,7 +12,7 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake
 from headrace.spark.sources.periodic import group_heartbeat
@@ -258,7 +258,7 @@ class BatchRunner:
             if task is None or group_of(task.lease_id) != under.group_id:
                 continue
             reason = worker_error(error)
-            report = Report(
+            report = TaskReport(
                 task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
             )
             self._uses.reports.report(self._station.queue, [report])

@@ -24,7 +24,7 @@ Value = float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line of a chart before it is drawn."""
 
     name: str
@@ -89,7 +89,7 @@ def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
 
 def chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     *,
     times: Sequence[str],
     said: Callable[[float], str],
@@ -157,12 +157,12 @@ def without_rests(values: Sequence[Value]) -> list[Value]:
     ]
 
 
-def _highest(line: Line, said: Callable[[float], str], unit: str) -> str:
+def _highest(line: ChartLine, said: Callable[[float], str], unit: str) -> str:
     known = [value for value in line.values if value is not None]
     return f"{line.name} at most {said(max(known))}{unit}" if known else f"no {line.name}"
 
 
-def _by_time(lines: Sequence[Line]) -> Sequence[tuple[Value, ...]]:
+def _by_time(lines: Sequence[ChartLine]) -> Sequence[tuple[Value, ...]]:
     return list(zip(*(line.values for line in lines), strict=True))
 
 

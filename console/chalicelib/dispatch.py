@@ -12,17 +12,17 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from console.chalicelib import nav, urls
-from console.chalicelib.answer import Answer, cookie
+from console.chalicelib.answer import ConsoleResponse, cookie
 from console.chalicelib.assets import assets
 from console.chalicelib.guard import check_form, from_elsewhere
 from console.chalicelib.pages.error import ErrorPage
-from console.chalicelib.pages.frame import Flash, Frame, Page, Units, Who
+from console.chalicelib.pages.frame import Flash, Frame, Page, PageCost, Who
 from console.chalicelib.pages.parts import Link
 from console.chalicelib.pages.signin import BouncePage
 from console.chalicelib.render import render
-from console.chalicelib.request import Request, read_request
+from console.chalicelib.request import ConsoleRequest, read_request
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Route
+from console.chalicelib.routes import ConsoleRoute, Redirect, Reply
 from console.chalicelib.session import (
     DOOR,
     DOOR_LASTS,
@@ -62,7 +62,7 @@ class _Call:
         return str(self.event["requestContext"].get("stage") or "")
 
 
-def answer(route: Route, event: Mapping[str, Any], request_id: str) -> Answer:
+def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> ConsoleResponse:
     """Answer one request for *route*."""
     with metered() as meter:
         call = _Call(event, request_id, meter, time.perf_counter())
@@ -85,7 +85,7 @@ def answer(route: Route, event: Mapping[str, Any], request_id: str) -> Answer:
             return _refusal(failure, context, call)
 
 
-def _enter(request: Request, use: UseCases) -> RequestContext:
+def _enter(request: ConsoleRequest, use: UseCases) -> RequestContext:
     """Find out who it is: the session must go on, and its key still stand."""
     signing = Signing.of(use.settings)
     context = RequestContext(request, use, signing, use.now())
@@ -100,7 +100,7 @@ def _enter(request: Request, use: UseCases) -> RequestContext:
     return replace(context, principal=principal, session=session)
 
 
-def _reply(route: Route, context: RequestContext) -> Reply:
+def _reply(route: ConsoleRoute, context: RequestContext) -> Reply:
     request = context.request
     if route.needs is not None and context.principal is None:
         return _redirect_to_sign_in(context)
@@ -114,7 +114,9 @@ def _reply(route: Route, context: RequestContext) -> Reply:
         return route.view(context)
 
 
-def _note_refusal(route: Route, context: RequestContext | None, made: Answer) -> None:
+def _note_refusal(
+    route: ConsoleRoute, context: RequestContext | None, made: ConsoleResponse
+) -> None:
     """Log what somebody may not do, and note it in the audit if it would have changed something."""
     if context is None or context.principal is None or made.status != HTTPStatus.FORBIDDEN:
         return
@@ -146,16 +148,16 @@ def _nonce(context: RequestContext) -> str:
     return str(context.signing.read(DOOR, context.request.cookies.get(DOOR, "")) or "")
 
 
-def _finish(reply: Reply, context: RequestContext, call: _Call) -> Answer:
+def _finish(reply: Reply, context: RequestContext, call: _Call) -> ConsoleResponse:
     request = context.request
-    if isinstance(reply, Answer):
+    if isinstance(reply, ConsoleResponse):
         return reply
     if isinstance(reply, Redirect):
         cookies = reply.cookies
         if reply.flash is not None:
             value = context.signing.write(FLASH, [reply.flash.kind, reply.flash.text])
             cookies = (*cookies, cookie(request, FLASH, value, seconds=_FLASH_SECONDS))
-        return Answer(status=303, headers={"Location": reply.url}, cookies=cookies)
+        return ConsoleResponse(status=303, headers={"Location": reply.url}, cookies=cookies)
     if request.parts is not None:
         return _parts(reply, context, call)
     cookies = ()
@@ -171,13 +173,13 @@ def _finish(reply: Reply, context: RequestContext, call: _Call) -> Answer:
             case [str(kind), str(text)]:
                 flash = Flash(kind, text)
     frame = _frame(context, call, nonce=nonce, flash=flash)
-    return Answer(render(reply, frame), reply.http_status, cookies=cookies)
+    return ConsoleResponse(render(reply, frame), reply.http_status, cookies=cookies)
 
 
-def _parts(page: Page, context: RequestContext, call: _Call) -> Answer:
+def _parts(page: Page, context: RequestContext, call: _Call) -> ConsoleResponse:
     frame = _frame(context, call, nonce=_nonce(context), flash=None)
     try:
-        return Answer(render(page, frame, parts=context.request.parts), page.http_status)
+        return ConsoleResponse(render(page, frame, parts=context.request.parts), page.http_status)
     except LookupError:
         raise NotFound("this page has no such part") from None
 
@@ -197,7 +199,9 @@ def _frame(context: RequestContext, call: _Call, *, nonce: str, flash: Flash | N
         search=context.url(urls.SEARCH),
         searched=context.request.asked("q"),
         flash=flash,
-        units=Units(call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000),
+        units=PageCost(
+            call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000
+        ),
     )
 
 
@@ -218,7 +222,7 @@ def _served(at: urls.Urls, name: str) -> str:
     return at.to(urls.STATIC, name=assets()[name].name)
 
 
-def _refusal(error: HeadraceError, context: RequestContext | None, call: _Call) -> Answer:
+def _refusal(error: HeadraceError, context: RequestContext | None, call: _Call) -> ConsoleResponse:
     """Answer with what happened, what was not done, and by which name the logs know it."""
     at = urls.Urls.of(call.event)
     signing = Link("Sign in", at.to(urls.SIGN_IN))
@@ -240,4 +244,4 @@ def _refusal(error: HeadraceError, context: RequestContext | None, call: _Call) 
         frame = _bare_frame(at, call)
     else:
         frame = _frame(context, call, nonce=_nonce(context), flash=None)
-    return Answer(render(page, frame), page.http_status, headers=headers)
+    return ConsoleResponse(render(page, frame), page.http_status, headers=headers)

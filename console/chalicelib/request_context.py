@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from console.chalicelib.request import Request
+from console.chalicelib.request import ConsoleRequest
 from console.chalicelib.session import Signing
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Unauthenticated
@@ -25,7 +25,7 @@ def allowed(by: Principal, permission: Permission, queue: str | None = None) -> 
 class RequestContext:
     """What a view works with; ``principal`` and ``session`` are None where nobody is signed in."""
 
-    request: Request
+    request: ConsoleRequest
     use: UseCases
     signing: Signing
     now: datetime

@@ -20,7 +20,7 @@ from headrace.domain.errors import (
 )
 from headrace.ops.audit import AuditFilter
 from headrace.ops.key_body import ShownKey
-from headrace.ops.keys import BOOTSTRAP, Keys, acting, current_actor
+from headrace.ops.keys import BOOTSTRAP, KeyOperations, acting, current_actor
 from headrace.store.base import Record, Store, metered
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World
@@ -28,7 +28,7 @@ from tests.contract.conftest import World
 HOUR = 3600
 
 
-def elsewhere(world: World) -> Keys:
+def elsewhere(world: World) -> KeyOperations:
     """Give the same keys as another process knows them."""
     return replace(world.use.keys, _known={}, _unknown={})
 
@@ -42,7 +42,7 @@ def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
     raise AssertionError
 
 
-def listed(keys: Keys, by: Principal, limit: int = 2) -> Iterator[ShownKey]:
+def listed(keys: KeyOperations, by: Principal, limit: int = 2) -> Iterator[ShownKey]:
     cursor = None
     while True:
         page = keys.list(by, limit=limit, cursor=cursor)
@@ -486,7 +486,7 @@ def test_the_secret_before_works_through_the_overlap_and_no_older_one(world: Wor
     assert living(third.secret, fifth.secret) == [False, True]
 
 
-def _works(keys: Keys, secret: str) -> bool:
+def _works(keys: KeyOperations, secret: str) -> bool:
     try:
         keys.verify(secret)
     except Unauthenticated:

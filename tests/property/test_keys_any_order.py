@@ -15,7 +15,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists, Unauthenticated
 from headrace.ops import key_body
-from headrace.ops.keys import BOOTSTRAP, IssuedKey, Keys
+from headrace.ops.keys import BOOTSTRAP, IssuedKey, KeyOperations
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
@@ -44,7 +44,7 @@ class Case:
         return getattr(self, what.partition("!")[0])
 
     @property
-    def process(self) -> Keys:
+    def process(self) -> KeyOperations:
         """Another process, which knows nothing."""
         return replace(self._keys, _known={}, _unknown={})
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from console.chalicelib import charts, formatting, urls
-from console.chalicelib.charts import Line
+from console.chalicelib.charts import ChartLine
 from console.chalicelib.pages.parts import Chart, Tab
 from console.chalicelib.request_context import RequestContext
 from headrace.domain.histogram import Histogram
@@ -82,7 +82,7 @@ def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
         charts.chart(
             "Events",
             [
-                Line(
+                ChartLine(
                     event.value, [None if one is None else one.number(event) for one in activities]
                 )
                 for event in _EVENTS
@@ -95,7 +95,7 @@ def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
         _lengths("Run", activities, times, lambda activity: activity.run),
         charts.chart(
             "Waiting",
-            [Line("ready or scheduled", backlog(activities, stats))],
+            [ChartLine("ready or scheduled", backlog(activities, stats))],
             times=times,
             said=formatting.number,
             filled=True,
@@ -123,7 +123,9 @@ def _lengths(
     which: Callable[[Activity], Histogram],
 ) -> Chart:
     lines = [
-        Line(name, [None if one is None else which(one).percentile(share) for one in activities])
+        ChartLine(
+            name, [None if one is None else which(one).percentile(share) for one in activities]
+        )
         for name, share in _SHARES
     ]
     return charts.chart(title, lines, times=times, said=formatting.duration)

@@ -13,9 +13,9 @@ from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Button, Confirm, Empty, Fact, Link, Pager
 from console.chalicelib.pages.schedules import (
-    Outcome,
-    Run,
+    RunOutcome,
     Runs,
+    ScheduledRun,
     ScheduleLine,
     SchedulePage,
     SchedulesPage,
@@ -77,11 +77,11 @@ def schedules_crumb(context: RequestContext) -> Link:
 def runs_of(settings: ScheduleSettings, runs: Iterable[datetime]) -> Runs:
     """Return runs as they are shown: by the clocks of the schedule's zone, too."""
     if settings.cron is None or settings.timezone == "UTC":
-        return Runs("", tuple(Run(at, "") for at in runs))
+        return Runs("", tuple(ScheduledRun(at, "") for at in runs))
     place: ZoneInfo = zone(settings.timezone)
     return Runs(
         settings.timezone,
-        tuple(Run(at, f"{at.astimezone(place):%a %Y-%m-%d %H:%M:%S %Z}") for at in runs),
+        tuple(ScheduledRun(at, f"{at.astimezone(place):%a %Y-%m-%d %H:%M:%S %Z}") for at in runs),
     )
 
 
@@ -258,15 +258,15 @@ def _queue_link(context: RequestContext, schedule: Schedule) -> Link:
     return Link(schedule.queue, context.url(urls.QUEUE, queue=schedule.queue))
 
 
-def _outcome(context: RequestContext, last: LastRun) -> Outcome:
+def _outcome(context: RequestContext, last: LastRun) -> RunOutcome:
     by_hand = "run by hand" if last.by_hand else ""
     if last.task is None:
         said = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
-        return Outcome(last.at, said, None, None)
+        return RunOutcome(last.at, said, None, None)
     status = last.task.status(context.now)
     reason = last.task.dead_reason if status is Status.DEAD else ""
     said = ", ".join(filter(None, (reason, by_hand)))
-    return Outcome(last.at, said, status, context.url(urls.TASK, id=last.task.id))
+    return RunOutcome(last.at, said, status, context.url(urls.TASK, id=last.task.id))
 
 
 def _payload(text: str) -> Text:

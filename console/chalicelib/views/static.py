@@ -3,7 +3,7 @@
 from typing import Final
 
 from console.chalicelib import urls
-from console.chalicelib.answer import Answer
+from console.chalicelib.answer import ConsoleResponse
 from console.chalicelib.assets import by_fingerprint
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
@@ -21,8 +21,8 @@ def serve(context: RequestContext) -> Reply:
         raise NotFound("there is no such file")
     headers = {"Cache-Control": _KEPT, "ETag": asset.etag}
     if asset.etag in context.request.headers.get("if-none-match", ""):
-        return Answer(status=304, content_type=asset.content_type, headers=headers)
-    return Answer(asset.text, content_type=asset.content_type, headers=headers)
+        return ConsoleResponse(status=304, content_type=asset.content_type, headers=headers)
+    return ConsoleResponse(asset.text, content_type=asset.content_type, headers=headers)
 
 
 @routes.get(urls.ELSEWHERE, None)

@@ -9,7 +9,7 @@ from console.chalicelib.forms import pretty
 from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Button, Confirm, Fact, Field, Hidden, Link
-from console.chalicelib.pages.task import Attempt, HopRow, Reason, TaskPage, Text
+from console.chalicelib.pages.task import AttemptRow, HopRow, ReasonRow, TaskPage, Text
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import (
@@ -47,7 +47,7 @@ def show(context: RequestContext) -> Reply:
         dead_reason=task.dead_reason or "",
         diagram=diagram.lifecycle(status),
         reasons=tuple(
-            Reason(reason.code.value, _sentence(reason.detail), reason.until)
+            ReasonRow(reason.code.value, _sentence(reason.detail), reason.until)
             for reason in context.use.explain.reasons(task)
         )
         if task.state is State.ENQUEUED
@@ -175,7 +175,7 @@ def _waits(task: Task) -> bool:
     return task.state in (State.ENQUEUED, State.INFLIGHT)
 
 
-def _attempts(task: Task) -> tuple[Attempt, ...]:
+def _attempts(task: Task) -> tuple[AttemptRow, ...]:
     """Return what is known of the attempts, the newest first."""
     found = [_failed(task, error) for error in task.errors]
     if task.state is State.SUCCEEDED and task.finished_at:
@@ -185,13 +185,13 @@ def _attempts(task: Task) -> tuple[Attempt, ...]:
     return tuple(reversed(found))
 
 
-def _failed(task: Task, error: TaskError) -> Attempt:
+def _failed(task: Task, error: TaskError) -> AttemptRow:
     ended = "lease expired" if error.kind is ErrorKind.LEASE_EXPIRED else "failed"
     latest = error is task.errors[-1] and task.state is not State.SUCCEEDED
     run = None
     if latest and task.started_at and task.started_at <= error.at:
         run = (error.at - task.started_at).total_seconds()
-    return Attempt(
+    return AttemptRow(
         error.attempt,
         ended,
         Status.DEAD,
@@ -204,11 +204,11 @@ def _failed(task: Task, error: TaskError) -> Attempt:
     )
 
 
-def _last(task: Task, ended: str, status: Status, at: datetime) -> Attempt:
+def _last(task: Task, ended: str, status: Status, at: datetime) -> AttemptRow:
     run = (at - task.started_at).total_seconds() if task.started_at else None
     if status is Status.INFLIGHT:
         run = None
-    return Attempt(task.attempts, ended, status, at, task.worker or "", run, "", "", "")
+    return AttemptRow(task.attempts, ended, status, at, task.worker or "", run, "", "", "")
 
 
 def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.domain.access import Principal
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.ops.keys import Keys
+from headrace.ops.keys import KeyOperations
 from headrace.store.base import Record, Store
 
 KIND: Final = "attempts"
@@ -31,7 +31,7 @@ class Attempts:
 
     store: Store
     now: Callable[[], datetime]
-    keys: Keys
+    keys: KeyOperations
 
     def verify(self, presented: str, *, source: str) -> Principal:
         """Return whose key was *presented* from the address *source*.

@@ -20,7 +20,7 @@ from headrace.domain.task import Task
 from headrace.ops.audit import ActionOutcome, Audit
 from headrace.ops.cursor import Cursors
 from headrace.ops.inspect import Inspect, Walk
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Store
 
@@ -78,11 +78,11 @@ class _Job:
 
 
 @dataclass(slots=True)
-class Bulk:
+class BulkOperations:
     """The use case, with what it needs from outside; *patience* is seconds one call may take."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     inspect: Inspect
     audit: Audit
     now: Callable[[], datetime]

@@ -26,7 +26,7 @@ from headrace.ops.dequeue import Call, Dequeue, DequeueResult, Order, in_turn
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting
 from headrace.ops.members import Members
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Done, Outcome, Refused, Store
 
@@ -38,7 +38,7 @@ class Deliveries:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     reaping: Reaping
     limiting: Limiting
     now: Callable[[], datetime]

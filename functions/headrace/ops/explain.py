@@ -9,7 +9,7 @@ from typing import Final
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.limiting import Limiting
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.store.base import Store
 
 _COUNTED: Final = 1_000  # tasks ahead that are worth counting
@@ -41,7 +41,7 @@ class Explain:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     limiting: Limiting
     now: Callable[[], datetime]
 

@@ -15,7 +15,7 @@ from headrace.ops.answer_room import AnswerRoom
 from headrace.ops.counting import CountPosition
 from headrace.ops.cursor import Cursors
 from headrace.ops.leases import with_present_ends
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.store.base import Position, Store
 
 _READ: Final = 50  # tasks read at once
@@ -62,7 +62,7 @@ class Inspect:
     """The use case, with what it needs from outside; *patience* is a count's seconds per call."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     cursors: Cursors
     patience: float = 5.0

@@ -90,7 +90,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Keys:
+class KeyOperations:
     """The use cases of keys; *cache_seconds* is how old a key as read may be, at most 10.
 
     ``admin_key`` is the deployment's own, None for none.

@@ -19,7 +19,7 @@ from headrace.domain.ids import new_group_id
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Position, Record, Store
 
@@ -38,7 +38,7 @@ class Leases:
     """
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     patience: float = 15.0
     new_id: Callable[[str | None, datetime], str] = new_group_id

@@ -44,7 +44,7 @@ class PurgeResult:
 
 
 @dataclass(slots=True)
-class Queues:
+class QueueOperations:
     """The use cases of queues.
 
     *cache_seconds* is how old settings may be when tasks are handled; changes made through this

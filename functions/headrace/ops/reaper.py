@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
 from headrace.ops.leases import Leases
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.reaper_pass import Pass
 from headrace.ops.reaper_record import ReaperPart
 from headrace.ops.reaping import Reaping
@@ -54,7 +54,7 @@ class Reaped:
 class Reaper(Reaping):
     """The use case, with what it needs from outside."""
 
-    queues: Queues
+    queues: QueueOperations
     removals: Removals
     leases: Leases
     upkeep: Upkeep

@@ -30,7 +30,7 @@ from headrace.ops.audit import Audit
 from headrace.ops.counter_buffer import Buffer, BufferedRecount, micros_of
 from headrace.ops.counters import Counters
 from headrace.ops.cursor import Cursors
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.recount_record import DONE, OPEN, read, to_record, write
 from headrace.store.base import Position, Store
 
@@ -57,7 +57,7 @@ class Recounting:
     """The use case, with what it needs from outside; *patience* is seconds a step counts for."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     counters: Counters
     cursors: Cursors
     audit: Audit

@@ -24,7 +24,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
 from headrace.ops.leases import with_present_ends
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.spawning import Spawning
 from headrace.ops.tasks import EnqueueResult
 from headrace.ops.uniqueness import commit
@@ -117,7 +117,7 @@ class Reports:
     """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     spawning: Spawning
     spread: Callable[[], float] = random.random

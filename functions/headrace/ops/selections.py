@@ -22,9 +22,9 @@ from headrace.domain.operate import STATES, BulkAction, Unfit, operate
 from headrace.domain.snapshot import TaskSnapshot, came_after
 from headrace.domain.task import Task
 from headrace.ops.audit import Audit
-from headrace.ops.bulk import Bulk, BulkOutcome
+from headrace.ops.bulk import BulkOperations, BulkOutcome
 from headrace.ops.inspect import Inspect, Walk
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.selection import KEPT, KIND, Selection, from_record, to_record
 from headrace.store.base import Record, Store
 
@@ -54,9 +54,9 @@ class Selections:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     inspect: Inspect
-    bulk: Bulk
+    bulk: BulkOperations
     audit: Audit
     now: Callable[[], datetime]
 

@@ -15,7 +15,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.deliveries import Deliveries
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import limited
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Position, Store
 
@@ -27,7 +27,7 @@ class ShardDeliveries:
     """The use cases, with what they need from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     reaping: Reaping
     deliveries: Deliveries
     leases: Leases

@@ -13,7 +13,7 @@ from headrace.domain.ids import derived_task_id
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.tasks import EnqueueOutcome, EnqueueResult, existing, with_id
 from headrace.store.base import Done, Store
 
@@ -50,7 +50,7 @@ class Spawning:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
 
     def children(

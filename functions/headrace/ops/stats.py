@@ -29,7 +29,7 @@ from headrace.ops.counter_buffer import micros_of
 from headrace.ops.counters import Counters, Totals
 from headrace.ops.inspect import Inspect
 from headrace.ops.metrics import STEP_SECONDS, MetricSeries, Steps
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.store.base import Record, Store
 
 _LOOK: Final = 250  # entries of one state and side, all shards together
@@ -115,11 +115,11 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class Stats:
+class StatsOperations:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     inspect: Inspect
     counters: Counters
     now: Callable[[], datetime]

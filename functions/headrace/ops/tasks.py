@@ -15,7 +15,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.audit import Audit
 from headrace.ops.leases import with_present_ends
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Outcome, Refused, Store
 
@@ -68,11 +68,11 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class Tasks:
+class TaskOperations:
     """The use cases of producers and of whoever looks at one task."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     audit: Audit
     new_id: Callable[[datetime], str] = new_task_id

@@ -21,7 +21,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.schedule import GRACE, Progress, Schedule
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops import schedule_body
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.tick_tasks import At, OvertakenError, TickTasks, move
 from headrace.store.base import Store
 
@@ -47,7 +47,7 @@ class Ticking:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     tasks: TickTasks
     now: Callable[[], datetime]
     read_cron: ReadCron

@@ -13,15 +13,15 @@ from headrace.ops import queue_body
 from headrace.ops.audit import Audit, AuditFilter, AuditListing, AuditRecord
 from headrace.ops.inspect import TaskListing
 from headrace.ops.leases import Leases
-from headrace.ops.queues import QueueListing, Queues
+from headrace.ops.queues import QueueListing, QueueOperations
 from headrace.ops.seeking import read_units, seek
-from headrace.ops.tasks import EnqueueResult, Tasks
+from headrace.ops.tasks import EnqueueResult, TaskOperations
 from headrace.store.base import flat_rate
 
 _TARGET: Final = "to_queue"
 
 
-def task(tasks: Tasks, by: Principal, task_id: str) -> Task:
+def task(tasks: TaskOperations, by: Principal, task_id: str) -> Task:
     """Return a task as *by* may see it.
 
     Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for a task of
@@ -38,7 +38,7 @@ def task(tasks: Tasks, by: Principal, task_id: str) -> Task:
 
 
 def delete_task(
-    tasks: Tasks, by: Principal, task_id: str, *, if_not_inflight: bool = False
+    tasks: TaskOperations, by: Principal, task_id: str, *, if_not_inflight: bool = False
 ) -> None:
     """Remove a task, if it is in one of *by*'s queues at that moment.
 
@@ -93,7 +93,7 @@ def page(by: Principal, tasks: TaskListing) -> TaskListing:
 
 
 def queues(
-    all_queues: Queues,
+    all_queues: QueueOperations,
     by: Principal,
     *,
     prefix: str = "",

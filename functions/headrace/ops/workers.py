@@ -68,7 +68,7 @@ class WorkerPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Workers:
+class WorkerOperations:
     """The use cases of workers, with what they need from outside."""
 
     store: Store

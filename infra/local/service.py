@@ -22,12 +22,12 @@ from infra.local.environment import (
 from infra.local.errors import ServiceUnhealthy
 from infra.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
 from infra.local.gateway import Gateway
-from infra.local.lambdas import Handler, LambdaContext, load_handler, scheduled_event
+from infra.local.lambdas import Handler, InvocationContext, load_handler, scheduled_event
 from infra.local.pump import Pump, counted, stream_function
 from infra.local.server import listen
 from infra.local.settings import DEFAULT_DATA_DIR, DEFAULT_PORT, LocalSettings
 from infra.local.tables import (
-    Schedule,
+    FunctionTimer,
     TableNames,
     Template,
     create_tables,
@@ -172,7 +172,7 @@ class Service:
     def _prepare_timers(
         self,
         undo: contextlib.ExitStack,
-        chores: Sequence[Schedule],
+        chores: Sequence[FunctionTimer],
         handlers: Mapping[str, Handler],
     ) -> list[Timer]:
         timers = [self._timer(schedule, handlers) for schedule in chores]
@@ -187,11 +187,11 @@ class Service:
             consumed = self._pump.consumed() if self._pump is not None else {}
             stream.trim(self.engine.database, consumed=consumed, stopping=self._stopping.is_set)
 
-    def _timer(self, schedule: Schedule, handlers: Mapping[str, Handler]) -> Timer:
+    def _timer(self, schedule: FunctionTimer, handlers: Mapping[str, Handler]) -> Timer:
         function = schedule.function
 
         def run() -> None:
-            context = LambdaContext(function, self._stopping.is_set)
+            context = InvocationContext(function, self._stopping.is_set)
             handlers[function.handler](scheduled_event(function), context)
 
         return Timer(function.handler, schedule.interval_seconds, run)

@@ -10,7 +10,7 @@ from headrace.domain import cost
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import DequeuingSettings
-from headrace.domain.repeat import Request
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
@@ -119,7 +119,7 @@ def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
 def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     queue = world.queue()
     fill(world, queue)
-    request = Request("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
+    request = KeyedRequest("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
     batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
     world.clock.forward(0.001)
 
@@ -136,7 +136,7 @@ def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
 
 def test_an_empty_dequeue_under_a_new_key_costs_no_more(world: World) -> None:
     queue = world.queue()
-    request = Request("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
+    request = KeyedRequest("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
     batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
 
     plain = spend(lambda: world.use.deliveries.dequeue(queue), 1)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.errors import LeaseLost, NotFound
 from headrace.domain.queue import IntervalUnit, RateLimiting
-from headrace.domain.repeat import Request
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.dequeue import DequeueResult, Order
@@ -180,7 +180,7 @@ def test_a_repeat_gives_the_tasks_of_all_queues_in_the_same_order(
     group = {"lease_id": opened(world)} if grouped else {}
 
     def sent() -> DequeueResult:
-        request = Request("key_1", "k", "what")
+        request = KeyedRequest("key_1", "k", "what")
         batch = world.use.batches.of(request, within=timedelta(seconds=9), grouped=grouped)
         return take(world, 5, order=order, batch=batch, **group)
 

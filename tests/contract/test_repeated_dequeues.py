@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain.errors import IdempotencyConflict, LeaseLost, Unavailable
 from headrace.domain.queue import IntervalUnit, RateLimiting
-from headrace.domain.repeat import KEPT, Request
+from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.batches import DeliveryBatch
@@ -23,7 +23,7 @@ SECONDS = 10  # that a call may take
 
 
 def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> DeliveryBatch:
-    request = Request("key_0123456789abcdef0123", key, what)
+    request = KeyedRequest("key_0123456789abcdef0123", key, what)
     return world.use.batches.of(request, within=timedelta(seconds=SECONDS), **more)
 
 
@@ -211,7 +211,7 @@ def test_another_request_under_the_key_is_refused_and_leases_nothing(
 
 
 def test_a_key_under_which_an_operator_did_something_is_taken(world: World, queue: str) -> None:
-    request = Request("key_0123456789abcdef0123", "k", "an operator's")
+    request = KeyedRequest("key_0123456789abcdef0123", "k", "an operator's")
     world.use.repeats.begin(request, within=timedelta(seconds=SECONDS))
 
     with pytest.raises(IdempotencyConflict):

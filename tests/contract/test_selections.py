@@ -21,7 +21,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.audit import AuditFilter
 from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
-from headrace.ops.selection import KEPT, Selection
+from headrace.ops.selection import KEPT, TaskSelection
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore
@@ -40,13 +40,13 @@ def kill(world: World, queue: str, count: int, kind: str = "Timeout") -> list[st
     return ids
 
 
-def all_of(world: World, found: Selection) -> Selection:
+def all_of(world: World, found: TaskSelection) -> TaskSelection:
     while found.looking or found.acting:
         found = world.use.selections.go_on(found.name)
     return found
 
 
-def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> Selection:
+def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> TaskSelection:
     call = {"action": BulkAction.RESTART, "by": "ada", **more}
     return all_of(world, world.use.selections.look(queues=[queue], where=where, **call))
 
@@ -161,7 +161,7 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
     found = look(world, queue, action=BulkAction.MOVE)
     asked: list[tuple[str, ...]] = []
 
-    def check(seen: Selection) -> None:
+    def check(seen: TaskSelection) -> None:
         asked.append(seen.touches)
         if target in seen.touches:
             raise Forbidden("not there")
@@ -351,7 +351,7 @@ def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
         assert set(store.touched) == set(seen)
 
 
-def kept_ids(store: DynamoStore, found: Selection) -> list[str]:
+def kept_ids(store: DynamoStore, found: TaskSelection) -> list[str]:
     """Return the ids that the dry run has shown, in order."""
     return [
         task_id

@@ -14,7 +14,7 @@ from headrace.domain.series import SPAN, Span, content_of, file_of, minute_of
 from headrace.domain.tally import Activity
 from headrace.domain.transitions import Event, Happening
 from headrace.ops.metrics import DAYS
-from headrace.store.base import Stored
+from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
 from headrace.testing.clock import ManualClock
 from headrace.testing.service import MemoryService
@@ -37,7 +37,7 @@ class CountingLake:
         self.reads[name] += 1
         return FolderLake(self.folder).get(name)
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         return FolderLake(self.folder).list(prefix)
 
 

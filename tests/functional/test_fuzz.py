@@ -22,7 +22,7 @@ from schemathesis.specs.openapi import checks as documented
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
 from headrace.runtime.wiring import using
-from infra.local.events import Request
+from infra.local.events import LocalRequest
 from infra.local.gateway import Gateway
 from infra.local.lambdas import load_handler
 from infra.local.tables import Template, routes
@@ -75,7 +75,7 @@ def as_wsgi(gateway: Gateway) -> Callable[[dict[str, Any], Any], list[bytes]]:
         names = {key: key[5:] for key in environ if key.startswith("HTTP_")}
         names |= {key: key for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(key)}
         answer = gateway(
-            Request(
+            LocalRequest(
                 environ["REQUEST_METHOD"],
                 f"{environ['REQUEST_URI'].partition('?')[0]}?{environ['QUERY_STRING']}",
                 tuple(

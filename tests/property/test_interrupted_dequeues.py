@@ -18,7 +18,7 @@ import pytest
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import NewTask
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
-from headrace.domain.repeat import Request
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.batches import DeliveryBatch
@@ -103,7 +103,7 @@ class Story:
         batches = self.world.use.batches
         of = batches.of
 
-        def made(request: Request, **more: Any) -> DeliveryBatch:
+        def made(request: KeyedRequest, **more: Any) -> DeliveryBatch:
             plain = of(request, **more)
             return self.batches(*(getattr(plain, name) for name in DeliveryBatch.__slots__))
 
@@ -113,7 +113,7 @@ class Story:
         """Send the call once more; None for an answer that says to come again."""
         self.world.clock.forward(0.001)
         self.tries += 1
-        batch = self._made(Request("key", "k", "of"), within=SECONDS, attempt=self.tries)
+        batch = self._made(KeyedRequest("key", "k", "of"), within=SECONDS, attempt=self.tries)
         try:
             found = self.world.use.deliveries.dequeue(
                 "mail", batch_size=3, worker="ada", batch=batch

@@ -26,7 +26,7 @@ from headrace.domain.change import Change
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.store.base import Outcome, Page
+from headrace.store.base import EntryPage, Outcome
 from headrace.store.memory import MemoryStore
 from headrace.testing.faults import Faults
 from headrace.testing.lagging import LaggingStore
@@ -61,7 +61,7 @@ class Meddled(LaggingStore):
         self._let_others_act()
         return super().read(task_ids, **how)
 
-    def entries(self, *place: Any, **how: Any) -> Page:
+    def entries(self, *place: Any, **how: Any) -> EntryPage:
         self._let_others_act()
         return super().entries(*place, **how)
 
@@ -299,7 +299,7 @@ class InStep(MemoryStore):
         super().__init__()
         self.works: Callable[[], None] | None = None
 
-    def entries(self, *place: Any, **how: Any) -> Page:
+    def entries(self, *place: Any, **how: Any) -> EntryPage:
         if self.works is not None:
             works, self.works = self.works, None
             works()

@@ -7,7 +7,7 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.domain.repeat import KEPT, Request
+from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.task import Task
 from headrace.ops.dequeue import DequeueResult
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
@@ -85,7 +85,7 @@ class Workers(ServiceHarness):
 
     def _dequeue(self, call: Taken) -> DequeueResult:
         """Send *call*, for the first time or again."""
-        request = Request("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
+        request = KeyedRequest("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
         batch = self.world.use.batches.of(
             request, within=timedelta(seconds=30), grouped=call.group is not None
         )

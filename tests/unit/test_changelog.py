@@ -10,9 +10,9 @@ import pytest
 from headrace.domain import changelog
 from headrace.domain.changelog import FORGET, digest, line
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
-from headrace.domain.transitions import Unreadable, transition
+from headrace.domain.transitions import UnreadableImage, transition
 from headrace.ops.changelog import Changelog, packed, raw_name
-from headrace.store.base import Stored
+from headrace.store.base import LakeObject
 from headrace.store.items import FIELDS, to_item
 
 NOW = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
@@ -167,7 +167,7 @@ def test_an_image_without_a_version_is_unreadable() -> None:
     change = transition(None, image, recorded_at=AT)
     del image["version"]
 
-    with pytest.raises(Unreadable, match=r"7: .*version"):
+    with pytest.raises(UnreadableImage, match=r"7: .*version"):
         line(
             None,
             image,
@@ -211,8 +211,8 @@ class Kept:
     def get(self, name: str) -> bytes | None:
         return self.files.get(name)
 
-    def list(self, prefix: str) -> list[Stored]:
-        return [Stored(name, 0, "") for name in self.files if name.startswith(prefix)]
+    def list(self, prefix: str) -> list[LakeObject]:
+        return [LakeObject(name, 0, "") for name in self.files if name.startswith(prefix)]
 
 
 def test_a_batch_is_named_by_its_first_change_so_that_a_repeat_overwrites_itself() -> None:

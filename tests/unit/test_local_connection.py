@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.http.events import Answer
+from headrace.http.events import GatewayAnswer
 from infra.local.connection import SECONDS, Connection, Done, Phase
-from infra.local.events import Request
+from infra.local.events import LocalRequest
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -57,7 +57,7 @@ class Owner:
     def holds(self, size: int) -> bool:
         return size <= 0
 
-    def work(self, _request: Request, done: Done) -> None:
+    def work(self, _request: LocalRequest, done: Done) -> None:
         self.asked.append(done)
 
 
@@ -82,7 +82,7 @@ def answer(connection: Connection, owner: Owner, *, full: bool) -> None:
     """Answer what was asked; *full*: the client does not keep up."""
     if full:
         connection.pause_writing()
-    owner.asked.pop()(Answer(200, [], b"fine"))
+    owner.asked.pop()(GatewayAnswer(200, [], b"fine"))
 
 
 def test_the_next_request_waits_until_the_answer_before_is_taken(

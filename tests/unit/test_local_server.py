@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
-from infra.local.lambdas import Event, LambdaContext
+from infra.local.lambdas import Event, InvocationContext
 from infra.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, Bounds
 from tests.serving import Served, assert_refused, serving, until_end
 
@@ -129,7 +129,7 @@ class Held:
         self.entered = threading.Semaphore(0)
         self.leave = threading.Event()
 
-    def __call__(self, event: Event, _context: LambdaContext) -> dict[str, Any]:
+    def __call__(self, event: Event, _context: InvocationContext) -> dict[str, Any]:
         if event["path"] != "/v1/quick":
             self.entered.release()
             self.leave.wait(10)

@@ -19,7 +19,7 @@ from headrace.runtime.again import runs_again
 from headrace.runtime.settings import Settings
 from headrace.runtime.wiring import UseCases, using
 from headrace.store.functions import invoke
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function
 from tests.unit.reaper_harness import Deployment
 
@@ -124,7 +124,7 @@ def there() -> Deployment:
 
 
 def context(seconds: int = 55) -> Any:
-    return LambdaContext(Function("Reaper", "reaper.handler", seconds, 512), lambda: False)
+    return InvocationContext(Function("Reaper", "reaper.handler", seconds, 512), lambda: False)
 
 
 def use_cases(there: Deployment, function: str | None) -> UseCases:

@@ -23,7 +23,7 @@ from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.selection import Selection
+from headrace.ops.selection import TaskSelection
 from headrace.ops.selections import STEP, Check
 
 routes: Final = Routes()
@@ -49,7 +49,7 @@ def look(context: RequestContext) -> Reply:
     return go_on(context, found)
 
 
-def go_on(context: RequestContext, found: Selection) -> Redirect:
+def go_on(context: RequestContext, found: TaskSelection) -> Redirect:
     """Return the way to the page of *found*, which takes it further if there is more to do."""
     query = {_GO: _go_token(context, found)} if _unfinished(found) else {}
     return Redirect(context.url(urls.SELECTION, query, set=found.name))
@@ -90,7 +90,7 @@ def act(context: RequestContext) -> Reply:
         return replace(page, http_status=error.status)
 
 
-def _found(context: RequestContext) -> Selection:
+def _found(context: RequestContext) -> TaskSelection:
     return context.use.selections.get(context.request.names["set"], check=_may(context))
 
 
@@ -100,21 +100,21 @@ def _may(context: RequestContext) -> Check:
     The target of a move is one of them from the moment that somebody named it.
     """
 
-    def check(found: Selection) -> None:
+    def check(found: TaskSelection) -> None:
         if not all(context.allows(Permission.OPERATE, queue) for queue in found.touches):
             raise Forbidden("this key is not for all queues of this set of tasks")
 
     return check
 
 
-def _unfinished(found: Selection) -> bool:
+def _unfinished(found: TaskSelection) -> bool:
     return (found.looking or found.acting) and not found.trouble
 
 
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def _go_token(context: RequestContext, found: Selection) -> str:
+def _go_token(context: RequestContext, found: TaskSelection) -> str:
     return context.signing.write(_GO, [found.name, _nonce(context)])
 
 
@@ -122,7 +122,7 @@ def _nonce(context: RequestContext) -> str:
     return context.session.nonce if context.session else ""
 
 
-def _seal(context: RequestContext, found: Selection) -> list[Any]:
+def _seal(context: RequestContext, found: TaskSelection) -> list[Any]:
     """Return what a confirmation is about: all that must be as it was when it was shown."""
     fields = repr(sorted(found.where.fields().items()))
     filter_hash = sha256(fields.encode("utf-8", "surrogatepass")).hexdigest()
@@ -137,7 +137,7 @@ def _seal(context: RequestContext, found: Selection) -> list[Any]:
     ]
 
 
-def _confirmed(context: RequestContext, found: Selection) -> int:
+def _confirmed(context: RequestContext, found: TaskSelection) -> int:
     """Return how far it was when it was confirmed.
 
     Raises Forbidden for a confirmation that is not of this set, Conflict for one that is too old.
@@ -159,7 +159,7 @@ def _confirmed(context: RequestContext, found: Selection) -> int:
 
 
 def _page(
-    context: RequestContext, found: Selection, *, refresh: bool, error: str = ""
+    context: RequestContext, found: TaskSelection, *, refresh: bool, error: str = ""
 ) -> MatchedPage:
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
@@ -198,7 +198,7 @@ def _page(
     )
 
 
-def _said(found: Selection, action: TaskAction, *, over: bool) -> str:
+def _said(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
     looked = formatting.count_of(found.looked_at, "task")
     if found.looking:
         fit = formatting.number(found.count)
@@ -218,7 +218,7 @@ def _said(found: Selection, action: TaskAction, *, over: bool) -> str:
     return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
 
 
-def _tells(found: Selection, action: TaskAction) -> str:
+def _tells(found: TaskSelection, action: TaskAction) -> str:
     """Return what to know before one goes on, or while it goes on."""
     if found.looking or found.acting:
         return (
@@ -233,7 +233,7 @@ def _tells(found: Selection, action: TaskAction) -> str:
     return f"{action.tells}{steps}"
 
 
-def _trouble(found: Selection) -> str:
+def _trouble(found: TaskSelection) -> str:
     if not found.trouble:
         return ""
     if found.looking:
@@ -244,7 +244,7 @@ def _trouble(found: Selection) -> str:
     )
 
 
-def _which(found: Selection) -> tuple[Fact, ...]:
+def _which(found: TaskSelection) -> tuple[Fact, ...]:
     facts = [Fact("Queue" if len(found.queues) == 1 else "Queues", ", ".join(found.queues))]
     for name, value in found.where.fields().items():
         text = ", ".join(f"{k}={v}" for k, v in value.items()) if name == "tags" else str(value)
@@ -256,7 +256,7 @@ def _which(found: Selection) -> tuple[Fact, ...]:
     return (*facts, Fact("Seen", at=found.seen_at), Fact("By", found.by))
 
 
-def _numbers(found: Selection, action: TaskAction) -> tuple[Fact, ...]:
+def _numbers(found: TaskSelection, action: TaskAction) -> tuple[Fact, ...]:
     facts = [Fact("Looked at", formatting.number(found.looked_at)),
              Fact("Matched", formatting.number(found.count))]  # fmt: skip
     if found.begun:
@@ -274,7 +274,7 @@ def _numbers(found: Selection, action: TaskAction) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _samples(context: RequestContext, found: Selection) -> tuple[SeenTask, ...]:
+def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, ...]:
     tasks = context.use.selections.sampled(found)
     return tuple(
         SeenTask(task.id, context.url(urls.TASK, id=task.id), task.queue, _error(task.errors))
@@ -289,7 +289,7 @@ def _error(errors: tuple[Any, ...]) -> str:
 
 def _decision(
     context: RequestContext,
-    found: Selection,
+    found: TaskSelection,
     action: TaskAction,
     up: Link,
     *,
@@ -314,7 +314,7 @@ def _decision(
     )
 
 
-def _choices(found: Selection, action: TaskAction) -> tuple[Choice, ...]:
+def _choices(found: TaskSelection, action: TaskAction) -> tuple[Choice, ...]:
     if found.looking:
         return (Choice("look", "Go on looking"),)
     if found.acting:

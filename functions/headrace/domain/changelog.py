@@ -27,7 +27,7 @@ from headrace.domain.transitions import (
     STARTED_AT,
     Image,
     Transition,
-    Unreadable,
+    UnreadableImage,
     lease_in,
 )
 
@@ -78,7 +78,7 @@ def line(
     """Return what *change*, read from the images *old* and *new*, is in the lake.
 
     *forgotten* is a removal by the table itself; *payload* keeps a payload that is new.
-    Raises Unreadable.
+    Raises UnreadableImage.
     """
     last = new if new is not None and SPENT in new else None  # all that is left of it
     if last is not None:
@@ -86,7 +86,7 @@ def line(
     image = new if new is not None else old
     if image is None:
         message = f"{sequence}: a change without images"
-        raise Unreadable(message)
+        raise UnreadableImage(message)
     try:
         told: Line = {
             "format": FORMAT,
@@ -114,7 +114,7 @@ def line(
             told["payload"] = _text(new, PAYLOAD)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"{sequence}: not the image of a task: {type(error).__name__}: {error}"
-        raise Unreadable(message) from error
+        raise UnreadableImage(message) from error
     return {name: value for name, value in told.items() if value is not None}
 
 

@@ -44,7 +44,7 @@ class Actor(StrEnum):
     SERVICE = auto()
 
 
-class Lease(StrEnum):
+class LeaseRule(StrEnum):
     """What a transition has to do with the lease."""
 
     NONE = "-"
@@ -76,40 +76,41 @@ class Rule:
     source: State | None
     target: State | None
     actor: Actor
-    lease: Lease
+    lease: LeaseRule
     clock: Clock
     kept_by: str | None = None
 
 
 _E, _I, _S, _D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
+_L = LeaseRule
 _DEAD_LETTERS: Final = "dead_letter_queue_config"
 _HISTORY: Final = "history_retention_in_seconds"
 
 # fmt: off
 LIFECYCLE: Final[tuple[Rule, ...]] = (
-    #    action            from  to    actor           lease         scheduled_at
-    Rule(Action.ENQUEUE,   None, _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
-    Rule(Action.OVERWRITE, _E,   _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
-    Rule(Action.DEQUEUE,   _E,   _I,   Actor.WORKER,   Lease.TAKEN,  Clock.LEASE_END),
-    Rule(Action.HEARTBEAT, _I,   _I,   Actor.WORKER,   Lease.HELD,   Clock.KEPT),
-    Rule(Action.SUCCEED,   _I,   _S,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _HISTORY),
-    Rule(Action.FAIL,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.BACKOFF),
-    Rule(Action.FAIL,      _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
-    Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.RELEASE,   _I,   _E,   Actor.SERVICE,  Lease.CLOSED, Clock.NOW),
-    Rule(Action.RELEASE,   _I,   _D,   Actor.SERVICE,  Lease.CLOSED, Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
-    Rule(Action.MOVE,      _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.DUE),
-    Rule(Action.MOVE,      _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    Rule(Action.RECLAIM,   _I,   _E,   Actor.SERVICE,  Lease.LAPSED, Clock.BACKOFF),
-    Rule(Action.RECLAIM,   _I,   _D,   Actor.SERVICE,  Lease.LAPSED, Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.EXPIRE,    _E,   _D,   Actor.SERVICE,  Lease.NONE,   Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.RUN,       _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    Rule(Action.RESTART,   _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    Rule(Action.RESTART,   _S,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, Lease.NONE,   Clock.NONE) for of in State),
-    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, Lease.NONE,   Clock.NONE) for of in State),
+    #    action            from  to    actor           lease      scheduled_at
+    Rule(Action.ENQUEUE,   None, _E,   Actor.PRODUCER, _L.NONE,   Clock.DUE),
+    Rule(Action.OVERWRITE, _E,   _E,   Actor.PRODUCER, _L.NONE,   Clock.DUE),
+    Rule(Action.DEQUEUE,   _E,   _I,   Actor.WORKER,   _L.TAKEN,  Clock.LEASE_END),
+    Rule(Action.HEARTBEAT, _I,   _I,   Actor.WORKER,   _L.HELD,   Clock.KEPT),
+    Rule(Action.SUCCEED,   _I,   _S,   Actor.WORKER,   _L.HELD,   Clock.NOW,     _HISTORY),
+    Rule(Action.FAIL,      _I,   _E,   Actor.WORKER,   _L.HELD,   Clock.BACKOFF),
+    Rule(Action.FAIL,      _I,   _D,   Actor.WORKER,   _L.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   _L.HELD,   Clock.DUE),
+    Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   _L.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RELEASE,   _I,   _E,   Actor.SERVICE,  _L.CLOSED, Clock.NOW),
+    Rule(Action.RELEASE,   _I,   _D,   Actor.SERVICE,  _L.CLOSED, Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   _L.HELD,   Clock.DUE),
+    Rule(Action.MOVE,      _E,   _E,   Actor.OPERATOR, _L.NONE,   Clock.DUE),
+    Rule(Action.MOVE,      _D,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    Rule(Action.RECLAIM,   _I,   _E,   Actor.SERVICE,  _L.LAPSED, Clock.BACKOFF),
+    Rule(Action.RECLAIM,   _I,   _D,   Actor.SERVICE,  _L.LAPSED, Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.EXPIRE,    _E,   _D,   Actor.SERVICE,  _L.NONE,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RUN,       _E,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    Rule(Action.RESTART,   _D,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    Rule(Action.RESTART,   _S,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in State),
+    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in State),
 )
 # fmt: on
 

@@ -20,7 +20,7 @@ KEPT: Final = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class KeyedRequest:
     """What a caller asks under a key; the same *fingerprint* is the same request."""
 
     caller: str
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedAnswer:
     """An answer as it is given again."""
 
     status: int
@@ -48,10 +48,10 @@ class First:
     fingerprint: str
     at: datetime
     until: datetime
-    answer: Answer | None = None
+    answer: RecordedAnswer | None = None
     failed: bool = False
 
-    def repeated_by(self, request: Request, *, now: datetime) -> bool:
+    def repeated_by(self, request: KeyedRequest, *, now: datetime) -> bool:
         """Tell whether *request* is a repeat of this one; False: it comes first now.
 
         Raises IdempotencyConflict when it is another request.
@@ -65,7 +65,7 @@ class First:
             )
         return True
 
-    def answer_to(self, request: Request, *, now: datetime) -> Answer | None:
+    def answer_to(self, request: KeyedRequest, *, now: datetime) -> RecordedAnswer | None:
         """Return what *request* is answered; None: it runs, as if it was the first.
 
         Raises IdempotencyConflict when it is another request, and Unavailable while the first one
@@ -79,7 +79,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class NotedBatch:
     """What a dequeue under a key set out to lease: noted before the first lease is written.
 
     It began *at* an instant and leases nothing more after *until*.  Its leases are made with *tag*.

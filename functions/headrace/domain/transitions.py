@@ -52,7 +52,7 @@ class IndexEntry(NamedTuple):
     task_id: str
 
 
-class Unreadable(ValueError):
+class UnreadableImage(ValueError):
     """An image is not one of a task."""
 
 
@@ -96,7 +96,7 @@ def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Tra
 
     What is left of a task that is gone says how it ended; one of which nothing is left was removed
     by hand, or by the table.  That what was left is removed is nothing that happens to a task.
-    Raises Unreadable.
+    Raises UnreadableImage.
     """
     try:
         left = _spot(old[PLACE]["S"]) if old is not None and SPENT not in old else None
@@ -107,7 +107,7 @@ def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Tra
         return _changed(left, _spot(new[PLACE]["S"]), new, recorded_at)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
-        raise Unreadable(message) from error
+        raise UnreadableImage(message) from error
 
 
 def index_entry(image: Image | None) -> IndexEntry | None:

@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE
-from headrace.domain.repeat import Answer, Request
+from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.http.bodies import EnqueueBody
 from headrace.http.permissions import principal
 from headrace.http.request import header
@@ -56,7 +56,7 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
     asked = request(event, key)
     repeats = use_cases().repeats
     turn = repeats.begin(asked, within=time_left(app.lambda_context))
-    if isinstance(turn, Answer):
+    if isinstance(turn, RecordedAnswer):
         return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
     answered = False
     try:
@@ -66,7 +66,7 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
         if not answered:
             repeats.give_up(turn)
     body = _without_secret(response.body or "")
-    repeats.finish(turn, Answer(response.status_code, response.content_type, body))
+    repeats.finish(turn, RecordedAnswer(response.status_code, response.content_type, body))
     return response
 
 
@@ -82,14 +82,14 @@ def key_in(event: Mapping[str, Any]) -> str | None:
     return key
 
 
-def request(event: Mapping[str, Any], key: str) -> Request:
+def request(event: Mapping[str, Any], key: str) -> KeyedRequest:
     """Return what is asked under *key*."""
     query = event.get("multiValueQueryStringParameters") or {}
     head = json.dumps([event["httpMethod"], event["path"], sorted(query.items())])
     body = event.get("body") or ""
     digest = hashlib.blake2b(head.encode(), digest_size=_DIGEST_BYTES)
     digest.update(body.encode("utf-8", "surrogatepass"))
-    return Request(principal().key_id, key, digest.hexdigest())
+    return KeyedRequest(principal().key_id, key, digest.hexdigest())
 
 
 def batch_of(router: Router, *, grouped: bool) -> DeliveryBatch | None:

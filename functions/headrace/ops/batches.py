@@ -20,7 +20,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.group import Group
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
 from headrace.domain.queue import Queue
-from headrace.domain.repeat import Request, still_running
+from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
 from headrace.ops.leases import Leases, with_present_ends
 from headrace.ops.repeat_body import FIRST, batch_of, batch_record, first_of, kind_of
@@ -42,12 +42,12 @@ class DeliveryBatch:
     store: Store
     leases: Leases
     now: Callable[[], datetime]
-    request: Request
+    request: KeyedRequest
     within: timedelta
     grouped: bool
     attempt: int | None
     tag: str
-    noted: repeat.Batch | None = None
+    noted: repeat.NotedBatch | None = None
     version: int | None = None
 
     def leased_before(self, group: Group | None, queues: Sequence[Queue]) -> list[Task] | None:
@@ -69,9 +69,9 @@ class DeliveryBatch:
         """
         if self.grouped:
             return
-        before = self.noted or repeat.Batch(now, now + self.within, self.tag)
+        before = self.noted or repeat.NotedBatch(now, now + self.within, self.tag)
         new = [entry.task_id for entry in entries if entry.task_id not in before.task_ids]
-        noted = repeat.Batch(before.at, before.until, self.tag, (*before.task_ids, *new))
+        noted = repeat.NotedBatch(before.at, before.until, self.tag, (*before.task_ids, *new))
         if noted != self.noted and not self._write(noted):
             raise Overtaken("another try of this call is leasing, or has been answered")
 
@@ -82,9 +82,9 @@ class DeliveryBatch:
         """
         if self.grouped or self.attempt in (None, 1):
             return True
-        return self._write(repeat.Batch(now, now, self.tag, closed=True))
+        return self._write(repeat.NotedBatch(now, now, self.tag, closed=True))
 
-    def _write(self, batch: repeat.Batch) -> bool:
+    def _write(self, batch: repeat.NotedBatch) -> bool:
         record = batch_record(self.request, batch, version=(self.version or 0) + 1)
         if not self.store.put_record(record, replaces=self.version):
             return False
@@ -114,7 +114,7 @@ class DeliveryBatch:
 
     def _under(self, group: Group, queues: Sequence[Queue]) -> list[Task] | None:
         now = self.now()
-        ours = repeat.Batch(now, now, self.tag)
+        ours = repeat.NotedBatch(now, now, self.tag)
         found = chain.from_iterable(
             self.leases.held(group.id, queue.name, shard)
             for queue in queues
@@ -137,7 +137,7 @@ class DeliveryBatches:
 
     def of(
         self,
-        request: Request,
+        request: KeyedRequest,
         *,
         within: timedelta,
         grouped: bool = False,

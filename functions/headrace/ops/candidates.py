@@ -13,7 +13,7 @@ from headrace.domain.task import Place, State
 from headrace.ops.claims import Claims
 from headrace.ops.dequeue import Call
 from headrace.ops.reaping import Reaping
-from headrace.store.base import Page, Position, Store
+from headrace.store.base import EntryPage, Position, Store
 
 _WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
@@ -63,7 +63,7 @@ class Candidates:
             for entry in page.entries:
                 if entry.scheduled_at > now:
                     call.next_due = min(call.next_due or entry.scheduled_at, entry.scheduled_at)
-                    page = Page(page.entries, None)
+                    page = EntryPage(page.entries, None)
                     break
                 if entry.expires_at is not None and entry.expires_at <= now:
                     over.append(entry)

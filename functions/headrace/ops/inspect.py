@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from headrace.domain.change import Entry
-from headrace.domain.filters import EVERY_TASK, Span, TaskFilter
+from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.answer_room import AnswerRoom
@@ -183,7 +183,7 @@ class Inspect:
             yield None, walk
 
     def _merged(
-        self, queue: Queue, span: Span, walk: "Walk", *, descending: bool, page: int
+        self, queue: Queue, span: TimeSpan, walk: "Walk", *, descending: bool, page: int
     ) -> Iterator[tuple[Entry, int]]:
         """Yield the entries of all shards in order, each with its shard."""
 

@@ -19,7 +19,7 @@ from headrace.domain.transitions import (
     Event,
     Image,
     Transition,
-    Unreadable,
+    UnreadableImage,
     index_entry,
     transition,
 )
@@ -93,7 +93,7 @@ class Recording:
         for record in records:
             try:
                 reading = self._read(shard, record)
-            except Unreadable as error:
+            except UnreadableImage as error:
                 unreadable.append(str(error))
             else:
                 readings[reading.sequence] = reading
@@ -162,7 +162,7 @@ class Recording:
             self.changelog.write([reading.line for reading in readings if reading.line])
 
     def _read(self, shard: str, record: StreamRecord) -> _Reading:
-        """Return what *record* says.  Raises Unreadable."""
+        """Return what *record* says.  Raises UnreadableImage."""
         try:
             change = record["dynamodb"]
             sequence = int(change["SequenceNumber"])
@@ -170,12 +170,12 @@ class Recording:
             old, new = change.get("OldImage"), change.get("NewImage")
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             message = f"not a record of the stream: {type(error).__name__}: {error}"
-            raise Unreadable(message) from error
+            raise UnreadableImage(message) from error
         try:
             read = transition(old, new, recorded_at=recorded_at)
-        except Unreadable as error:
+        except UnreadableImage as error:
             message = f"{sequence}: {error}"
-            raise Unreadable(message) from error
+            raise UnreadableImage(message) from error
         if self.changelog is None or not (read.left or read.entered):
             return _Reading(sequence, read, None, (old, new))
         queue = (read.entered or read.left or ("",))[0]

@@ -14,7 +14,7 @@ KEPT: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class TaskSelection:
     """What is to be done to which tasks, and how far that is.
 
     ``seen_at`` is the moment of the dry run.  ``count`` tasks were found among ``looked_at``;
@@ -77,7 +77,7 @@ class Selection:
 _PLAIN: Final = ("name", "version", "where", "seen_at", "busy_until")
 
 
-def to_record(at: Selection) -> Record:
+def to_record(at: TaskSelection) -> Record:
     """Return a set as a record."""
     body = {name: value for name, value in asdict(at).items() if name not in _PLAIN}
     body |= {
@@ -88,11 +88,11 @@ def to_record(at: Selection) -> Record:
     return Record(KIND, at.name, body, at.version, at.seen_at + KEPT)
 
 
-def from_record(record: Record) -> Selection:
+def from_record(record: Record) -> TaskSelection:
     """Return the set of *record*."""
     body = record.body
     busy_until = body["busy_until"]
-    return Selection(
+    return TaskSelection(
         **{
             **body,
             "name": record.name,

@@ -25,7 +25,7 @@ from headrace.ops.audit import Audit
 from headrace.ops.bulk import BulkOperations, BulkOutcome
 from headrace.ops.inspect import Inspect, Walk
 from headrace.ops.queues import QueueOperations
-from headrace.ops.selection import KEPT, KIND, Selection, from_record, to_record
+from headrace.ops.selection import KEPT, KIND, TaskSelection, from_record, to_record
 from headrace.store.base import Record, Store
 
 SNAPSHOTS: Final = "sightings"
@@ -41,11 +41,11 @@ STEP: Final = _PAGE // 2
 _SAVED: Final = 50  # tasks after which it is written down how far it is
 _CLAIM: Final = timedelta(seconds=35)  # longer than any call may take
 
-Check: TypeAlias = Callable[[Selection], object]
+Check: TypeAlias = Callable[[TaskSelection], object]
 """Raises what whoever asks may not do to a set; asked each time that a set is read for them."""
 
 
-def _anyone(_found: Selection) -> None:
+def _anyone(_found: TaskSelection) -> None:
     """Let it be whoever it is."""
 
 
@@ -62,7 +62,7 @@ class Selections:
 
     def look(
         self, action: BulkAction, queues: Sequence[str], where: TaskFilter, *, by: str
-    ) -> Selection:
+    ) -> TaskSelection:
         """Begin a dry run: which tasks of *queues* does *where* mean, and the action take?
 
         Raises NotFound for a queue, InvalidRequest for a word that is no state.
@@ -75,11 +75,11 @@ class Selections:
             self.queues.cached(queue)
         now = self.now()
         meant = replace(where, states=where.states or tuple(map(str, STATES[action])))
-        new = Selection(new_lease_token()[4:], action, tuple(queues), meant, by, now)
+        new = TaskSelection(new_lease_token()[4:], action, tuple(queues), meant, by, now)
         self.store.put_record(to_record(new), replaces=None)
         return self.go_on(new.name)
 
-    def get(self, name: str, *, check: Check = _anyone) -> Selection:
+    def get(self, name: str, *, check: Check = _anyone) -> TaskSelection:
         """Return a set.  Raises NotFound when there is none, or no longer, and as *check* does."""
         record = self.store.record(KIND, name)
         if record is None or (record.expires_at is not None and record.expires_at <= self.now()):
@@ -89,7 +89,7 @@ class Selections:
         check(found)
         return found
 
-    def sampled(self, found: Selection) -> Sequence[Task]:
+    def sampled(self, found: TaskSelection) -> Sequence[Task]:
         """Return the first tasks of a set, as they are now, without those that are gone."""
         tasks = self.store.read((task_id for _, task_id in found.samples), payload=False)
         return [
@@ -106,7 +106,7 @@ class Selections:
         most: int | None = None,
         to_queue: str | None = None,
         check: Check = _anyone,
-    ) -> Selection:
+    ) -> TaskSelection:
         """Let it act: on up to *most* tasks more, or on all that are left; a first part is done.
 
         *at* is how far it was when that was decided: what is sent twice is done once.
@@ -128,14 +128,14 @@ class Selections:
             raise Conflict(message)
         return self.go_on(name, check=check)
 
-    def stop(self, name: str, *, check: Check = _anyone) -> Selection:
+    def stop(self, name: str, *, check: Check = _anyone) -> TaskSelection:
         """Let it rest where it is.  Raises as get()."""
         while True:
             found = self.get(name, check=check)
             if not found.acting or self._put(replace(found, until=found.at)):
                 return self.get(name, check=check)
 
-    def go_on(self, name: str, *, check: Check = _anyone) -> Selection:
+    def go_on(self, name: str, *, check: Check = _anyone) -> TaskSelection:
         """Look or act a little further, if that is wanted and nobody else does it now.
 
         What stops it is noted as trouble, not raised.  Raises as get().
@@ -149,10 +149,10 @@ class Selections:
         work = self._look if found.looking else self._act
         return work(replace(claimed, version=claimed.version + 1))
 
-    def _busy(self, found: Selection) -> bool:
+    def _busy(self, found: TaskSelection) -> bool:
         return found.busy_until is not None and self.now() < found.busy_until
 
-    def _check_target(self, found: Selection, to_queue: str | None) -> None:
+    def _check_target(self, found: TaskSelection, to_queue: str | None) -> None:
         wrong = "is needed" if not to_queue else ""
         if to_queue in found.queues:
             wrong = "must be another queue"
@@ -162,14 +162,14 @@ class Selections:
 
     # -- looking -------------------------------------------------------------------------------
 
-    def _look(self, at: Selection) -> Selection:
+    def _look(self, at: TaskSelection) -> TaskSelection:
         trouble: list[str] = []
         with _noting(trouble):
             for one in self._strides(at):
                 at = one
         return self._save(replace(at, busy_until=None, trouble="".join(trouble)))
 
-    def _strides(self, at: Selection) -> Iterator[Selection]:
+    def _strides(self, at: TaskSelection) -> Iterator[TaskSelection]:
         """Look from queue to queue, and yield how far that is after each."""
         until = at.looked_at + _LOOKS
         while at.looking and at.looked_at < until:
@@ -192,13 +192,13 @@ class Selections:
             )
             yield at
 
-    def _takes(self, at: Selection, task: Task) -> bool:
+    def _takes(self, at: TaskSelection, task: Task) -> bool:
         queue = self.queues.cached(task.queue)
         # Where a move goes is said later, and what it takes does not hang on it.
         plan = operate(at.action, task, queue, target=queue, now=self.now())
         return not isinstance(plan, Unfit) and not came_after(task, at.seen_at)
 
-    def _keep(self, at: Selection, tasks: Sequence[Task]) -> Selection:
+    def _keep(self, at: TaskSelection, tasks: Sequence[Task]) -> TaskSelection:
         """Keep snapshots of *tasks*, all of one queue."""
         for start in range(0, len(tasks), _PAGE):
             part = tasks[start : start + _PAGE]
@@ -221,7 +221,7 @@ class Selections:
 
     # -- acting --------------------------------------------------------------------------------
 
-    def _act(self, at: Selection) -> Selection:
+    def _act(self, at: TaskSelection) -> TaskSelection:
         queue, snapshots = self._next(at)
         noted = {
             **at.where.fields(),
@@ -242,8 +242,8 @@ class Selections:
         return self._save(replace(at, busy_until=None))
 
     def _parts(
-        self, at: Selection, queue: str, snapshots: Sequence[TaskSnapshot]
-    ) -> Iterator[Selection]:
+        self, at: TaskSelection, queue: str, snapshots: Sequence[TaskSnapshot]
+    ) -> Iterator[TaskSelection]:
         """Act on *snapshots* and yield how far that is after each; now and then it is saved."""
         for start in range(0, len(snapshots), _SAVED):
             part = snapshots[start : start + _SAVED]
@@ -253,7 +253,7 @@ class Selections:
             at = self._save(at)
             yield at
 
-    def _next(self, at: Selection) -> tuple[str, Sequence[TaskSnapshot]]:
+    def _next(self, at: TaskSelection) -> tuple[str, Sequence[TaskSnapshot]]:
         """Return the snapshots of the chunk that is next, without those dealt with, and where."""
         begin = 0
         for number, (place, amount) in enumerate(at.chunks):
@@ -268,12 +268,12 @@ class Selections:
 
     # -- the record ----------------------------------------------------------------------------
 
-    def _put(self, changed: Selection) -> bool:
+    def _put(self, changed: TaskSelection) -> bool:
         """Write *changed*, which was read with its version, if nobody else has written."""
         record = replace(to_record(changed), version=changed.version + 1)
         return self.store.put_record(record, replaces=changed.version)
 
-    def _save(self, at: Selection) -> Selection:
+    def _save(self, at: TaskSelection) -> TaskSelection:
         """Write how far it is.  Somebody may have stopped it meanwhile: that stays so."""
         while not self._put(at):
             stored = self.get(at.name)
@@ -290,7 +290,7 @@ def _noting(trouble: list[str]) -> Iterator[None]:
         trouble.append(error.detail)
 
 
-def _counted(at: Selection, result: BulkOutcome) -> Selection:
+def _counted(at: TaskSelection, result: BulkOutcome) -> TaskSelection:
     if result.changed:
         return replace(at, at=at.at + 1, changed=at.changed + 1)
     reason = result.detail or result.outcome

@@ -60,7 +60,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EntryPage:
     """Entries of one partition in order; ``last`` is where to go on, None at the end."""
 
     entries: tuple[Entry, ...]
@@ -129,7 +129,7 @@ class Store(Protocol):
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         """Return up to *limit* entries of one partition by time.
 
         From *since* to *until*, both included, behind *after*.  The index may lag.
@@ -248,7 +248,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Stored:
+class LakeObject:
     """An object of the lake: its name, its size in bytes, and what changes when it is rewritten."""
 
     name: str
@@ -268,7 +268,7 @@ class Lake(Protocol):
     def get(self, name: str) -> bytes | None:
         """Return what a file holds; None if there is none."""
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
 
 

@@ -18,8 +18,8 @@ from headrace.domain.task import Place, Task
 from headrace.store.base import (
     CountPage,
     Done,
+    EntryPage,
     Outcome,
-    Page,
     Position,
     Record,
     Refused,
@@ -118,7 +118,7 @@ class MemoryStore:
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         with self._lock:
             index = self._index[place]
             first, end = 0, len(index)
@@ -136,7 +136,7 @@ class MemoryStore:
             else:
                 keys = index[first : min(end, first + limit)]
             entries = tuple(self._entry(task_id) for _, task_id in keys)
-        return Page(entries, Position(*keys[-1]) if more else None)
+        return EntryPage(entries, Position(*keys[-1]) if more else None)
 
     def _entry(self, task_id: str) -> Entry:
         task = self._tasks[task_id]

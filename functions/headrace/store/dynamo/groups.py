@@ -26,7 +26,7 @@ _FIELDS: Final[dict[str, tuple[str, Form]]] = {
 }
 
 
-class GroupLeases(ControlTable):
+class GroupLeaseTable(ControlTable):
     """Implements the group leases of ``headrace.store.base.Store``."""
 
     def open_group(self, group: Group, *, now: datetime) -> bool:

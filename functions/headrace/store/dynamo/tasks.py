@@ -19,8 +19,8 @@ from headrace.store import keys
 from headrace.store.base import (
     CountPage,
     Done,
+    EntryPage,
     Outcome,
-    Page,
     Position,
     Refused,
     charge,
@@ -29,7 +29,7 @@ from headrace.store.base import (
 )
 from headrace.store.dynamo.aws_errors import AnswerLost, aws_errors, charge_all, consumed
 from headrace.store.dynamo.control import ControlTable
-from headrace.store.dynamo.groups import GroupLeases
+from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.limits import Limits
 from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
@@ -63,7 +63,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single", "together"]
 
 
-class DynamoStore(GroupLeases, Limits, ControlTable):
+class DynamoStore(GroupLeaseTable, Limits, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request),
@@ -358,12 +358,12 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         query = self._query(place, since, until, after)
         with aws_errors():
             answer = self._client.query(**query, ScanIndexForward=not descending, Limit=limit)
         charge_all(answer, write=False)
-        return Page(tuple(entry_from_item(item) for item in answer["Items"]), _last(answer))
+        return EntryPage(tuple(entry_from_item(item) for item in answer["Items"]), _last(answer))
 
     def count(
         self,

@@ -157,7 +157,7 @@ def _both(items: DataFrame, lives: DataFrame) -> DataFrame:
     return dated.drop("_latest").join(lives, ["task_id", "created_at"], "full")
 
 
-def _told(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _reconstructed(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn lives into raw lines: day and hour of each, its move, and the JSON text."""
     for batch in batches:
         found = []
@@ -184,7 +184,7 @@ _LINES: Final = pa.schema([(name, pa.string()) for name in (DAY, _HOUR, "move", 
 def _written(lake: LakeFrames, lives: DataFrame, mark: str) -> dict[tuple[date, str], int]:
     """Write the lines of *lives*, files for each hour; return how many of each day and move."""
     lines = lives.drop("created_at").mapInArrow(
-        partial(_told, mark), f"{DAY} string, {_HOUR} string, move string, line string"
+        partial(_reconstructed, mark), f"{DAY} string, {_HOUR} string, move string, line string"
     )
     in_order = lines.repartition(DAY, _HOUR).sortWithinPartitions(DAY, _HOUR, "line")
     counted = in_order.mapInArrow(

@@ -23,10 +23,10 @@ def filled_in() -> Column:
 def legible(raw: DataFrame) -> Column:
     """Tell which lines say what a change cannot be without."""
     needed = (*CHANGES.key, "recorded_at", "move")
-    told = f.expr("true")
+    legible_line = f.expr("true")
     for name in needed:
-        told = told & raw[name].isNotNull()
-    return told
+        legible_line = legible_line & raw[name].isNotNull()
+    return legible_line
 
 
 def changes(raw: DataFrame) -> DataFrame:
@@ -40,7 +40,7 @@ def changes(raw: DataFrame) -> DataFrame:
         if column.type == "timestamp"
     }
     recorded = f.timestamp_micros("recorded_at")
-    told = (
+    lines = (
         raw.where(legible(raw))
         .withColumn("at", f.coalesce("at", "recorded_at"))
         .select(
@@ -54,5 +54,5 @@ def changes(raw: DataFrame) -> DataFrame:
     story = f.struct(*SAME)
     copy = f.lag(story).over(in_order).eqNullSafe(story)
     surplus = f.when(filled_in(), f.row_number().over(in_order) > 1).otherwise(copy)
-    once = told.withColumn("_surplus", surplus).where("NOT _surplus")
+    once = lines.withColumn("_surplus", surplus).where("NOT _surplus")
     return once.select(*(column.name for column in CHANGES.columns))

@@ -16,8 +16,8 @@ def live_tasks(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """Return the lives of all tasks in the table; *options* are those of ``headrace.table``."""
     spark.dataSource.register(TableSource)
     reader = spark.read.format(NAME).schema("id string, created_at timestamp")
-    told = reader.options(**options, consistent="true").load()
-    return told.select(f.col("id").alias("task_id"), "created_at")
+    tasks = reader.options(**options, consistent="true").load()
+    return tasks.select(f.col("id").alias("task_id"), "created_at")
 
 
 def proof_with_table(

@@ -81,12 +81,12 @@ def proof(
     beyond that moment, or what ended shortly before it seems lost.
     """
     made: dict[str, Any] = {"made_at": now, "since": since, "live": live is not None}
-    told = lake.read(CHANGES)
+    changes = lake.read(CHANGES)
     if since is not None:
-        told = told.where(f.col(DAY) >= f.lit(since))
+        changes = changes.where(f.col(DAY) >= f.lit(since))
     say("looking at " + (f"changes since {since}" if since else "all changes"))
     recorded = f.unix_micros("recorded_at")
-    size = told.agg(
+    size = changes.agg(
         f.coalesce(f.min(f.when(~filled_in(), recorded)), f.min(recorded)).alias("first"),
         f.max(recorded).alias("last"),
         f.count(f.lit(1)).alias("changes"),
@@ -96,7 +96,7 @@ def proof(
         return _written(lake, LakeProof(None, None, 0, 0, **made))
     first, last = instant(size["first"]), instant(size["last"])
     say(f"replaying {size['changes']:,} changes")
-    found = violations(told, first=first, last=last, live=live, live_at=live_at).cache()
+    found = violations(changes, first=first, last=last, live=live, live_at=live_at).cache()
     try:
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         numbered = found.withColumn(
@@ -107,9 +107,9 @@ def proof(
         found.unpersist()
     examples: dict[str, list[dict[str, Any]]] = {}
     for row in some:
-        told_row = row.asDict()
-        examples.setdefault(told_row.pop("kind"), []).append(told_row)
-    tasks = told.select(*_LIFE).distinct().count()
+        finding = row.asDict()
+        examples.setdefault(finding.pop("kind"), []).append(finding)
+    tasks = changes.select(*_LIFE).distinct().count()
     kinds = dict(sorted(counts.items()))
     report = LakeProof(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)

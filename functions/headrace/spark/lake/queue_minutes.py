@@ -89,7 +89,7 @@ def _facts(changes: DataFrame) -> DataFrame:
     ran = f.expr(f"{_FAILED} OR {_HELD} AND move IN ('succeed', 'move')")
     kind = f.when(move == "dequeue", "wait").when(ran, "run")
     waited, took = micros_between("due_from", "started_at"), micros_between("started_at", "at")
-    told = changes.where("move != 'heartbeat'").select(
+    moves = changes.where("move != 'heartbeat'").select(
         "*",
         f.date_trunc("minute", within_day("at")).alias("minute"),
         kind.alias("_kind"),
@@ -102,7 +102,7 @@ def _facts(changes: DataFrame) -> DataFrame:
             _side("queue_from", _DEPARTURE, "_kind", "_micros", "_ready"),
         )
     )
-    return told.selectExpr("minute", "dt", f"inline(array({sides}))").where("queue IS NOT NULL")
+    return moves.selectExpr("minute", "dt", f"inline(array({sides}))").where("queue IS NOT NULL")
 
 
 def _side(queue: str, counts: dict[str, str], kind: str, micros: str, ready: str) -> str:

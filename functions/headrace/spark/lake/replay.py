@@ -104,18 +104,18 @@ def selected(lake: LakeFrames, replay: Replay) -> DataFrame:
     """
     _check(replay)
     lake.views()
-    with _told_of_sql():
+    with _sql_errors():
         return _rows(lake.spark.sql(replay.sql), replay).cache()
 
 
 @contextmanager
-def _told_of_sql() -> Iterator[None]:
+def _sql_errors() -> Iterator[None]:
     """Say in one line what Spark has against the SQL, before or while it runs."""
     try:
         yield
     except PySparkException as error:
-        told = first_line(error)
-        raise InvalidRequest(f"sql: {told}", errors=[FieldError("sql", told)]) from error
+        reason = first_line(error)
+        raise InvalidRequest(f"sql: {reason}", errors=[FieldError("sql", reason)]) from error
 
 
 def _rows(found: DataFrame, replay: Replay) -> DataFrame:
@@ -144,7 +144,7 @@ def looked_at(rows: DataFrame) -> ReplaySelection:
 
     Raises InvalidRequest when some of them name no queue, or saying why the SQL fails.
     """
-    with _told_of_sql():
+    with _sql_errors():
         return _looked_at(rows)
 
 

@@ -118,9 +118,9 @@ def _write_changes(lake: LakeFrames, days: Sequence[date]) -> Rolled:
         f.count(f.lit(1)).alias("lines"),
         f.count(f.when(~legible(lines), 1)).alias("illegible"),
     )
-    told = changes(observed).observe(kept, f.count(f.lit(1)).alias("changes"))
+    gathered = changes(observed).observe(kept, f.count(f.lit(1)).alias("changes"))
     try:
-        lake.write(told, CHANGES)
+        lake.write(gathered, CHANGES)
     except (Py4JError, PySparkException) as error:
         found = _UNREADABLE.search(str(error))
         if found is None:
@@ -145,11 +145,11 @@ def _write_minutes(lake: LakeFrames, fresh: DataFrame, first: date, say: Say) ->
     since = waited_since(fresh) or first
     start = max(min(since, first - _DAY), first - _WAITS)
     say(f"from {start}: {QUEUE_MINUTES.name}")
-    told = lake.read(CHANGES).where(f.col(DAY) >= f.lit(start))
+    gathered = lake.read(CHANGES).where(f.col(DAY) >= f.lit(start))
     minutes = lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(start))
     # Read before it is written beside: what is written must not depend on it any more.
     before = lake.spark.createDataFrame(levels_of(minutes).collect(), _LEVELS)
-    lake.write(queue_minutes(told, before), QUEUE_MINUTES)
+    lake.write(queue_minutes(gathered, before), QUEUE_MINUTES)
 
 
 _LEVELS: Final = "queue string, backlog bigint, inflight bigint"

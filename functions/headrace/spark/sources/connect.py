@@ -65,14 +65,14 @@ class StoreConnection:
         Where neither names an endpoint, a local service that runs in this folder is found by
         itself.
         """
-        asked = {name: value for name, value in (given or {}).items() if value is not None}
+        chosen = {name: value for name, value in (given or {}).items() if value is not None}
         settings = Settings.from_env(env)
         region = env.get("AWS_REGION") or env.get(_REGION)
         return cls(
-            asked.get("tasks_table", settings.tasks_table),
-            asked.get("control_table", settings.control_table),
-            asked.get("dynamodb_url", settings.dynamodb_url) or _local_engine(env),
-            asked.get("region", region),
+            chosen.get("tasks_table", settings.tasks_table),
+            chosen.get("control_table", settings.control_table),
+            chosen.get("dynamodb_url", settings.dynamodb_url) or _local_engine(env),
+            chosen.get("region", region),
         )
 
     def options(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class _Explained:
         if not callable(call):
             return call
 
-        def told(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+        def explained(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
             try:
                 answer = call(*given, **named)
             except Exception as error:
@@ -129,7 +129,7 @@ class _Explained:
                 raise
             return _Explained(answer, self.connection) if name == "pages" else answer
 
-        return told
+        return explained
 
 
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:

@@ -175,19 +175,19 @@ def _texts(items: Array, column: TaskColumn) -> Array:
 
 def _tags(items: Array, column: TaskColumn) -> Array:
     found = _text(items, column).dictionary_encode()  # many tasks have the same tags
-    told = [
+    tags = [
         [(key, tag["S"]) for key, tag in json.loads(text).items()]
         for text in found.dictionary.to_pylist()
     ]
-    return pc.take(pa.array(told, ARROW[column.type]), found.indices)
+    return pc.take(pa.array(tags, ARROW[column.type]), found.indices)
 
 
-def _each(tell: Callable[[str], str | None]) -> Callable[[Array, TaskColumn], Array]:
-    def told(items: Array, column: TaskColumn) -> Array:
+def _each(value_of: Callable[[str], str | None]) -> Callable[[Array, TaskColumn], Array]:
+    def column_of(items: Array, column: TaskColumn) -> Array:
         found = _text(items, column).to_pylist()
-        return pa.array([None if one is None else tell(one) for one in found], pa.string())
+        return pa.array([None if one is None else value_of(one) for one in found], pa.string())
 
-    return told
+    return column_of
 
 
 def _group(lease: str) -> str | None:

@@ -125,16 +125,16 @@ class EnqueueSource(DataSource):
         return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite))
 
     def _sending(self, schema: "StructType", *, overwrite: bool) -> Sending:
-        asked = parsed(OPTIONS, self.options, of=NAME)
-        names = tuple(name.strip() for name in (asked["id_from"] or "").split(",") if name.strip())
-        identity = Identity(asked["id_column"], names, asked["run"] or "")
+        chosen = parsed(OPTIONS, self.options, of=NAME)
+        names = tuple(name.strip() for name in (chosen["id_from"] or "").split(",") if name.strip())
+        identity = Identity(chosen["id_column"], names, chosen["run"] or "")
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
-        wrong = _contradictions(asked, identity, overwrite=overwrite)
-        columns = wrong_columns(fields, identity, asked["queue"])
+        wrong = _contradictions(chosen, identity, overwrite=overwrite)
+        columns = wrong_columns(fields, identity, chosen["queue"])
         if wrong or columns:
             raise refused(wrong, of=NAME, columns=columns)
-        connection = connect.StoreConnection.of(asked)
-        return Sending(connection, identity, asked["queue"], asked["random_ids"], asked["rate"])
+        connection = connect.StoreConnection.of(chosen)
+        return Sending(connection, identity, chosen["queue"], chosen["random_ids"], chosen["rate"])
 
 
 class EnqueueWriter(DataSourceArrowWriter):
@@ -169,7 +169,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
     Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
     table stays throttled: then it may be called again.
     """
-    told, limiter = EnqueueSummary(), RateLimiter(sending.rate)
+    summary, limiter = EnqueueSummary(), RateLimiter(sending.rate)
     source = iter(rows)
     while some := list(islice(source, _AT_A_TIME)):
         _check_ids(sending, some)
@@ -182,30 +182,32 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
                 _check_payload(task, payloads.setdefault((queue, task.id), task.payload))
                 good.setdefault(queue, []).append(task)
             except BadRow as wrong:
-                told.refuse(f"{_name(row, sending.identity)}: {wrong}")
+                summary.refuse(f"{_name(row, sending.identity)}: {wrong}")
         for queue, tasks in good.items():
             for batch in _bounded(tasks, limiter):
-                _enqueue(sending, queue, batch, told)
-    return told
+                _enqueue(sending, queue, batch, summary)
+    return summary
 
 
-def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: EnqueueSummary) -> None:
+def _enqueue(
+    sending: Sending, queue: str, tasks: Sequence[NewTask], summary: EnqueueSummary
+) -> None:
     try:
         results = connect.opened(sending.connection).tasks.enqueue(queue, tasks)
     except NotFound as missing:
         for task in tasks:
-            told.refuse(f"{task.id}: {missing}")
+            summary.refuse(f"{task.id}: {missing}")
         return
     strayed = [result.id for result in results if result.elsewhere and result.id]
     there = connect.store(sending.connection).read(strayed, payload=False) if strayed else {}
     for task, result in zip(tasks, results, strict=True):
         if result.outcome == "INVALID":
-            told.refuse(f"{result.id}: {result.detail}")
+            summary.refuse(f"{result.id}: {result.detail}")
         elif result.elsewhere is not None and not _was_in(queue, there.get(result.id or "")):
-            told.refuse(f"{result.id}: {result.detail}, {result.elsewhere}; {_way_out(sending)}")
+            summary.refuse(f"{result.id}: {result.detail}, {result.elsewhere}; {_way_out(sending)}")
         else:
-            told.counts[result.outcome.lower()] += 1
-            told.differing += result.outcome == "EXISTING" and _differs(result.task, task)
+            summary.counts[result.outcome.lower()] += 1
+            summary.differing += result.outcome == "EXISTING" and _differs(result.task, task)
 
 
 def _was_in(queue: str, task: Task | None) -> bool:
@@ -259,13 +261,16 @@ def _name(row: Mapping[str, Any], identity: Identity) -> str:
 
 
 def _contradictions(
-    asked: Mapping[str, Any], identity: Identity, *, overwrite: bool
+    chosen: Mapping[str, Any], identity: Identity, *, overwrite: bool
 ) -> list[FieldError]:
     wrong = []
     if bool(identity.id_column) == bool(identity.id_from):
-        told = "give exactly one of id_column and id_from: without ids of their own, rows that are"
-        wrong.append(FieldError("id_column", f"{told} sent again are added again"))
-    if asked["run"] and not identity.id_from:
+        message = (
+            "give exactly one of id_column and id_from: without ids of their own, rows that are"
+            " sent again are added again"
+        )
+        wrong.append(FieldError("id_column", message))
+    if chosen["run"] and not identity.id_from:
         wrong.append(FieldError("run", "has a meaning only with id_from"))
     if overwrite:
         wrong.append(FieldError("mode", "must be append: nothing here replaces tasks"))
@@ -278,23 +283,25 @@ def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
     The good ones are in by now.  These are what the parts told, each of which may have run more
     than once: what is true stands in the tables.
     """
-    told = EnqueueSummary()
+    summary = EnqueueSummary()
     for message in messages:
         if isinstance(message, EnqueueSummary):
-            told.merge(message)
-    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(told.counts.items()))
+            summary.merge(message)
+    counts = ", ".join(
+        f"{number:,} {outcome}" for outcome, number in sorted(summary.counts.items())
+    )
     _LOG.info("%s: rows by outcome, as told: %s", NAME, counts or "none")
-    if told.differing:
+    if summary.differing:
         _LOG.warning(
             "%s: of the existing ones, %s have another payload than their row and keep it",
             NAME,
-            f"{told.differing:,}",
+            f"{summary.differing:,}",
         )
-    if bad := told.counts["bad"]:
-        good = sum(told.counts.values()) - bad
-        more = f"; and {bad - len(told.bad):,} more" if bad > len(told.bad) else ""
+    if bad := summary.counts["bad"]:
+        good = sum(summary.counts.values()) - bad
+        more = f"; and {bad - len(summary.bad):,} more" if bad > len(summary.bad) else ""
         raise InvalidRequest(
             f"{NAME}: {bad:,} rows are no tasks, the other {good:,} are in: "
-            + "; ".join(told.bad)
+            + "; ".join(summary.bad)
             + more
         )

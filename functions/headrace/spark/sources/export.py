@@ -53,14 +53,14 @@ class ExportSource(DataSource):
         return ddl((*DEFAULT, *OWN))
 
     def reader(self, schema: "StructType") -> "ExportReader":
-        asked = parsed(OPTIONS, self.options, of=NAME)
+        chosen = parsed(OPTIONS, self.options, of=NAME)
         path = self.options.get("path")
         if not path:
             raise refused(
                 [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=NAME
             )
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
-        return ExportReader(path, columns_of(fields, OWN), verify=asked["verify"])
+        return ExportReader(path, columns_of(fields, OWN), verify=chosen["verify"])
 
 
 class ExportPart(InputPartition):

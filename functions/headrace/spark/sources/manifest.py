@@ -68,9 +68,9 @@ def export_at(address: str, *, verify: bool = True) -> Export:
     """
     place, _, name = address.rstrip("/").removesuffix(f"/{SUMMARY}.json").rpartition("/")
     place, lake = place or ".", lake_at(place or ".")
-    told = _manifest(lake, name, SUMMARY, verify=verify)
+    text = _manifest(lake, name, SUMMARY, verify=verify)
     with _legible(name, SUMMARY):
-        summary = json.loads(told)
+        summary = json.loads(text)
         kind, items = summary["outputFormat"], int(summary["itemCount"])
         incremental = summary.get("exportType") == _INCREMENTAL
         if kind != _FORMAT:
@@ -142,10 +142,13 @@ def _manifest(lake: Lake, name: str, which: str, *, verify: bool) -> bytes:
         raise _wrong(name, f"is no export, or not finished: it has no {which}.json")
     if verify:
         sums = (lake.get(f"{name}/{which}.{ending}") for ending in _SUMS)
-        told = next((found for found in sums if found is not None), None)
-        if told is None:
+        checksum = next((found for found in sums if found is not None), None)
+        if checksum is None:
             raise _wrong(name, f"has no {' nor '.join(f'{which}.{ending}' for ending in _SUMS)}")
-        if told.decode().strip() not in (_md5(text), md5(text, usedforsecurity=False).hexdigest()):
+        if checksum.decode().strip() not in (
+            _md5(text),
+            md5(text, usedforsecurity=False).hexdigest(),
+        ):
             raise _wrong(name, f"has a {which}.json that does not match its checksum")
     return text
 

@@ -80,8 +80,8 @@ class Identity:
         if all(value is None for value in values.values()):
             message = f"the id comes from {', '.join(self.id_from)}: not all of it may be null"
             raise BadRow(message)
-        told = [self.run, queue, values]
-        text = json.dumps(told, default=_plain, ensure_ascii=False, sort_keys=True)
+        parts = [self.run, queue, values]
+        text = json.dumps(parts, default=_plain, ensure_ascii=False, sort_keys=True)
         return f"row-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
@@ -128,10 +128,10 @@ def random_ids(ids: Sequence[object]) -> bool:
 
 def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> NewTask:
     """Return the task of *queue* that *row* is.  Raises BadRow with the first thing wrong."""
-    told = {name: row.get(name) for name in _READ}
+    columns = {name: row.get(name) for name in _READ}
     task = NewTask(
         id=identity.of(row, queue),
-        **{_FIELDS.get(name, name): read(name, told[name]) for name, read in _READ.items()},
+        **{_FIELDS.get(name, name): read(name, columns[name]) for name, read in _READ.items()},
     )
     if task.scheduled_at is not None and task.delay_in_seconds is not None:
         message = "delay_in_seconds and scheduled_at exclude each other"
@@ -181,8 +181,8 @@ def _key(name: str, text: str | None) -> str | None:
     return text
 
 
-def _tags(name: str, told: Any) -> dict[str, str]:  # noqa: ANN401 (as Arrow has it)
-    tags: dict[str, Any] = {} if told is None else dict(told)  # a map, or its pairs
+def _tags(name: str, pairs: Any) -> dict[str, str]:  # noqa: ANN401 (as Arrow has it)
+    tags: dict[str, Any] = {} if pairs is None else dict(pairs)  # a map, or its pairs
     if len(tags) > limits.TAGS:
         message = f"{name} must be at most {limits.TAGS}, not {len(tags)}"
         raise BadRow(message)

@@ -61,9 +61,9 @@ def refused(
     wrong: Sequence[FieldError], *, of: str, columns: Sequence[FieldError] = ()
 ) -> InvalidRequest:
     """Return the error that says what is wrong with the options of *of*, and with its *columns*."""
-    told = [f"option {one.field} {one.message}" for one in wrong]
-    told += [f"column {one.field} {one.message}" for one in columns]
-    return InvalidRequest(f"{of}: {'; '.join(told)}", errors=[*wrong, *columns])
+    problems = [f"option {one.field} {one.message}" for one in wrong]
+    problems += [f"column {one.field} {one.message}" for one in columns]
+    return InvalidRequest(f"{of}: {'; '.join(problems)}", errors=[*wrong, *columns])
 
 
 def queue_name(text: str) -> str:

@@ -76,8 +76,8 @@ def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> TaskReport:
     ]
     row = settling[0]
     if len(settling) > 1:
-        told = ", ".join(one.action for one in settling[:_SAMPLES])
-        message = f"a task is settled by one row, not by {len(settling)} ({told}, …)"
+        actions = ", ".join(one.action for one in settling[:_SAMPLES])
+        message = f"a task is settled by one row, not by {len(settling)} ({actions}, …)"
         raise BadRow(message)
     status = _STATUSES.get(row.action)
     if status is None:

@@ -65,18 +65,18 @@ class SettleSummary:
         if amiss:
             self.amiss[outcome] += 1
             self.why.setdefault(outcome, reason or "")
-        told = self.reasons.setdefault(outcome, []) if reason else []
-        if reason and len(told) < _SAMPLES:
-            told.append(reason)
+        samples = self.reasons.setdefault(outcome, []) if reason else []
+        if reason and len(samples) < _SAMPLES:
+            samples.append(reason)
 
     def merge(self, other: "SettleSummary") -> None:
         """Add what another has counted."""
         self.counts += other.counts
         self.amiss += other.amiss
         self.why = {**other.why, **self.why}
-        for outcome, told in other.reasons.items():
+        for outcome, samples in other.reasons.items():
             mine = self.reasons.setdefault(outcome, [])
-            mine += told[: _SAMPLES - len(mine)]
+            mine += samples[: _SAMPLES - len(mine)]
 
 
 @dataclass(slots=True)

@@ -26,6 +26,6 @@ def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
                 TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
                 for task in tasks
             ]
-            told = uses.reports.report(queue, reports)
-            swept += sum(one.outcome is ReportOutcome.OK for one in told)
+            results = uses.reports.report(queue, reports)
+            swept += sum(one.outcome is ReportOutcome.OK for one in results)
     return swept

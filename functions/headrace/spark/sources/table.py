@@ -114,37 +114,37 @@ class TableSource(DataSource):
         return ddl(DEFAULT)
 
     def reader(self, schema: "StructType") -> "TableReader":
-        asked = parsed(OPTIONS, self.options, of=NAME)
-        if asked["state"] and not asked["queue"]:
+        chosen = parsed(OPTIONS, self.options, of=NAME)
+        if chosen["state"] and not chosen["queue"]:
             raise refused([FieldError("state", "needs a queue")], of=NAME)
         columns = columns_of([(one.name, one.dataType.simpleString()) for one in schema.fields])
-        return TableReader(asked, columns)
+        return TableReader(chosen, columns)
 
 
 class TableReader(DataSourceReader):
     """Reads the partitions of one frame."""
 
-    def __init__(self, asked: dict[str, Any], columns: tuple[TaskColumn, ...]) -> None:
-        self.asked = asked
+    def __init__(self, chosen: dict[str, Any], columns: tuple[TaskColumn, ...]) -> None:
+        self.chosen = chosen
         self.columns = columns
-        self.connection = connect.StoreConnection.of(asked)
+        self.connection = connect.StoreConnection.of(chosen)
 
     def partitions(self) -> Sequence[InputPartition]:
-        queue, state = self.asked["queue"], self.asked["state"]
+        queue, state = self.chosen["queue"], self.chosen["state"]
         if queue is None:
-            return [Segment(number) for number in range(self.asked["segments"])]
+            return [Segment(number) for number in range(self.chosen["segments"])]
         source = connect.opened(self.connection).queues.get(queue)
         states = [State(state.upper())] if state else list(State)
         return [Shard(one, shard) for one in states for shard in range(source.shards_of(one))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        parts, rate = len(self.partitions()), self.asked["rate"]
+        parts, rate = len(self.partitions()), self.chosen["rate"]
         reading = TableReading(
             self.connection,
             self.columns,
-            self.asked["queue"],
+            self.chosen["queue"],
             parts,
-            self.asked["consistent"],
+            self.chosen["consistent"],
             rate / parts if rate else None,
         )
         if isinstance(partition, Segment):

@@ -86,15 +86,15 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
     for one in settled:
         summary.merge(one.summary)
     if summary.amiss:
-        told = "; ".join(
-            f"{number:,} {outcome}{_said(summary.why.get(outcome))}"
+        problems = "; ".join(
+            f"{number:,} {outcome}{_because(summary.why.get(outcome))}"
             for outcome, number in sorted(summary.amiss.items())
         )
         _LOG.warning(
             "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
             NAME,
             outlet.queue,
-            told,
+            problems,
         )
     found = apart([one.runs for one in settled])
     if found:
@@ -106,7 +106,7 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
         raise InvalidRequest(message)
 
 
-def _said(reason: str | None) -> str:
+def _because(reason: str | None) -> str:
     return f" (such as: {reason:.{_SAID}})" if reason else ""
 
 
@@ -126,8 +126,8 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
         if types.get(name, wanted if name not in ("id", "lease") else None) != wanted
     ]
     if wrong:
-        told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"{NAME}: {told}", errors=wrong)
+        problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"{NAME}: {problems}", errors=wrong)
     outlet = Outlet(StoreConnection.of(values), values["queue"], values["to"])
     _check_queues(outlet)
     return outlet
@@ -144,8 +144,8 @@ def _check_queues(outlet: Outlet) -> None:
         except NotFound as missing:
             wrong.append(FieldError(option, missing.detail))
     if wrong:
-        told = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
-        raise NotFound(f"{NAME}: {told}", errors=wrong)
+        problems = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
+        raise NotFound(f"{NAME}: {problems}", errors=wrong)
 
 
 def _row(row: SparkRow, default: str) -> SettlingRow:

@@ -39,13 +39,13 @@ _LOCAL: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one station; return its exit code."""
-    asked = parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     hush()
     stop = threading.Event()
     try:
         with _stopped_by_signals(stop) as heed:
-            run = _run(asked, stop, heed)
+            run = _run(options, stop, heed)
     except Exception as error:  # noqa: BLE001 (a defect is raised again there)
         return failed(error)
     except KeyboardInterrupt:
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
-    station = load(asked.station)
-    if not (asked.quiet or asked.json):
+def _run(options: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
+    station = load(options.station)
+    if not (options.quiet or options.json):
         print("starting Spark", file=sys.stderr, flush=True)
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
     spark = session(f"headrace station {station.queue}", **local, **CONF)
@@ -73,9 +73,9 @@ def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], No
     try:
         return station.run(
             spark,
-            drain=asked.drain,
-            until=asked.until,
-            on_batch=_teller(as_lines=asked.json, quiet=asked.quiet),
+            drain=options.drain,
+            until=options.until,
+            on_batch=_announcer(as_lines=options.json, quiet=options.quiet),
             stop=stop,
         )
     except misuse as error:
@@ -134,17 +134,17 @@ def parser() -> argparse.ArgumentParser:
     return words
 
 
-def _teller(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
+def _announcer(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
     write = as_json()
 
-    def tell(batch: Batch) -> None:
+    def announce(batch: Batch) -> None:
         logged(batch)
         if as_lines:
             write(batch)
         elif not quiet:
             print(batch.line(), file=sys.stderr, flush=True)
 
-    return tell
+    return announce
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
     Gives what listens to the signals anew.
     """
 
-    def asked(number: int, _frame: object) -> None:
+    def on_signal(number: int, _frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
@@ -163,7 +163,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
 
     def heed() -> None:
         for number in before:
-            signal.signal(number, asked)
+            signal.signal(number, on_signal)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     heed()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
-_TOLD: Final = "outcome string, number long, reasons string"
-_TOLD_ARROW: Final = pa.schema(
+_OUTCOMES: Final = "outcome string, number long, reasons string"
+_OUTCOMES_ARROW: Final = pa.schema(
     [("outcome", pa.string()), ("number", pa.int64()), ("reasons", pa.string())]
 )
 
@@ -47,9 +47,9 @@ def only(
 
 def settled(frame: "DataFrame", outlet: Outlet) -> SettleSummary:
     """Run the job: settle every row of *frame*; return what became of them."""
-    told = frame.mapInArrow(partial(_settled, outlet), _TOLD).collect()
+    outcomes = frame.mapInArrow(partial(_settled, outlet), _OUTCOMES).collect()
     summary = SettleSummary()
-    for row in told:
+    for row in outcomes:
         reasons = json.loads(row["reasons"])
         part = SettleSummary(reasons={row["outcome"]: reasons} if reasons else {})
         part.counts[row["outcome"]] = row["number"]
@@ -82,5 +82,5 @@ def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]
             }
             for outcome, number in summary.counts.items()
         ],
-        schema=_TOLD_ARROW,
+        schema=_OUTCOMES_ARROW,
     )

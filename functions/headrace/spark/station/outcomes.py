@@ -185,16 +185,16 @@ def _outcomes(
             return []
         several = list(given) if isinstance(given, Iterable) else [given]
     except retry_on as error:
-        return [Retry(_said(error)).row()]
+        return [Retry(_failure(error)).row()]
     except Exception as error:  # noqa: BLE001 (whatever a task's own code may raise)
-        return [Fail(_said(error)).row()]
+        return [Fail(_failure(error)).row()]
     try:
         return [_row(outcome) for outcome in several]
     except Exception as error:  # noqa: BLE001 (whatever stands in an outcome)
-        return [Fail(_said(error)).row()]
+        return [Fail(_failure(error)).row()]
 
 
-def _said(error: Exception) -> str:
+def _failure(error: Exception) -> str:
     name = type(error).__name__
     try:
         return encodable(f"{name}: {error}")

@@ -161,10 +161,10 @@ class Station:
 
 def _check(checks: Mapping[str, tuple[bool, str]]) -> None:
     """Raise InvalidRequest naming each field whose check does not hold, and what it must be."""
-    wrong = [FieldError(name, told) for name, (holds, told) in checks.items() if not holds]
+    wrong = [FieldError(name, rule) for name, (holds, rule) in checks.items() if not holds]
     if wrong:
-        told = "; ".join(f"{one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"station: {told}", errors=wrong)
+        problems = "; ".join(f"{one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"station: {problems}", errors=wrong)
 
 
 def _a_session(spark: object) -> tuple[bool, str]:

@@ -17,7 +17,7 @@ _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
 def facts() -> dict[str, Any]:
-    """Return what the figures depend on besides our code."""
+    """The circumstances that the figures depend on besides our code."""
     return {
         "cores": cores(),
         "processor": _processor(),

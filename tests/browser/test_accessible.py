@@ -18,7 +18,7 @@ _UNFOLD: Final = "for (const fold of document.querySelectorAll('details')) fold.
 
 
 def violations(page: Page, rules: Sequence[str] = _ALL) -> list[str]:
-    """Return what axe-core finds wrong: the rule and where."""
+    """The violations axe-core finds: the rule and where."""
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(_AXE.read_text())
     found: Mapping[str, Any] = page.evaluate(_RUN, list(rules))

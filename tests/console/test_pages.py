@@ -55,7 +55,7 @@ def test_every_page_leads_somewhere_runs_nothing_of_its_own_and_names_its_fields
 
 
 def inline(shown: Shown) -> list[Element]:
-    """Return what has a script or a style in the page itself."""
+    """The elements with a script or a style in the page itself."""
     return [
         one
         for one in shown.page.walk()

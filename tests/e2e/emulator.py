@@ -102,7 +102,7 @@ def _check(statement: str, region: str, account: str) -> tuple[str, str]:
 
 
 def context(body: bytes) -> dict[str, Any]:
-    """Return what conditions may ask of a request: also which hash keys it is about.
+    """The values that conditions may test in a request: also its hash keys.
 
     Not of a transaction, which is about several tables.
     """
@@ -130,7 +130,7 @@ def _hash_key(table: str) -> str | None:
 
 
 def resolve(key: str, context: object) -> Any:
-    """Return what a condition's key is in a request."""
+    """The value of a condition's key in a request."""
     return "true" if key.lower() == "aws:securetransport" else _resolve(key, context)
 
 

@@ -184,7 +184,7 @@ def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Pa
 
 
 def told_by_readme() -> str:
-    """Return what the README says `headrace run` prints, as a pattern: … is any text."""
+    """The output of `headrace run` in the README, as a pattern: … is any text."""
     readme = (ROOT / "README.md").read_text()
     (block,) = re.findall(r"^\$ headrace run\n(.*?)```", readme, re.MULTILINE | re.DOTALL)
     return re.escape(str(block)).replace("…", r"\S+").replace("8080", r"\d+")

@@ -99,7 +99,7 @@ def test_an_incremental_export_tells_what_changed_and_what_is_gone(
 
 
 def left_of(task: Task) -> Task:
-    """Return what the table holds of *task* when it is gone, and nobody keeps it."""
+    """The item that is left of *task* when it is gone, and nobody keeps it."""
     return dataclasses.replace(
         task, spent=task.place, finished_at=at(24), payload=None, tags={}, errors=(), trail=()
     )

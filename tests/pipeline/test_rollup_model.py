@@ -34,7 +34,7 @@ def micros(instant: datetime) -> int:
 
 
 def books(service: MemoryService) -> dict[tuple[str, int], Activity]:
-    """Return what the recorder counted, by queue and minute."""
+    """The recorder's counts, by queue and minute."""
     counters = service.use_cases.recording.counters
     found: dict[tuple[str, int], Activity] = {}
     first = START // MINUTE

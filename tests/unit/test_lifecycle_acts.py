@@ -132,7 +132,7 @@ def _row(action: Action, actor: Actor, source: State | None, target: State | Non
 
 
 def _time_by(row: Rule, before: Task | None, now: datetime) -> datetime | None:
-    """Return what ``scheduled_at`` becomes by the clock of *row*."""
+    """The new ``scheduled_at`` by the clock of *row*."""
     kept = before.scheduled_at if before else None
     by_operator = row.actor is OPERATOR  # whose move leaves a waiting task its due time
     return {

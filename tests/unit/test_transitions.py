@@ -31,16 +31,16 @@ class Watched(World):
     store: Any
 
     def moved(self) -> list[Transition]:
-        """Return what happened since the last call."""
+        """The transitions since the last call."""
         return [read(record) for record in self.store.taken()]
 
     def last(self) -> Transition:
-        """Return what happened since the last call, which is one thing."""
+        """The only transition since the last call."""
         (only,) = self.moved()
         return only
 
     def seconds(self, change: Transition) -> list[tuple[Event, str, float | None]]:
-        """Return what happened, with durations in seconds."""
+        """The transitions, with durations in seconds."""
         return [
             (each.event, each.queue, None if each.micros is None else each.micros / 1_000_000)
             for each in change.happenings

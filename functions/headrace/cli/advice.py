@@ -61,7 +61,7 @@ def version_advice(ours: str, theirs: str) -> Advice:
 
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
-    """Return what will hurt in *queue*; *workers* None says that the key may not see them."""
+    """Problems of *queue*; *workers* is None where the key may not see them."""
     name = queue.name
     found = [
         hint(f"queue {name}", seen, advice)

@@ -187,5 +187,5 @@ def dry_run_option(text: str) -> Decorator:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-    """Return what was given with commas, or several times, as one list."""
+    """Values given with commas, or several times, as one list."""
     return [part for text in texts for part in text.split(",") if part]

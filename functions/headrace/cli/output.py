@@ -42,7 +42,7 @@ def to_json(value: object, *, without: Sequence[str] = ()) -> str:
 
 
 def made_fields(made: Enqueued) -> dict[str, Any]:
-    """Return what became of an enqueue, the payload left out: the answer does not bring it back."""
+    """The result of an enqueue without its payload, which the answer does not bring back."""
     fields: dict[str, Any] = json.loads(to_json(made))
     if fields["task"]:
         del fields["task"]["payload"]
@@ -182,7 +182,7 @@ def write(made: Table) -> None:
 
 
 def error_line(error: TaskError) -> str:
-    """Return what went wrong in one attempt, in a line."""
+    """The error of one attempt, in a line."""
     shown = ": ".join(part for part in (error.type, error.message) if part)
     return shown or error.kind.replace("_", " ")
 
@@ -226,7 +226,7 @@ def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count
 
 
 def problem(session: CliSession, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
-    """Return what stderr says of an error: a line for people, or a JSON document."""
+    """The text for stderr about an error: a line for people, or a JSON document."""
     if not session.json:
         return f"error: {clean(text)}"
     fields = {

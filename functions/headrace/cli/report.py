@@ -121,7 +121,7 @@ def _check(status: Status, given: dict[str, Any]) -> None:
 
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what the options say, as a report has it."""
+    """The fields of a report, from the options."""
     texts = {name: given[name] for name in ("result", "progress", "payload")}
     failure = Failure(type=given["error_type"] or "", message=given["error"] or "")
     return {

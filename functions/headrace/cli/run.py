@@ -108,7 +108,7 @@ def environment(
     data_dir: str | None = None,
     admin_key: str | None = None,
 ) -> dict[str, str]:
-    """Return what the service is told; the key goes this way, so that no list of processes has it.
+    """The environment of the service; the key goes this way, so that no list of processes has it.
 
     A folder is named by its whole path, as seen from here.
     """

@@ -122,7 +122,7 @@ def _show(session: CliSession, smoke: "Smoke", rows: "Sequence[CheckRow]", took:
 
 
 def _seen(row: "CheckRow") -> str:
-    """Return what was seen; of a wrong row, after the request whose answer it was."""
+    """The text for a row; of a wrong one, after the request whose answer it was."""
     if row.method is None:
         return row.seen
     answer = " ".join(str(part) for part in (row.status or "no answer", row.code) if part)

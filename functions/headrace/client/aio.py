@@ -125,7 +125,7 @@ class AsyncClient:
         return self._transport.usage.so_far
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"AsyncClient({self.url!r})"
 
     async def __aenter__(self) -> Self:

@@ -92,7 +92,7 @@ class SteppedCall(Generic[S]):
     together: Callable[[S, S], S]
 
     def so_far(self, before: S | None, step: S) -> S:
-        """Return what the steps have come to, of which *step* is the latest."""
+        """The sum of the steps so far, of which *step* is the latest."""
         return step if before is None else self.together(before, step)
 
 
@@ -139,7 +139,7 @@ def instant(at: datetime, *, field: str) -> str:
 
 @cache
 def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type)
-    """Return what reads JSON of *shape*, made once."""
+    """The decoder for JSON of *shape*, made once."""
     return msgspec.json.Decoder(shape)
 
 

@@ -123,7 +123,7 @@ class Client:
         return self._transport.usage.so_far
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"Client({self.url!r})"
 
     def __enter__(self) -> Self:
@@ -282,7 +282,7 @@ class Client:
                 place += 1
 
     def batcher(self, *, linger_seconds: float = 0.01) -> Batcher:
-        """Return what gathers single enqueues into batches in the background."""
+        """A batcher that gathers single enqueues into batches in the background."""
         return Batcher(self, linger_seconds=linger_seconds)
 
     # ------------------------------------------------------------------------------ many at once

@@ -218,7 +218,7 @@ class Task(Model, frozen=True, kw_only=True):
         return _decoded(self, "progress", self.progress_json)
 
     def __repr__(self) -> str:
-        """Return what may stand in a log: no payload."""
+        """A short form for logs, without the payload."""
         return f"<{type(self).__name__} {self.id} of {self.queue}: {self.status.value}>"
 
 
@@ -242,7 +242,7 @@ class Enqueued(Model, frozen=True, kw_only=True):
     queue: str | None = None
 
     def __repr__(self) -> str:
-        """Return what a person wants to know."""
+        """A short form for people."""
         why = f": {self.detail}" if self.detail else ""
         return f"<Enqueued {self.outcome} {self.id}{why}>"
 
@@ -333,7 +333,7 @@ class NewKey(Key, frozen=True, kw_only=True):
     secret: str
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"NewKey(id={self.id!r}, name={self.name!r}, role={self.role!r})"
 
 
@@ -379,7 +379,7 @@ def remember_codec(task: Task | Schedule, codec: Codec) -> None:
 
 
 def _decoded(model: Model, name: str, text: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON value)
-    """Return what *text*, of the field *name*, says: decoded once, then kept."""
+    """The value of *text*, of the field *name*: decoded once, then kept."""
     known = model.__dict__
     if name not in known:
         raw = bytes(text)

@@ -85,7 +85,7 @@ class Transport:
         )
 
     def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
-        """Return what *call* is answered.  Raises the errors of headrace.domain.errors.
+        """Send *call* and return its decoded answer.  Raises the errors of headrace.domain.errors.
 
         *again* False leaves it to the caller to repeat what did not work; *timeout* (seconds)
         takes the place of the one in the settings.
@@ -161,7 +161,7 @@ class AsyncTransport:
         again: bool = True,
         timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
     ) -> T:
-        """Return what *call* is answered.  Raises and takes what ``Transport.send`` does."""
+        """Send *call* and return its decoded answer; takes and raises as ``Transport.send``."""
         request = _request(self._http, self._settings, self._codec, call, timeout)
         try:
             if not again:

@@ -49,7 +49,7 @@ class Inline:
         self.transport = httpx.MockTransport(self._respond)
 
     def result(self, task_id: str | None) -> Any:  # noqa: ANN401 (any JSON value)
-        """Return what the function returned for this task, as it travelled: as JSON.
+        """The result of this task's function, as it travelled: as JSON.
 
         Raises NotFound when nothing is kept of it.
         """

@@ -41,7 +41,7 @@ class HandlerContext:
 
 
 def responder(use: UseCases) -> Respond:
-    """Return what answers requests as API Gateway and the Lambda function over *use* would."""
+    """A function that answers requests as API Gateway and the Lambda function over *use* would."""
     for handler in logging.getLogger(_SERVICE_LOG).handlers:
         handler.addFilter(_of_the_service)
 

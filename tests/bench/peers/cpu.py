@@ -27,7 +27,7 @@ class Reading:
 
 
 def processes() -> dict[int, Process]:
-    """Return what runs on this machine, by process id; nothing off Linux."""
+    """The processes of this machine, by process id; nothing off Linux."""
     found = {}
     for path in _PROC.glob("[0-9]*/stat"):
         try:
@@ -54,7 +54,7 @@ def below(roots: Iterable[int], running: Mapping[int, Process]) -> float:
 
 
 def reading(tasks: int, workers: Iterable[int]) -> Reading | None:
-    """Return what has been used when so many *tasks* had run; None off Linux."""
+    """The CPU time used when so many *tasks* had run; None off Linux."""
     running = processes()
     us = os.getpid()
     if us not in running:

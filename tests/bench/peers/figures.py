@@ -60,7 +60,7 @@ def stamps_in(content: bytes) -> list[Stamp]:
 
 
 def drained(stamps: Sequence[Stamp], workers: int, readings: Sequence[Reading] = ()) -> Drain:
-    """Return what a drain of at least ten tasks was like; CPU from its first and last reading.
+    """The figures of a drain of at least ten tasks; CPU from its first and last reading.
 
     Raises:
         ValueError: fewer than ten tasks have run.

@@ -61,7 +61,7 @@ def insisted(call: Callable[[], T]) -> T:
 
 
 def tasks_of(dequeue: Callable[[], Sequence[Task]]) -> list[Task]:
-    """Return what was handed out; nothing when the table does not answer."""
+    """The tasks handed out; none when the table does not answer."""
     try:
         return list(dequeue())
     except Unavailable:

@@ -61,7 +61,7 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
 
 
 def _cpu_seconds(spark: SparkSession) -> float:
-    """Return what Spark's Java has used: the measure that others on the machine do not spoil."""
+    """The CPU time of Spark's Java: a measure that others on the machine do not spoil."""
     jvm = spark.sparkContext._jvm  # noqa: SLF001 (there is no other way to ask it)
     assert jvm is not None
     process = jvm.java.lang.ProcessHandle.current()

@@ -134,7 +134,7 @@ def test_logs_are_under_the_same_key_as_what_they_speak_of(template: Template) -
 
 
 def statement(function: str, event: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """Return what SAM lets API Gateway do for an event, in a stack and region with long names."""
+    """The permission SAM gives API Gateway for an event, in a stack and region with long names."""
     account, stack = "ap-southeast-1:123456789012", "headrace-production"
     route = properties.get("Method", "*") + re.sub("{.*?}", "*", properties.get("Path", "/*"))
     source = f"arn:aws:execute-api:{account}:a1b2c3d4e5/*/{route}"

@@ -128,7 +128,7 @@ class Deployment:
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 
     def there(self) -> set[str]:
-        """Return what there is to see: queues and keys."""
+        """The queues and keys there are."""
         queues = {f"queue {queue.name}" for queue in self.client.list_queues()}
         return queues | {f"key {key.name}" for key in self.client.list_keys()}
 
@@ -146,7 +146,7 @@ def problem(status: int, code: str = "internal_error") -> httpx.Response:
 
 
 def for_operation(operation: str, spoilt: Spoil) -> Spoil:
-    """Return what spoils the answers of one operation."""
+    """A function that spoils the answers of one operation."""
 
     def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
         path = request.url.path.removeprefix("/prod")
@@ -156,7 +156,7 @@ def for_operation(operation: str, spoilt: Spoil) -> Spoil:
 
 
 def bodies(change: Callable[[bytes], bytes]) -> Spoil:
-    """Return what changes the body of answers and leaves all else."""
+    """A function that changes the body of answers and leaves all else."""
 
     def spoil(_request: httpx.Request, answer: Answer) -> httpx.Response:
         given = answer()
@@ -168,7 +168,7 @@ def bodies(change: Callable[[bytes], bytes]) -> Spoil:
 
 
 def headers(change: Callable[[str, str], str | None]) -> Spoil:
-    """Return what changes the headers of answers, name by name; None drops one."""
+    """A function that changes the headers of answers, name by name; None drops one."""
 
     def spoil(_request: httpx.Request, answer: Answer) -> httpx.Response:
         given = answer()

@@ -155,7 +155,7 @@ def test_what_only_the_service_finds_wrong_names_the_schedule() -> None:
 
 
 def waiting_after_ten_minutes(**options: Any) -> list[Task]:
-    """Return what waits after ten minutes of a schedule without a worker."""
+    """The tasks that wait after ten minutes of a schedule without a worker."""
     app = App()
     app.periodic(every=5)(app.task(name="report", queue="mail", **options)(report))
     with MemoryService() as service, service.serving(app):

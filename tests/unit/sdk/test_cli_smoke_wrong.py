@@ -60,7 +60,7 @@ def test_an_operation_that_fails_is_told_and_the_rest_goes_on(operation: str) ->
 
 
 def left_by(operation: str, ran: Ran) -> list[str]:
-    """Return what cannot be removed where *operation* fails."""
+    """The things that cannot be removed where *operation* fails."""
     name, ngsi = ran.json["name"], "queue ngsi.notify, if nobody else uses it"
     return {
         "delete_queue": [ngsi, f"queue {name}-2", f"queue {name}"],

@@ -32,7 +32,7 @@ def names(asked: list[Source]) -> list[str]:
 
 
 def answer(*gave: str, poll_after: float = 1.0) -> Dequeued:
-    """Return what a call brings: a task of each queue named."""
+    """The answer of a call: a task of each queue named."""
     tasks = [leased(number, queue=queue) for number, queue in enumerate(gave)]
     return Dequeued(tasks=tasks, now=START, poll_after_seconds=poll_after)
 

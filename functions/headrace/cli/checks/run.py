@@ -104,7 +104,7 @@ class Smoke:
         return f"{self.name}-{what}"
 
     def need(self, what: str, after: str) -> str:
-        """Return what an earlier check has kept.  Raises LeftOut, naming that check."""
+        """The value that an earlier check has kept.  Raises LeftOut, naming that check."""
         if what not in self.kept:
             message = f"needs what “{after}” did not bring"
             raise LeftOut(message)

@@ -373,7 +373,7 @@ class App:
         return AttemptRun(ctx, found, middlewares=self._middlewares, codec=self.codec)
 
     def _found(self, task: LeasedTask) -> Runnable:
-        """Return what runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
+        """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
         payload = task.payload
         named = payload.get(TASK) if _is_call(payload) else None
         function = self._functions.get(named) if isinstance(named, str) else None

@@ -70,7 +70,7 @@ class Context:
         self.spawned: list[SpawnedTask] = []
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"Context(id={self.id!r}, queue={self.queue!r}, attempt={self.attempt})"
 
     @property

@@ -64,7 +64,7 @@ class TaskFunction(Generic[C, P, R]):
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"<task {self.name} of queue {self.queue}>"
 
     if not TYPE_CHECKING:  # checkers know by themselves what is missing

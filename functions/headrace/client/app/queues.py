@@ -51,7 +51,7 @@ class AppQueues:
                 self.make(client, name, missing)
 
     def with_queue(self, client: Client, name: str, call: Callable[[], T]) -> T:
-        """Return what *call* does; where the queue is missing, make it and call once more."""
+        """Call *call*; where the queue is missing, create it and call once more."""
         try:
             return call()
         except NotFound as missing:

@@ -170,7 +170,7 @@ def get_metrics(
     to: datetime | None = None,
     step_seconds: int | None = None,
 ) -> ApiCall[Metrics]:
-    """Return what happened in a queue, step by step; by default the last hour."""
+    """The metrics of a queue, step by step; by default the last hour."""
     return ApiCall(
         "GET",
         path_of("queues", queue, "metrics"),

@@ -220,6 +220,6 @@ class InflightTasks:
             self._on_level()
 
     def all(self) -> list[InflightTask]:
-        """Return what is held now."""
+        """The tasks in flight now."""
         with self._lock:
             return list(self._held.values())

@@ -291,7 +291,7 @@ def _answer(process: ChildProcess, held: InflightTask) -> Report | None:
 
 
 def _importable(name: str, module: object) -> str:
-    """Return what a child imports: of programs it finds all as ``__main__`` but a package's."""
+    """The modules a child imports: of programs it finds all as ``__main__`` but a package's."""
     spec: ModuleSpec | None = getattr(module, "__spec__", None)
     if name == "__main__" and spec is not None and spec.name.endswith(".__main__"):
         return spec.name

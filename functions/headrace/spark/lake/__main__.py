@@ -205,7 +205,7 @@ def _replay(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) 
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments; what it finds has the job to ``run``."""
+    """The parser of the arguments; its result has the job to ``run``."""
     words = argparse.ArgumentParser(prog="headrace lake", description=__doc__)
     words.add_argument("--lake", default=_default_lake(), help="a folder, or s3://bucket/prefix")
     words.add_argument("--json", action="store_true", help="tell the outcome as JSON")

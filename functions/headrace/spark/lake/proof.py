@@ -123,7 +123,7 @@ def violations(
     live: DataFrame | None = None,
     live_at: datetime | None = None,
 ) -> DataFrame:
-    """Return what *changes*, recorded from *first* to *last*, should not show.
+    """Violations in *changes*, recorded from *first* to *last*.
 
     These have a time zone: without one, an hour that a clock shows twice would be either.
     One row for each finding: its kind, the task, the version it was found at, and what was seen.

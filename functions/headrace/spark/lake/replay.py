@@ -256,5 +256,5 @@ def _wrong(name: str, message: str) -> InvalidRequest:
 
 
 def _aware(instant: datetime) -> datetime:
-    """Return what Spark hands out, this machine's local time, as an aware instant."""
+    """An aware instant of what Spark hands out, this machine's local time."""
     return instant.astimezone(UTC)

@@ -60,7 +60,7 @@ class StoreConnection:
     def of(
         cls, given: Mapping[str, Any] | None = None, env: Mapping[str, str] = os.environ
     ) -> "StoreConnection":
-        """Return what the parsed options *given* say, and else the environment.
+        """Make it from the parsed options *given*, and else from the environment.
 
         Where neither names an endpoint, a local service that runs in this folder is found by
         itself.
@@ -133,7 +133,7 @@ class _Explained:
 
 
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:
-    """Return what *error* says to who has set this up, if it is about that.
+    """The error for whoever set this up, if *error* is about the setup.
 
     Told by names: botocore's errors are known to the store alone.
     """

@@ -155,7 +155,7 @@ def _seconds(items: Array, column: TaskColumn) -> Array:
 
 
 def _part(place: int, kind: pa.DataType) -> Callable[[Array, TaskColumn], Array]:
-    """Return what takes one part out of queue, state and shard: few are different in a page."""
+    """A function that takes one part out of queue, state and shard: few differ in a page."""
 
     def taken(items: Array, column: TaskColumn) -> Array:
         spots = _text(items, column).dictionary_encode()

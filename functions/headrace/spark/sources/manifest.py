@@ -61,7 +61,7 @@ class Export:
 
 
 def export_at(address: str, *, verify: bool = True) -> Export:
-    """Return what the manifests at *address*, ``…/AWSDynamoDB/<id>``, say.
+    """Read the manifests at *address*, ``…/AWSDynamoDB/<id>``.
 
     *verify* compares them with their checksums, and their numbers with each other.
     Raises InvalidRequest for what is no export, or not as it was written.

@@ -88,7 +88,7 @@ class Identity:
 def wrong_columns(
     fields: Sequence[tuple[str, str]], identity: Identity, queue: str | None
 ) -> list[FieldError]:
-    """Return what is wrong with a frame of columns (name, type)."""
+    """The errors of a frame of columns (name, type)."""
     types = dict(fields)
     known = {column.name: column for column in COLUMNS}
     wrong = [

@@ -83,7 +83,7 @@ def word(text: str) -> str:
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Return what parses a whole number from *low* to *high*, both included."""
+    """A parser of a whole number from *low* to *high*, both included."""
 
     def parse(text: str) -> int:
         try:
@@ -99,7 +99,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def number(low: float, high: float) -> Callable[[str], Seconds]:
-    """Return what parses a number from *low* to *high*, both included, fractions allowed."""
+    """A parser of a number from *low* to *high*, both included, fractions allowed."""
 
     def parse(text: str) -> float:
         try:
@@ -115,7 +115,7 @@ def number(low: float, high: float) -> Callable[[str], Seconds]:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """Return what parses one of *words*, upper or lower case."""
+    """A parser of one of *words*, upper or lower case."""
 
     def parse(text: str) -> str:
         if text.lower() not in words:

@@ -58,7 +58,7 @@ class QueueSource(api.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what the format is called."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
@@ -66,15 +66,15 @@ class QueueSource(api.DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> "QueueReader":  # noqa: ARG002 (always all columns)
-        """Return what reads a batch.  Raises InvalidRequest for wrong options."""
+        """The reader of a batch.  Raises InvalidRequest for wrong options."""
         return QueueReader(QueueReading.of(self.options))
 
     def streamReader(self, schema: StructType) -> "QueueStream":  # noqa: ARG002, N802 (Spark's)
-        """Return what reads a stream.  Raises InvalidRequest for wrong options."""
+        """The reader of a stream.  Raises InvalidRequest for wrong options."""
         return QueueStream(QueueReading.of(self.options, lease_seconds=_STREAM_SECONDS))
 
     def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":  # noqa: FBT001 (Spark's)
-        """Return what settles a batch.
+        """The writer that settles a batch.
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
@@ -85,7 +85,7 @@ class QueueSource(api.DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001 (Spark's)
     ) -> "QueueStreamWriter":
-        """Return what settles a stream.
+        """The writer that settles a stream.
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
@@ -107,7 +107,7 @@ class QueueReading:
     def of(
         cls, given: Mapping[str, str], *, lease_seconds: float = _BATCH_SECONDS
     ) -> "QueueReading":
-        """Return what *given* says, and *lease_seconds* if it does not.  Raises InvalidRequest."""
+        """Make it from the options *given*, else with *lease_seconds*.  Raises InvalidRequest."""
         values = parsed(READING, given, of=NAME)
         if values["lease_seconds"] is None:
             values["lease_seconds"] = lease_seconds

@@ -124,7 +124,7 @@ def _broken(module_name: str, error: Exception) -> InvalidRequest:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments."""
+    """The parser of the arguments."""
     words = argparse.ArgumentParser(prog="headrace station run", description=__doc__)
     words.add_argument("station", help="module:station")
     words.add_argument("--drain", action="store_true", help="end when nothing is due")

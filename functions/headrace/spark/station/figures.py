@@ -103,7 +103,7 @@ def logged(batch: Batch) -> None:
 
 
 def as_json(out: TextIO = sys.stdout) -> Callable[[Batch], None]:
-    """Return what writes each batch as a line of JSON."""
+    """A function that writes each batch as a line of JSON."""
 
     def write(batch: Batch) -> None:
         print(json.dumps(batch.body(), ensure_ascii=False), file=out, flush=True)

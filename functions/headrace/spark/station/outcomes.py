@@ -215,7 +215,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
 
 
 def _value(field: str, value: Any) -> str | float | None:  # noqa: ANN401 (to be looked at)
-    """Return what column *field* has, if it is of the column's type."""
+    """The value of column *field*, if it is of the column's type."""
     if value is None:
         return None
     name = field.rpartition(".")[2]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.ops.dequeue import DequeueResult
 from headrace.ops.keys import BOOTSTRAP
@@ -62,7 +62,7 @@ class Fleet:
 
     def enqueue(self, count: int) -> None:
         tasks = [
-            NewTask("{}", id=f"task-{self.seed}-{self.made + number}") for number in range(count)
+            TaskSpec("{}", id=f"task-{self.seed}-{self.made + number}") for number in range(count)
         ]
         for first in range(0, count, 25):
             self._near.tasks.enqueue("mail", tasks[first : first + 25])

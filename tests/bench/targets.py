@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, Self
 import urllib3
 
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.runtime.wiring import Settings, build, dynamo_store
@@ -72,7 +72,7 @@ class InProcess:
     def enqueue(self, count: int) -> Units:
         """Enqueue *count* small tasks in one call."""
         with metered() as meter:
-            new = [NewTask(self._payload) for _ in range(count)]
+            new = [TaskSpec(self._payload) for _ in range(count)]
             results = self._use.tasks.enqueue(self._queue, new)
         _check([result.outcome for result in results], EnqueueOutcome.CREATED)
         return Units(meter.write, meter.read)

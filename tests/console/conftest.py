@@ -20,7 +20,7 @@ from console.app import app, handler
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Task
@@ -237,7 +237,7 @@ class Browser:
         return name
 
     def put(self, queue: str, *payloads: str, **more: Any) -> list[str]:
-        new = [NewTask(payload, **more) for payload in payloads or ("{}",)]
+        new = [TaskSpec(payload, **more) for payload in payloads or ("{}",)]
         return [str(done.id) for done in self.use.tasks.enqueue(queue, new)]
 
     def take(self, queue: str, count: int = 1, worker: str = "ada:1") -> Sequence[Task]:

@@ -7,7 +7,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from headrace.domain.lease import shown_lease
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
 from headrace.ops.reports import ReportResult, ReportStatus, TaskReport
@@ -34,7 +34,7 @@ class World:
 
     def put(self, queue: str, *payloads: str, **fields: Any) -> list[str]:
         """Enqueue *payloads* and return their ids."""
-        entries = [NewTask(payload, **fields) for payload in payloads or ("{}",)]
+        entries = [TaskSpec(payload, **fields) for payload in payloads or ("{}",)]
         return [str(result.id) for result in self.use.tasks.enqueue(queue, entries)]
 
     def take(self, queue: str | list[str], count: int = 1, **call: Any) -> tuple[Task, ...]:

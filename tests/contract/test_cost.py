@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import cost
 from headrace.domain.ids import new_idempotency_key
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
@@ -62,7 +62,7 @@ def per_task(meter: Meter, tasks: int = TASKS) -> tuple[float, float]:
 
 def fill(world: World, queue: str) -> None:
     for _ in range(TASKS // BATCH):
-        world.use.tasks.enqueue(queue, [NewTask(SMALL, tags=TAGS)] * BATCH)
+        world.use.tasks.enqueue(queue, [TaskSpec(SMALL, tags=TAGS)] * BATCH)
         world.clock.forward(0.001)
 
 
@@ -109,7 +109,7 @@ def test_an_enqueue_writes_the_task_and_its_entry_and_reads_nothing(world: World
 
 def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
     queue = world.queue()
-    entries = [NewTask(SMALL, id=f"order-{number}", tags=TAGS) for number in range(BATCH)]
+    entries = [TaskSpec(SMALL, id=f"order-{number}", tags=TAGS) for number in range(BATCH)]
 
     cost = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)
 
@@ -161,7 +161,7 @@ def test_a_large_payload_costs_what_is_reckoned(world: World, kilobytes: int) ->
     """In the middle of a kilobyte, so that what a task's item has besides makes no difference."""
     payload = f'"{"x" * (kilobytes * 1024)}"'
     queue = world.queue()
-    entries = [NewTask(payload, tags=TAGS)] * BATCH
+    entries = [TaskSpec(payload, tags=TAGS)] * BATCH
 
     made = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)[0]
     world.clock.forward(0.001)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, State
 from headrace.ops.reports import ReportOutcome
@@ -20,7 +20,7 @@ CREATED, DUPLICATE = EnqueueOutcome.CREATED, EnqueueOutcome.DUPLICATE
 def put(
     world: World, queue: str, payload: str = "{}", key: str = "k", **fields: Any
 ) -> EnqueueResult:
-    entry = NewTask(payload, dedupe_key=key, **fields)
+    entry = TaskSpec(payload, dedupe_key=key, **fields)
     return world.use.tasks.enqueue(queue, [entry])[0]
 
 
@@ -133,7 +133,7 @@ def test_a_clients_id_is_looked_at_before_the_key(world: World) -> None:
 def test_two_entries_of_one_call_with_one_key_are_one_task(world: World) -> None:
     queue = world.queue()
 
-    results = world.use.tasks.enqueue(queue, [NewTask("1", dedupe_key="k")] * 2)
+    results = world.use.tasks.enqueue(queue, [TaskSpec("1", dedupe_key="k")] * 2)
 
     assert [result.outcome for result in results] == [CREATED, DUPLICATE]
     assert world.use.inspect.count(queue).count == 1
@@ -161,7 +161,7 @@ def test_an_id_that_nobody_sees_any_more_is_free_though_an_expired_task_holds_th
     world.clock.forward(limits.SPENT_SECONDS + 1)
     put(world, queue, expires_at=world.clock() + timedelta(seconds=10))
     world.clock.forward(10)
-    new = NewTask('"new"', id="order-1", dedupe_key="k")
+    new = TaskSpec('"new"', id="order-1", dedupe_key="k")
 
     if spawned:
         world.put(parents)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
@@ -92,7 +92,7 @@ def test_children_of_tasks_under_one_group_are_different_tasks(world: World) -> 
     world.put(queue, "1", "2")
     group = opened(world)
     tasks = world.take(queue, 2, lease_id=group)
-    spawn = ((queue, NewTask("{}")),)
+    spawn = ((queue, TaskSpec("{}")),)
 
     born = [
         world.say(task, "SUCCEEDED", lease=group, spawn=spawn).spawned[0]

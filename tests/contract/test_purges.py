@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
@@ -234,7 +234,7 @@ def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
     finished = 0
     for number in range(20):
         queue = use.queues.create(f"mail-{number}", QueueSettings()).name
-        (made,) = use.tasks.enqueue(queue, [NewTask("{}")])
+        (made,) = use.tasks.enqueue(queue, [TaskSpec("{}")])
         stop = threading.Event()
         worker = threading.Thread(target=work, args=(queue, stop))
         worker.start()

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.domain.change import Change
 from headrace.domain.lifecycle import Action
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
@@ -113,7 +113,7 @@ def fill(use: UseCases, queue: str, count: int) -> list[str]:
     """Enqueue *count* tasks and return their ids."""
     ids: list[str] = []
     while len(ids) < count:
-        batch = [NewTask("{}")] * min(25, count - len(ids))
+        batch = [TaskSpec("{}")] * min(25, count - len(ids))
         ids += [str(result.id) for result in use.tasks.enqueue(queue, batch)]
     return ids
 
@@ -331,7 +331,7 @@ def test_of_sixteen_that_enqueue_the_same_id_one_creates_it(
     services[0].queues.create("race", QueueSettings())
 
     def enqueue(number: int) -> list[EnqueueOutcome]:
-        entries = [NewTask(str(number), id=f"order-{order}") for order in range(10)]
+        entries = [TaskSpec(str(number), id=f"order-{order}") for order in range(10)]
         return [result.outcome for result in services[number].tasks.enqueue("race", entries)]
 
     outcomes = together(THREADS, enqueue)

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from tests.contract.conftest import World, lease_name
@@ -41,7 +41,7 @@ def test_a_report_whose_result_cannot_be_kept_spawns_nothing(world: World) -> No
     world.put(queue)
     task = world.one(queue)
 
-    said = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, NewTask("1")),))
+    said = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
 
     assert said.outcome is ReportOutcome.INVALID
     assert world.use.inspect.count(queue).count == 1

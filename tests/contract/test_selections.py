@@ -15,7 +15,7 @@ from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Actor
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
@@ -292,7 +292,7 @@ class Factory:
             ]
             if reports:
                 self.use.reports.report("race", reports)
-            self.use.tasks.enqueue("race", [NewTask("{}")] * 4)
+            self.use.tasks.enqueue("race", [TaskSpec("{}")] * 4)
             handled += len(tasks)
         return handled
 
@@ -319,7 +319,7 @@ def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
     queue = "race"
     operator.queues.create(queue, QueueSettings(retry_strategy=RETRIES))
     for _ in range(TASKS // 25):
-        operator.tasks.enqueue(queue, [NewTask("{}")] * 25)
+        operator.tasks.enqueue(queue, [TaskSpec("{}")] * 25)
 
     with ThreadPoolExecutor(WORKERS) as pool:
         working = [pool.submit(factory.work, number) for number in range(WORKERS)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
@@ -57,7 +57,7 @@ ENDS = [succeeded, failed, lapsed, expired, released_too_late]
 
 
 def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> EnqueueResult:
-    (result,) = world.use.tasks.enqueue(queue, [NewTask(payload, id="order-1", **fields)])
+    (result,) = world.use.tasks.enqueue(queue, [TaskSpec(payload, id="order-1", **fields)])
     return result
 
 
@@ -148,7 +148,7 @@ def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bo
     world.put(queue, id="order-1", dedupe_key=key)
     succeeded(world, queue)
     world.put(queue)
-    child = (queue, NewTask("1", id="order-1", dedupe_key=key))
+    child = (queue, TaskSpec("1", id="order-1", dedupe_key=key))
 
     said = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
 

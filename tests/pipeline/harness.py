@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import Task
@@ -40,7 +40,7 @@ class PipelineHarness:
         ids: list[str] = []
         for first in range(start, start + number, _CHUNK):
             numbers = range(first, min(first + _CHUNK, start + number))
-            new = [NewTask(json.dumps({"n": n})) for n in numbers]
+            new = [TaskSpec(json.dumps({"n": n})) for n in numbers]
             ids += [done.id or "" for done in self.uses.tasks.enqueue(queue, new)]
         return ids
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
 from headrace.ops.reports import ReportStatus, TaskReport
@@ -276,7 +276,7 @@ def test_a_bad_row_says_what_is_wrong(row: dict[str, Any], message: str) -> None
 def test_a_row_becomes_what_the_api_would_make_of_it() -> None:
     row = {"payload": None, "key": "k1"}
 
-    assert new_task(row, Identity("key"), "mail") == NewTask("null", id="k1")
+    assert new_task(row, Identity("key"), "mail") == TaskSpec("null", id="k1")
 
 
 def test_ids_are_told_apart_by_columns_queue_and_run() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.domain.changelog import Line
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.live import proof_with_table
@@ -24,7 +24,7 @@ def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     connection = StoreConnection(tables.tasks, tables.control, engine.url)
     uses = connect.opened(connection)
     uses.queues.create("mail", QueueSettings())
-    (there,) = uses.tasks.enqueue("mail", [NewTask("1")])
+    (there,) = uses.tasks.enqueue("mail", [TaskSpec("1")])
     assert there.task is not None
     story = Story()
     story.now = micros(there.task.created_at) - 600 * SECOND

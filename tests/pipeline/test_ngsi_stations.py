@@ -27,7 +27,7 @@ from examples.ngsi.spark.stations import loading_into, split_up, splitting
 from examples.ngsi.spark.table import Loading, batch_of, read
 from examples.ngsi.spark_accounting import compared, expected
 from headrace.client.models import Task
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.station.outcomes import Fail, Move, Taken
 from tests.pipeline.harness import PipelineHarness
@@ -242,7 +242,7 @@ def test_two_stations_take_notifications_to_the_table(
     sent = series(60, NOON).sent
     for queue in (NOTIFY_QUEUE, ENTITIES_QUEUE):
         harness.queue(queue, shards=1)
-    new = [NewTask(json.dumps(one.body), tags=one.headers) for one in sent]
+    new = [TaskSpec(json.dumps(one.body), tags=one.headers) for one in sent]
     harness.uses.tasks.enqueue(NOTIFY_QUEUE, new)
     folder = str(tmp_path / "readings")
 

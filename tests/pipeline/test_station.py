@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import shard_of
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.workers import Command
@@ -165,7 +165,7 @@ def test_branches_that_are_united_see_the_same_tasks(
 ) -> None:
     """All tasks are in one shard, slowly leased, so that both branches look at it at a time."""
     names = [name for name in map("task-{}".format, range(200)) if shard_of(name, 2) == 0][:25]
-    pipeline.uses.tasks.enqueue("in", [NewTask("{}", id=name) for name in names])
+    pipeline.uses.tasks.enqueue("in", [TaskSpec("{}", id=name) for name in names])
 
     done = run(spark, pipeline, transforms.fan_out, rate=30.0)
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
 from headrace.ops.reports import ReportStatus, TaskReport
@@ -56,9 +56,9 @@ def filled(connection: StoreConnection) -> StoreConnection:
     uses.queues.create("other", QueueSettings())
     payload = json.dumps({"text": 'é "tags":{"M":{"a":{"S":"b"}}} \U0001f600'}, ensure_ascii=False)
     tags = {'a"b': "c\\d}", "tags": "x"}
-    new = [NewTask(payload, tags=tags if n % 2 else {}) for n in range(NUMBER)]
+    new = [TaskSpec(payload, tags=tags if n % 2 else {}) for n in range(NUMBER)]
     uses.tasks.enqueue("mail", new)
-    uses.tasks.enqueue("other", [NewTask("1")])
+    uses.tasks.enqueue("other", [TaskSpec("1")])
     uses.deliveries.dequeue("mail", batch_size=10, worker="w1")
     return connection
 
@@ -141,7 +141,7 @@ def test_what_is_past_its_retention_is_not_shown(filled: StoreConnection) -> Non
 def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnection) -> None:
     uses = connect.opened(filled)
     queue = uses.queues.create("unkept", QueueSettings(history_retention_in_seconds=0)).name
-    (made,) = uses.tasks.enqueue(queue, [NewTask("1")])
+    (made,) = uses.tasks.enqueue(queue, [TaskSpec("1")])
     (task,) = uses.deliveries.dequeue(queue, worker="w").tasks
     uses.reports.report(
         queue, [TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)]
@@ -187,7 +187,7 @@ def test_a_table_that_is_not_there_is_named(filled: StoreConnection, name: str) 
     told = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
 
     with pytest.raises(InvalidRequest, match=told):
-        connect.opened(nowhere).tasks.enqueue("mail", [NewTask("1", id="a1")])
+        connect.opened(nowhere).tasks.enqueue("mail", [TaskSpec("1", id="a1")])
 
 
 def test_a_table_that_is_not_there_is_named_when_it_is_scanned(connection: StoreConnection) -> None:

@@ -7,7 +7,7 @@ from typing import Final, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.property.calls import PLAIN, Ask, asks, queue_names
 from tests.property.harness import ServiceHarness
@@ -25,7 +25,7 @@ class Producers(ServiceHarness):
             return
         now = self.now()
         new = [
-            NewTask(
+            TaskSpec(
                 str(number),
                 id=ask.id,
                 scheduled_at=None if ask.at is None else now + timedelta(seconds=ask.at),
@@ -52,7 +52,7 @@ class Producers(ServiceHarness):
         self,
         queue: str,
         ask: Ask,
-        entry: NewTask,
+        entry: TaskSpec,
         due: datetime,
         result: EnqueueResult,
         now: datetime,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -95,7 +95,7 @@ class Story:
         use = self.world.use
         use.deliveries.chance = use.deliveries.claims.chance = random.Random(7)
         ids = IDS[:3] if self.how == "all of them" else IDS
-        use.tasks.enqueue("mail", [NewTask("1", id=id) for id in ids])
+        use.tasks.enqueue("mail", [TaskSpec("1", id=id) for id in ids])
         if self.how == "lapsed ones":
             assert len(self.world.take("mail", 4, worker="gone")) == 4
             self.world.clock.forward(60)

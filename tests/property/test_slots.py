@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation
@@ -106,7 +106,7 @@ class Limited(RuleBasedStateMachine):
         self.use[0].queues.create("q", self._settings())
         self.held: list[Task] = []
         self.before: dict[str, Any] = {}
-        self.use[0].tasks.enqueue("q", [NewTask("1")] * 9)
+        self.use[0].tasks.enqueue("q", [TaskSpec("1")] * 9)
 
     def _service(self, view: Fused, seed: int) -> UseCases:
         quick = Settings(admin_key="test", settings_ttl_seconds=0)
@@ -174,7 +174,7 @@ class Limited(RuleBasedStateMachine):
         waiting = sum(task.state is State.ENQUEUED for task in self._tasks())
         self.clock.forward(0.001)
         if waiting < count:
-            self.use[0].tasks.enqueue("q", [NewTask("1")] * (count - waiting))
+            self.use[0].tasks.enqueue("q", [TaskSpec("1")] * (count - waiting))
 
     @rule(who=services, count=st.integers(1, 4), fuse=fuses, old=st.booleans())
     def dequeue(
@@ -260,8 +260,8 @@ class Limited(RuleBasedStateMachine):
                 break
         assert {task.state for task in self._tasks()} <= {State.SUCCEEDED}
         self.use[0].queues.purge("q", tuple(State))
-        self.use[0].tasks.enqueue("q", [NewTask("1")] * 25)
-        self.use[0].tasks.enqueue("q", [NewTask("1")] * 25)
+        self.use[0].tasks.enqueue("q", [TaskSpec("1")] * 25)
+        self.use[0].tasks.enqueue("q", [TaskSpec("1")] * 25)
         for turn in range(40):
             self.clock.forward(1)
             self._dequeue(turn % _SERVICES, 25)

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.domain.errors import NotFound
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
@@ -75,13 +75,13 @@ def case_in(
 
 
 def enqueue(case: Case) -> None:
-    entry = NewTask("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
+    entry = TaskSpec("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
     case.world.use.tasks.enqueue("mail", [entry])
 
 
 def overwrite(case: Case) -> None:
     due = case.world.clock() + DELAY
-    entry = NewTask("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
+    entry = TaskSpec("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
     case.world.use.tasks.enqueue("mail", [entry])
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
@@ -153,7 +153,7 @@ def test_an_entry_with_everything_left_out_or_null() -> None:
 
     tasks = [entry.new_task() for entry in read(EnqueueBody, body).tasks]
 
-    assert tasks == [NewTask("null")] * 3
+    assert tasks == [TaskSpec("null")] * 3
 
 
 def test_an_entry_with_everything() -> None:
@@ -165,7 +165,7 @@ def test_an_entry_with_everything() -> None:
 
     (entry,) = EnqueueBody.model_validate(decode(body)).tasks
 
-    assert entry.new_task() == NewTask(
+    assert entry.new_task() == TaskSpec(
         payload='{"n": 1.10}',
         id="a-1",
         scheduled_at=datetime(2026, 11, 21, 8, tzinfo=UTC),

@@ -11,7 +11,7 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.group import Group
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
 from headrace.domain.operate import STATES, BulkAction, operate
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
@@ -33,7 +33,7 @@ def planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, task=waiting),
         plan.expire(entry, queue, now=_T0),
         plan.expire(waiting, queue, now=_T0),
-        plan.overwrite(waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0),
+        plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
         settle.release_from_closed_group(held, queue, now=_T0),

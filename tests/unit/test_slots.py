@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation, Standing, places, pools
@@ -64,7 +64,7 @@ class Places:
         )
 
     def enqueue(self, count: int) -> None:
-        self.first.tasks.enqueue("q", [NewTask("1")] * count)
+        self.first.tasks.enqueue("q", [TaskSpec("1")] * count)
         self.clock.forward(1)
 
     def limit(self, limit: int) -> None:
@@ -186,8 +186,8 @@ def test_what_is_given_back_never_waits_with_the_same_due_time_again() -> None:
     """Else a place that is over would stand once more."""
     world = Places(limit=25, tasks=0)
     payload = f'"{"x" * 255_000}"'
-    world.first.tasks.enqueue("q", [NewTask(payload)] * 10)
-    world.first.tasks.enqueue("q", [NewTask(payload)] * 10)
+    world.first.tasks.enqueue("q", [TaskSpec(payload)] * 10)
+    world.first.tasks.enqueue("q", [TaskSpec(payload)] * 10)
     world.clock.forward(1)
     before = {task.id: task.due_at for task in world.store.read(self_ids(world)).values()}
 

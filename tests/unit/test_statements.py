@@ -25,7 +25,7 @@ from headrace.domain.change import (
     UnsetOrAtMost,
 )
 from headrace.domain.lifecycle import Action, rule
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Hop, Place, State, Task, TaskError
@@ -278,7 +278,7 @@ def planned() -> list[Change]:
     task = _inflight()
     waiting = Entry("t-1", Place("mail", State.ENQUEUED, 0), NOW)
     error = TaskError(1, NOW, "ada", ErrorKind.FAILED, "Oops", "it broke", "line 1")
-    new = NewTask("{}", tags={"a": "1"}, keepalive=2.5)
+    new = TaskSpec("{}", tags={"a": "1"}, keepalive=2.5)
     changes = [
         plan.enqueue(new, MAIL, task_id="t-1", due_at=NOW, now=NOW, token="x"),
         plan.dequeue(waiting, MAIL, lease_id="lse_1", now=NOW, worker="ada", keepalive=None),

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import transitions
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
@@ -209,7 +209,7 @@ def test_what_a_report_spawns_is_enqueued(watched: Watched, spawning: str) -> No
     task = delivered(watched)
     other = watched.queue("other")
     fields: dict[str, Any] = {"to_queue": other} if spawning == "MOVED" else {}
-    children = ((other, NewTask("1")), (other, NewTask("2")))
+    children = ((other, TaskSpec("1")), (other, TaskSpec("2")))
 
     watched.say(task, spawning, spawn=children, **fields)
     changes = watched.moved()

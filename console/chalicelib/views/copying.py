@@ -15,7 +15,7 @@ from console.chalicelib.views.queues import crumb
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.ops import visibility
 from headrace.ops.tasks import EnqueueOutcome
@@ -45,7 +45,7 @@ def enqueue(context: RequestContext) -> Reply:
     if errors:
         return replace(_page(context, task, errors), http_status=400)
     context.require(Permission.ENQUEUE, queue)
-    new = NewTask(payload, delay_in_seconds=delay, tags=tags)
+    new = TaskSpec(payload, delay_in_seconds=delay, tags=tags)
     try:
         [made] = context.use.tasks.enqueue(queue, [new])
     except NotFound as error:

@@ -41,7 +41,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class NewTask:
+class TaskSpec:
     """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in."""
 
     payload: str
@@ -92,7 +92,7 @@ def place_in(queue: Queue, state: State, task_id: str) -> Place:
 
 
 def enqueue(
-    new: NewTask,
+    new: TaskSpec,
     queue: Queue,
     *,
     task_id: str,
@@ -134,7 +134,7 @@ def enqueue(
     return change.together(taken, seen=None)
 
 
-def overwrite(held: Task, new: NewTask, queue: Queue, *, now: datetime) -> Change:
+def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Change:
     """Plan what a duplicate enqueue changes of the task *held* that waits under its key."""
     row = rule(Action.OVERWRITE, State.ENQUEUED, State.ENQUEUED)
     put: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from typing import Annotated, Final, LiteralString
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.http.bodies import NewTaskBody
 from headrace.http.fields import (
     Body,
@@ -51,7 +51,7 @@ class SpawnEntry(NewTaskBody):
     queue: Name
     overwrite_on_duplicate: LeftOut = None
 
-    def child(self) -> tuple[str, NewTask]:
+    def child(self) -> tuple[str, TaskSpec]:
         """Return the entry as the use case takes it."""
         return self.queue, self.new_task()
 

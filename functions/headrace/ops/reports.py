@@ -18,7 +18,7 @@ from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.group import group_of, is_group_id
 from headrace.domain.lease import LeaseName, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
@@ -98,7 +98,7 @@ class TaskReport:
     payload: str | None = None
     tags: Mapping[str, str] | None = None
     keepalive: Seconds | None = None
-    spawn: tuple[tuple[str, NewTask], ...] = ()
+    spawn: tuple[tuple[str, TaskSpec], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from headrace.domain import plan
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.ops.queues import QueueOperations
@@ -26,7 +26,7 @@ class Child:
     """One task to spawn, its id made from the lease unless the worker chose one."""
 
     queue: Queue
-    new: NewTask
+    new: TaskSpec
     task_id: str
     due_at: datetime
 
@@ -54,7 +54,7 @@ class Spawning:
     now: Callable[[], datetime]
 
     def children(
-        self, spawn: Sequence[tuple[str, NewTask]], *, secret: str, born: datetime, now: datetime
+        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime, now: datetime
     ) -> tuple[Child, ...]:
         """Return the children of a report made under the lease *secret*.
 
@@ -119,7 +119,7 @@ class Spawning:
         raise Unavailable(message)
 
     def repeated(
-        self, spawn: Sequence[tuple[str, NewTask]], *, secret: str, born: datetime
+        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
     ) -> tuple[EnqueueResult, ...]:
         """Return what became of the children of a report that took effect before.
 
@@ -133,7 +133,7 @@ class Spawning:
         )
 
     def _found(
-        self, queue: str, new: NewTask, task_id: str, there: Mapping[str, Task]
+        self, queue: str, new: TaskSpec, task_id: str, there: Mapping[str, Task]
     ) -> EnqueueResult:
         holder = None
         if task_id not in there and new.dedupe_key is not None:
@@ -205,7 +205,7 @@ class Spawning:
         )
 
 
-def _id_of(place: int, new: NewTask, secret: str, born: datetime) -> str:
+def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:
     return new.id or derived_task_id(born, f"{secret}:{place}")
 
 

@@ -10,7 +10,7 @@ from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.audit import Audit
@@ -56,7 +56,7 @@ class EnqueueResult:
 class _Entry:
     """One entry on its way in."""
 
-    new: NewTask
+    new: TaskSpec
     task_id: str
     due_at: datetime
     token: str | None
@@ -78,7 +78,7 @@ class TaskOperations:
     new_id: Callable[[datetime], str] = new_task_id
     new_token: Callable[[], str] = new_request_token
 
-    def enqueue(self, queue: str, new: Sequence[NewTask]) -> list[EnqueueResult]:
+    def enqueue(self, queue: str, new: Sequence[TaskSpec]) -> list[EnqueueResult]:
         """Put tasks into *queue*, each on its own; results in the order given.
 
         Raises NotFound when there is no such queue.
@@ -135,7 +135,7 @@ class TaskOperations:
             if done:
                 return
 
-    def _entry(self, given: NewTask, now: datetime, taken: set[datetime]) -> _Entry:
+    def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
         due_at = given.due_at(now)
         while due_at in taken:
             due_at += _MICROSECOND  # tasks of one call keep their order
@@ -204,7 +204,7 @@ class TaskOperations:
         raise Unavailable(message)
 
     def _duplicate(
-        self, held: Task, new: NewTask, queue: Queue, now: datetime
+        self, held: Task, new: TaskSpec, queue: Queue, now: datetime
     ) -> EnqueueResult | None:
         """Leave the holder alone, or overwrite what was named; None when it has just changed."""
         if not new.overwrite or held.state is not State.ENQUEUED:

@@ -13,7 +13,7 @@ from headrace.domain import limits, plan
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Progress, Schedule, tick_id
 from headrace.domain.task import State, Task
@@ -111,7 +111,7 @@ class TickTasks:
         return at.text, at.progress
 
     def create(
-        self, queue: Queue, new: NewTask, *, due_at: datetime, fence: KeyLock | None = None
+        self, queue: Queue, new: TaskSpec, *, due_at: datetime, fence: KeyLock | None = None
     ) -> EnqueueResult:
         """Put in one task as enqueue does, only together with *fence* if there is one.
 
@@ -166,7 +166,7 @@ class TickTasks:
     def _birth(
         self,
         queue: Queue,
-        new: NewTask,
+        new: TaskSpec,
         *,
         due_at: datetime,
         now: datetime,
@@ -189,7 +189,7 @@ def move(store: Store, lock: KeyLock) -> None:
         raise OvertakenError
 
 
-def _of_tick(new: NewTask, schedule: Schedule, tick: datetime) -> NewTask:
+def _of_tick(new: TaskSpec, schedule: Schedule, tick: datetime) -> TaskSpec:
     return replace(new, id=tick_id(schedule.queue, schedule.name, tick))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome
@@ -36,7 +36,7 @@ def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(
         )
     ids = [f"order-{number}" for number in range(40)]
     for start in range(0, 40, 10):
-        entries = [NewTask("{}", id=task_id) for task_id in ids[start : start + 10]]
+        entries = [TaskSpec("{}", id=task_id) for task_id in ids[start : start + 10]]
         results = insisted(lambda e=entries: world.use.tasks.enqueue(queue, e))  # type: ignore[misc]
         outcomes = {result.outcome for result in results}
         assert outcomes <= {EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING}

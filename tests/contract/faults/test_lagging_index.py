@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.reports import ReportOutcome
 from tests.contract.conftest import World
@@ -93,7 +93,7 @@ def test_an_expiry_that_was_overwritten_counts_though_the_index_lags(
     other = new_service()
     other.client.freeze_index(service.tables.tasks)
     expires_at = world.clock() + then * AN_HOUR
-    new = NewTask("1", dedupe_key="k", expires_at=expires_at, overwrite=frozenset({"expires_at"}))
+    new = TaskSpec("1", dedupe_key="k", expires_at=expires_at, overwrite=frozenset({"expires_at"}))
     world.use.tasks.enqueue(queue, [new])
     world.clock.forward(2 * AN_HOUR.total_seconds())
 

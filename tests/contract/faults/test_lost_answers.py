@@ -9,7 +9,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import NotFound, Unauthenticated
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
 from headrace.ops.audit import AuditFilter
@@ -31,7 +31,7 @@ def test_an_enqueue_whose_answer_was_lost_created_its_task_once(
     queue = world.queue()
 
     with service.suffering(lost=1):
-        (result,) = world.use.tasks.enqueue(queue, [NewTask("1", **fields)])  # type: ignore[arg-type]
+        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1", **fields)])  # type: ignore[arg-type]
 
     assert result.outcome is EnqueueOutcome.CREATED
     assert service.see(str(result.id)).version == 1
@@ -46,7 +46,7 @@ def test_a_batch_of_enqueues_whose_answer_was_lost_is_there_once(
 
     with service.suffering(lost=1):
         results = world.use.tasks.enqueue(
-            queue, [NewTask(str(number), id=f"order-{number}") for number in range(25)]
+            queue, [TaskSpec(str(number), id=f"order-{number}") for number in range(25)]
         )
 
     outcomes = Counter(result.outcome for result in results)
@@ -71,7 +71,7 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_re
         return False
 
     with service.suffering(lost=1, blocked=come_and_go):
-        (result,) = world.use.tasks.enqueue(queue, [NewTask("1")])
+        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1")])
 
     assert result.outcome is EnqueueOutcome.CREATED
     assert [task.id for task in done] == [result.id]
@@ -94,7 +94,7 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_done_by_then_and_not_kept(
         assert other.say(done[0], "SUCCEEDED").outcome is ReportOutcome.OK
 
     with service.suffering(lost=1, meanwhile=come_and_go):
-        (result,) = world.use.tasks.enqueue(queue, [NewTask("1", **fields)])  # type: ignore[arg-type]
+        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1", **fields)])  # type: ignore[arg-type]
 
     assert result.outcome is EnqueueOutcome.CREATED
     assert result.task is not None
@@ -177,7 +177,7 @@ def test_a_success_that_nobody_keeps_is_done_or_gone(
 
     assert result.outcome in (ReportOutcome.OK, ReportOutcome.NOT_FOUND)
     assert world.store.read([task.id]) == {}
-    (again,) = world.use.tasks.enqueue(queue, [NewTask("2", dedupe_key="key")])
+    (again,) = world.use.tasks.enqueue(queue, [TaskSpec("2", dedupe_key="key")])
     assert again.outcome is EnqueueOutcome.CREATED
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
@@ -33,7 +33,7 @@ def test_statements_that_are_throttled_for_a_moment_are_sent_again_alone(
     queue = world.queue()
 
     with service.suffering(throttled=0.3, chance=random.Random(seed)):
-        results = world.use.tasks.enqueue(queue, [NewTask(str(n)) for n in range(25)])
+        results = world.use.tasks.enqueue(queue, [TaskSpec(str(n)) for n in range(25)])
         tasks = world.take(queue, 25)
         reported = report_all(world, tasks, "SUCCEEDED")
 
@@ -118,7 +118,7 @@ def test_enqueues_of_which_a_part_was_throttled_may_be_repeated_by_their_ids(
     service: Service, world: World
 ) -> None:
     queue = world.queue()
-    entries = [NewTask("{}", id=f"order-{number}") for number in range(10)]
+    entries = [TaskSpec("{}", id=f"order-{number}") for number in range(10)]
 
     with (
         service.suffering(stuck=about("order-4"), blocked=alone("order-4")),

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.domain import plan
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.spark import register
 from headrace.store.items import to_item
@@ -104,7 +104,7 @@ def measured(spark: SparkSession, folder: str, rows: int) -> Iterator[Told]:
 def _items(number: int) -> list[dict[str, Any]]:
     now = datetime.now(UTC)
     queue = Queue("mail", QueueSettings(), now, now)
-    new = NewTask(json.dumps(PAYLOAD), tags={"service": "smartcity"})
+    new = TaskSpec(json.dumps(PAYLOAD), tags={"service": "smartcity"})
     change = plan.enqueue(new, queue, task_id="tsk_x", due_at=now, now=now, token=None)
     assert change.insert is not None
     item = to_item(change.insert)

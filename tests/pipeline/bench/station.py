@@ -17,7 +17,7 @@ from headrace.client.client import Client
 from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
 from headrace.domain import settle
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.runtime.wiring import UseCases
@@ -108,7 +108,7 @@ def engine_with(*queues: str) -> Iterator[tuple[Engine, UseCases]]:
 def _fill(uses: UseCases, number: int) -> None:
     payload = json.dumps(PAYLOAD)
     for start in range(0, number, 1000):
-        uses.tasks.enqueue("in", [NewTask(payload)] * min(1000, number - start))
+        uses.tasks.enqueue("in", [TaskSpec(payload)] * min(1000, number - start))
 
 
 def _drained(spark: SparkSession, connection: StoreConnection, number: int) -> tuple[float, int]:

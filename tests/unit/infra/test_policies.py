@@ -14,7 +14,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -115,7 +115,7 @@ def _tasks_live(world: World, queue: str, other: str) -> None:
     world.put(queue, *["{}"] * 9)
     first, *tasks = world.take(queue, 9)
     world.say(first, "INFLIGHT", progress="1")
-    spawn = ((queue, NewTask("{}")), (other, NewTask("{}", dedupe_key="a")))
+    spawn = ((queue, TaskSpec("{}")), (other, TaskSpec("{}", dedupe_key="a")))
     world.say(first, "SUCCEEDED", spawn=spawn)
     for task, status in zip(tasks, ("SUCCEEDED", "FAILED", "RELEASED"), strict=False):
         world.say(task, status)
@@ -191,7 +191,7 @@ def the_console(of: Stories) -> None:
     use.flows.seen_by(BOOTSTRAP)
     use.inspect.list(queue)
     use.explain.reasons(use.tasks.get(ids[-1]))
-    use.tasks.enqueue(queue, [NewTask("{}"), NewTask("{}", dedupe_key="once")])
+    use.tasks.enqueue(queue, [TaskSpec("{}"), TaskSpec("{}", dedupe_key="once")])
     delayed = before.put(queue, *["{}"] * 2, delay_in_seconds=60)
     use.bulk.by_ids(queue, BulkAction.RUN, delayed)
     use.bulk.by_ids(queue, BulkAction.MOVE, delayed, to_queue=other)

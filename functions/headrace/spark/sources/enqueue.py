@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.spark.sources import connect
 from headrace.spark.sources.newrows import (
@@ -173,7 +173,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
     source = iter(rows)
     while some := list(islice(source, _AT_A_TIME)):
         _check_ids(sending, some)
-        good: dict[str, list[NewTask]] = {}
+        good: dict[str, list[TaskSpec]] = {}
         payloads: dict[tuple[str, str | None], str] = {}
         for row in some:
             try:
@@ -190,7 +190,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
 
 
 def _enqueue(
-    sending: Sending, queue: str, tasks: Sequence[NewTask], summary: EnqueueSummary
+    sending: Sending, queue: str, tasks: Sequence[TaskSpec], summary: EnqueueSummary
 ) -> None:
     try:
         results = connect.opened(sending.connection).tasks.enqueue(queue, tasks)
@@ -215,14 +215,14 @@ def _was_in(queue: str, task: Task | None) -> bool:
     return task is not None and any(hop.queue == queue for hop in task.trail)
 
 
-def _check_payload(task: NewTask, first: str) -> None:
+def _check_payload(task: TaskSpec, first: str) -> None:
     """Refuse a row that would be one task with another one, whose payload is *first*."""
     if task.payload != first:
         message = f"another row has the same, and so the id {task.id}, but another payload"
         raise BadRow(message)
 
 
-def _differs(there: Task | None, row: NewTask) -> bool:
+def _differs(there: Task | None, row: TaskSpec) -> bool:
     return there is not None and there.payload is not None and there.payload != row.payload
 
 
@@ -232,7 +232,7 @@ def _way_out(sending: Sending) -> str:
     return "another name in run makes other ids"
 
 
-def _bounded(tasks: Sequence[NewTask], limiter: RateLimiter) -> Iterator[list[NewTask]]:
+def _bounded(tasks: Sequence[TaskSpec], limiter: RateLimiter) -> Iterator[list[TaskSpec]]:
     """Yield *tasks* in parts that neither the memory nor the rate is too small for."""
     left = list(tasks)
     while left:

@@ -12,7 +12,7 @@ from uuid import UUID
 from headrace.domain import limits
 from headrace.domain.errors import FieldError
 from headrace.domain.limits import utf8_bytes
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.rows import BadRow, json_text
 
 _NULL: Final = "null"
@@ -126,10 +126,10 @@ def random_ids(ids: Sequence[object]) -> bool:
     return bool(ids) and all(map(drawn, ids))
 
 
-def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> NewTask:
+def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> TaskSpec:
     """Return the task of *queue* that *row* is.  Raises BadRow with the first thing wrong."""
     columns = {name: row.get(name) for name in _READ}
-    task = NewTask(
+    task = TaskSpec(
         id=identity.of(row, queue),
         **{_FIELDS.get(name, name): read(name, columns[name]) for name, read in _READ.items()},
     )

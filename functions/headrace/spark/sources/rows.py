@@ -16,7 +16,7 @@ from headrace.domain.limits import (
     SPAWNED_BYTES,
     utf8_bytes,
 )
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 
 COLUMNS: Final = {
@@ -118,12 +118,12 @@ def _target(row: SettlingRow, to: str | None) -> str:
     return target
 
 
-def _child(row: SettlingRow) -> NewTask:
+def _child(row: SettlingRow) -> TaskSpec:
     payload = _payload(row)
     if payload is None:
         message = "payload must be given for spawn"
         raise BadRow(message)
-    return NewTask(payload, delay_in_seconds=_delay(row))
+    return TaskSpec(payload, delay_in_seconds=_delay(row))
 
 
 def _payload(row: SettlingRow) -> str | None:

@@ -41,5 +41,5 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
         hand_on = again if part is None else None
         reaped = asdict(use.reaping.run(part, time_left=time_left, hand_on=hand_on))
     logger.info("reaped", extra=reaped)
-    telemetry.tell(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
+    telemetry.emit(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
     return reaped

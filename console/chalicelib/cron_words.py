@@ -30,9 +30,9 @@ def spoken(cron: str | None, every_seconds: float | None, zone: str) -> str:
     """Return when a schedule runs, in words, or the expression itself."""
     if cron is None:
         return f"every {_length(every_seconds or 0)}"
-    said = _cron(cron.upper().split())
+    text = _cron(cron.upper().split())
     where = "" if zone == "UTC" else f", {zone} time"
-    return f"{said or cron}{where}"
+    return f"{text or cron}{where}"
 
 
 def _length(seconds: float) -> str:
@@ -55,8 +55,8 @@ def _cron(fields: list[str]) -> str | None:
         return None
     within = "" if days == "every day" else f", {days}"
     if hour == "*":
-        said = _within_the_hour(minute)
-        return said and f"{said}{within}"
+        text = _within_the_hour(minute)
+        return text and f"{text}{within}"
     every = _step(hour, 24)
     if every and _is_number(minute, 59):
         past = f" at {int(minute)} min past" if int(minute) else ""

@@ -35,7 +35,9 @@ def lifecycle(current: Status) -> Diagram:
         elif any(row.target is target for row in rules(action, source)):
             retry = action is Action.FAIL and target is State.ENQUEUED
             arrows.append(Arrow(path, "retry" if retry else _WORDS.get(action, str(action)), x, y))
-    said = f"The task is {current.value.lower()}. Its life goes from scheduled to ready to inflight"
+    summary = (
+        f"The task is {current.value.lower()}. Its life goes from scheduled to ready to inflight"
+    )
     return Diagram(
-        current.value.lower(), nodes, tuple(arrows), f"{said}, and ends as succeeded or dead."
+        current.value.lower(), nodes, tuple(arrows), f"{summary}, and ends as succeeded or dead."
     )

@@ -197,7 +197,7 @@ def _frame(context: RequestContext, call: _Call, *, nonce: str, flash: Flash | N
         who=who,
         nav=nav.links(context) if by is not None else (),
         search=context.url(urls.SEARCH),
-        searched=context.request.asked("q"),
+        searched=context.request.param("q"),
         flash=flash,
         units=PageCost(
             call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000

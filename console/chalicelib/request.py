@@ -40,7 +40,7 @@ class ConsoleRequest:
         local = host.rsplit(":", 1)[0] in _LOCAL or host in _LOCAL
         return not (local and self.headers.get("x-forwarded-proto") == "http")
 
-    def asked(self, name: str, default: str = "") -> str:
+    def param(self, name: str, default: str = "") -> str:
         """Return a query parameter, without the space around it."""
         return self.query.get(name, (default,))[-1].strip()
 

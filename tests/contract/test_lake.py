@@ -65,7 +65,7 @@ def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
 def test_series_are_read_from_any_lake(lake: Lake) -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     day = date(2026, 11, 1)
-    steps = Steps.asked(now - timedelta(days=21), now, 86_400, now)
+    steps = Steps.between(now - timedelta(days=21), now, 86_400, now)
     activity = Activity([5, 4, 3, 2, 1])
     archive = Archive(lake)
     assert not archive.known()

@@ -82,7 +82,7 @@ class Life:
 class Purge:
     """What a purge named: the tasks there were in its states, each in one life."""
 
-    asked_at: datetime
+    requested_at: datetime
     states: tuple[State, ...]
     was: dict[str, tuple[int, State]]
     lagged: bool
@@ -236,7 +236,7 @@ class Purges(RuleBasedStateMachine):
         if state in purge.states:
             return True
         # It left before the purge could note it, and only its last two stays are known.
-        left = [at for at, _ in life.stays if at > purge.asked_at]
+        left = [at for at, _ in life.stays if at > purge.requested_at]
         return E in purge.states and state is F and len(left) > 2 and left[0] < purge.noted_at
 
     def _is_gone(self, purge: Purge) -> None:
@@ -246,7 +246,7 @@ class Purges(RuleBasedStateMachine):
             may_be_back = state is E and task.state is F
             if not named or not (task.state in purge.states or may_be_back):
                 continue
-            delivery_is_over = self.lives[task.id].stays[-1][0] > purge.asked_at
+            delivery_is_over = self.lives[task.id].stays[-1][0] > purge.requested_at
             only_that = state is F and E not in purge.states
             assert only_that and delivery_is_over, (purge, task)  # noqa: PT018  one question
 

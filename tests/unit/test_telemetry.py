@@ -16,7 +16,7 @@ REAPED = {"retried": 2, "buried": 1, "throttled": False, "unseen": 0, "oldest_re
 
 def told(measured: telemetry.Measured, stack: str | None = "q") -> str:
     out = io.StringIO()
-    telemetry.tell(stack, measured, NOW, out)
+    telemetry.emit(stack, measured, NOW, out)
     return out.getvalue()
 
 

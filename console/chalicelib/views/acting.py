@@ -36,7 +36,7 @@ class TaskAction:
     action: BulkAction
     verb: str
     done: str
-    tells: str
+    detail: str
     danger: bool = False
 
     @property
@@ -126,10 +126,10 @@ def carry_out(
 
 def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
     """Return what came of it, in numbers and reasons."""
-    asked = len(answer.results)
+    number = len(answer.results)
     left = [why(result.outcome, result.detail) for result in answer.results if not result.changed]
     if not left:
-        return Flash("done", f"{formatting.count_of(asked, 'task')} {action.done}.")
+        return Flash("done", f"{formatting.count_of(number, 'task')} {action.done}.")
     reasons = ", ".join(sorted(set(left)))
     done = (
         f"{formatting.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""

@@ -42,7 +42,7 @@ _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 @routes.get(urls.AUDIT, Permission.OPERATE)
 def show(context: RequestContext) -> Reply:
     """Show a page of the audit."""
-    given = {name: context.request.asked(name) for name in _NAMES}
+    given = {name: context.request.param(name) for name in _NAMES}
     errors = Errors()
     where = AuditFilter(
         queue=errors.text("queue", given["queue"], _LONGEST),
@@ -52,12 +52,12 @@ def show(context: RequestContext) -> Reply:
         before=errors.instant("to", given["to"]),
     )
     limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or 50
-    asked = context.request.asked("cursor")
+    after = context.request.param("cursor")
     rows: tuple[AuditRow, ...] = ()
     cursor = None
     if not errors:
         page = visibility.audit(
-            context.use.audit, context.by, where, limit=limit, cursor=asked or None
+            context.use.audit, context.by, where, limit=limit, cursor=after or None
         )
         rows = tuple(_row(context, entry) for entry in page.entries)
         cursor = page.cursor
@@ -69,7 +69,7 @@ def show(context: RequestContext) -> Reply:
         rows=rows,
         pager=Pager(
             formatting.count_of(len(rows), "action") if rows else "",
-            first=context.url(urls.AUDIT, given) if asked else None,
+            first=context.url(urls.AUDIT, given) if after else None,
             next=context.url(urls.AUDIT, {**given, "cursor": cursor}) if cursor else None,
         ),
         empty=_empty(errors, narrowed=narrowed, more=cursor is not None),
@@ -121,7 +121,7 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
         action=entry.action,
         queue=queue,
         queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
-        filters=_said(entry.filter),
+        filters=_filter_text(entry.filter),
         filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         ids=ids[:_SHOWN_IDS],
         more_ids=max(0, len(ids) - _SHOWN_IDS),
@@ -131,7 +131,7 @@ def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     )
 
 
-def _said(where: Mapping[str, Any] | None) -> str:
+def _filter_text(where: Mapping[str, Any] | None) -> str:
     """Return a filter in words."""
     if where is None:
         return ""

@@ -45,21 +45,21 @@ _SPANS: Final[Mapping[str, _Span]] = {
 }
 
 
-def metrics_asked(context: RequestContext, queue: str) -> MetricSeries:
+def wanted_metrics(context: RequestContext, queue: str) -> MetricSeries:
     """Return the series that the address asks for; the last hour if none."""
-    span = _asked(context)
+    span = _wanted_span(context)
     since = span.begin(context.now)
     return context.use.stats.metrics(queue, since=since, step_seconds=span.step)
 
 
 def spans(context: RequestContext, query: dict[str, object]) -> tuple[Tab, ...]:
     """Return the links to each length of time; *query* is what else the page was asked."""
-    asked = _asked(context)
+    wanted = _wanted_span(context)
     return tuple(
         Tab(
             span.name,
             context.url(urls.QUEUE, {**query, SPAN: value}, queue=context.queue),
-            span is asked,
+            span is wanted,
         )
         for value, span in _SPANS.items()
     )
@@ -88,7 +88,7 @@ def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
                 for event in _EVENTS
             ],
             times=times,
-            said=formatting.number,
+            format_value=formatting.number,
             unit=per,
         ),
         _lengths("Wait", activities, times, lambda activity: activity.wait),
@@ -97,7 +97,7 @@ def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
             "Waiting",
             [ChartLine("ready or scheduled", backlog(activities, stats))],
             times=times,
-            said=formatting.number,
+            format_value=formatting.number,
             filled=True,
         ),
     )
@@ -128,8 +128,8 @@ def _lengths(
         )
         for name, share in _SHARES
     ]
-    return charts.chart(title, lines, times=times, said=formatting.duration)
+    return charts.chart(title, lines, times=times, format_value=formatting.duration)
 
 
-def _asked(context: RequestContext) -> _Span:
-    return _SPANS.get(context.request.asked(SPAN), _SPANS[""])
+def _wanted_span(context: RequestContext) -> _Span:
+    return _SPANS.get(context.request.param(SPAN), _SPANS[""])

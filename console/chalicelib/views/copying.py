@@ -116,7 +116,7 @@ def _page(context: RequestContext, task: Task, errors: Errors) -> ConfirmPage:
             Link(task.id, here),
         ),
         question="Edit and enqueue as new",
-        tells=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe key, "
+        detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe key, "
         "retries and lease length stay with it.",
         samples=(),
         more="",

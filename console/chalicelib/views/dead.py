@@ -32,13 +32,13 @@ _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 @routes.get(urls.DEAD, Permission.LIST)
 def show(context: RequestContext) -> Reply:
     """Show the newest dead of a page of queues, alike ones together."""
-    prefix = context.request.asked("name")[:_LONGEST]
+    prefix = context.request.param("name")[:_LONGEST]
     page = visibility.queues(
         context.use.queues,
         context.by,
         prefix=prefix,
         limit=_PAGE,
-        cursor=context.request.asked("cursor") or None,
+        cursor=context.request.param("cursor") or None,
     )
     looks = _look(context, page.queues)
     groups = _grouped(context, looks)
@@ -50,7 +50,7 @@ def show(context: RequestContext) -> Reply:
         title="Dead letters",
         here=here,
         prefix=Field("name", "Queue begins with", prefix),
-        looked=_said(looks),
+        looked=_looked_text(looks),
         groups=tuple(shown),
         more=f"and {formatting.count_of(left, 'kind')} of fault more, each rarer"
         if left > 0
@@ -63,7 +63,7 @@ def show(context: RequestContext) -> Reply:
         pager=Pager(
             shown=formatting.count_of(len(page.queues), "queue") if page.queues else "",
             first=context.url(urls.DEAD, {"name": prefix})
-            if context.request.asked("cursor")
+            if context.request.param("cursor")
             else None,
             next=context.url(urls.DEAD, {"name": prefix, "cursor": page.cursor})
             if page.cursor
@@ -155,7 +155,7 @@ def _group(context: RequestContext, name: str, tasks: Sequence[Task]) -> DeadGro
     )
 
 
-def _said(looks: Sequence[_Look]) -> str:
+def _looked_text(looks: Sequence[_Look]) -> str:
     total = sum(len(look.tasks) for look in looks)
     cut = [look for look in looks if look.more]
     if not cut:

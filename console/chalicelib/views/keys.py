@@ -39,15 +39,15 @@ _MEANS: Final = {
 @routes.get(urls.KEYS, Permission.ADMINISTER)
 def show(context: RequestContext) -> Reply:
     """Show a page of keys."""
-    asked = context.request.asked("cursor")
-    page = context.use.keys.list(context.by, limit=_PAGE, cursor=asked or None)
+    after = context.request.param("cursor")
+    page = context.use.keys.list(context.by, limit=_PAGE, cursor=after or None)
     return KeysPage(
         title="Keys",
         rows=tuple(_row(context, key) for key in page.keys),
         create=context.url(urls.CREATE_KEY),
         pager=Pager(
             formatting.count_of(len(page.keys), "key"),
-            first=context.url(urls.KEYS) if asked else None,
+            first=context.url(urls.KEYS) if after else None,
             next=context.url(urls.KEYS, {"cursor": page.cursor}) if page.cursor else None,
         ),
         empty=Empty(
@@ -124,8 +124,8 @@ def ask_revoke(context: RequestContext) -> Reply:
         title=f"Revoke {key.name}?",
         crumbs=(_crumb(context),),
         question=f"Revoke key {key.name}?",
-        tells=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is shut "
-        f"out within 10 seconds, a minute behind a caching authorizer. It cannot be undone.{own}",
+        detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is "
+        f"shut out within 10 seconds, a minute behind a caching authorizer. It cannot be undone.{own}",
         samples=(),
         more="",
         form=Confirm(
@@ -195,7 +195,7 @@ def _rotation(context: RequestContext, errors: Errors) -> ConfirmPage:
         title=f"Rotate {key.name}",
         crumbs=(_crumb(context),),
         question=f"Rotate key {key.name}?",
-        tells="It gets another secret, shown once, on the next page; its name, role, queues and "
+        detail="It gets another secret, shown once, on the next page; its name, role, queues and "
         "expiry stay. Two of its secrets work at most: one from before the last rotation ends now.",
         samples=(),
         more="",
@@ -240,7 +240,7 @@ def _form(context: RequestContext, errors: Errors) -> FormPage:
     return FormPage(
         title="Create a key",
         crumbs=(_crumb(context),),
-        tells="Its secret is shown once, on the next page. A key cannot be wider than yours.",
+        detail="Its secret is shown once, on the next page. A key cannot be wider than yours.",
         form=Confirm(
             action=context.url(urls.CREATE_KEY),
             button="Create key",

@@ -18,7 +18,7 @@ from console.chalicelib.pages.parts import Choice, Fact, Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import ACTIONS, TaskAction, action_named, target_field, why
-from console.chalicelib.views.filtering import Asked
+from console.chalicelib.views.filtering import TaskQuery
 from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
@@ -39,12 +39,12 @@ _NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts
 @routes.post(urls.MATCHING, Permission.OPERATE)
 def look(context: RequestContext) -> Reply:
     """Begin a dry run of an action on all tasks that the address asks for."""
-    asked = Asked(context)
+    wanted = TaskQuery(context)
     action = action_named(context.request.given("action"))
-    if asked.errors:
-        return Redirect(context.url(urls.QUEUE, asked.query(), queue=context.queue))
+    if wanted.errors:
+        return Redirect(context.url(urls.QUEUE, wanted.query(), queue=context.queue))
     found = context.use.selections.look(
-        action.action, [context.queue], asked.where, by=context.by.name
+        action.action, [context.queue], wanted.where, by=context.by.name
     )
     return go_on(context, found)
 
@@ -59,7 +59,7 @@ def go_on(context: RequestContext, found: TaskSelection) -> Redirect:
 def show(context: RequestContext) -> Reply:
     """Show how far it is, and take it further if the address was made for that."""
     found = _found(context)
-    given = context.request.asked(_GO)
+    given = context.request.param(_GO)
     ours = not elsewhere(context.request) and given == _go_token(context, found)
     if ours and _unfinished(found):
         before = found
@@ -180,8 +180,8 @@ def _page(
         title=question,
         crumbs=tuple(crumbs),
         question=question,
-        said=_said(found, action, over=over),
-        tells=_tells(found, action),
+        summary=_summary(found, action, over=over),
+        detail=_detail(found, action),
         trouble=_trouble(found),
         filter=_which(found),
         numbers=_numbers(found, action),
@@ -198,7 +198,7 @@ def _page(
     )
 
 
-def _said(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
+def _summary(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
     looked = formatting.count_of(found.looked_at, "task")
     if found.looking:
         fit = formatting.number(found.count)
@@ -218,7 +218,7 @@ def _said(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
     return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
 
 
-def _tells(found: TaskSelection, action: TaskAction) -> str:
+def _detail(found: TaskSelection, action: TaskAction) -> str:
     """Return what to know before one goes on, or while it goes on."""
     if found.looking or found.acting:
         return (
@@ -230,7 +230,7 @@ def _tells(found: TaskSelection, action: TaskAction) -> str:
     steps = (
         " Keep this page open until it is done: it goes step by step." if found.count > STEP else ""
     )
-    return f"{action.tells}{steps}"
+    return f"{action.detail}{steps}"
 
 
 def _trouble(found: TaskSelection) -> str:

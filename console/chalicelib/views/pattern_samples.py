@@ -216,12 +216,13 @@ def drawn() -> tuple[Chart, ...]:
     gaps = charts.ChartLine("p99", [0.25 if hour % 5 else None for hour in range(24)])
     none = charts.ChartLine("p50", [None] * 24)
     return (
-        charts.chart("Four lines", four, times=times, said=formatting.number, unit=" a minute"),
-        charts.chart("Gaps", [none, gaps], times=times, said=formatting.duration),
+        charts.chart("Four lines", four, times=times, format_value=formatting.number,
+                     unit=" a minute"),
+        charts.chart("Gaps", [none, gaps], times=times, format_value=formatting.duration),
         charts.chart("A million", [charts.ChartLine("waiting", steep)], times=times,
-                     said=formatting.number, filled=True),
+                     format_value=formatting.number, filled=True),
         charts.chart("Nothing", [charts.ChartLine("waiting", [0] * 24)], times=times,
-                     said=formatting.number, filled=True),
+                     format_value=formatting.number, filled=True),
     )  # fmt: skip
 
 

@@ -60,11 +60,11 @@ def _verdict(report: ProofReport) -> str:
 
 
 def _facts(report: ProofReport) -> tuple[Fact, ...]:
-    asked = f"changes since {report.since}" if report.since else "all changes"
+    wanted = f"changes since {report.since}" if report.since else "all changes"
     lost = "looked for" if report.live else "not looked for: the job was not given the live tasks"
     return (
         Fact("Made", "" if report.made_at else "at a time not told", at=report.made_at),
-        Fact("Asked for", asked),
+        Fact("Asked for", wanted),
         Fact("First change", "" if report.first else "none", at=report.first),
         Fact("Last change", "" if report.last else "none", at=report.last),
         Fact("Tasks", formatting.number(report.tasks)),

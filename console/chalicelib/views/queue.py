@@ -23,7 +23,7 @@ from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views import charting, filtering, recounting, schedules
 from console.chalicelib.views.acting import ACTIONS
-from console.chalicelib.views.filtering import Asked
+from console.chalicelib.views.filtering import TaskQuery
 from console.chalicelib.views.queues import crumb, limits_of, waiting
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -63,15 +63,15 @@ def show(context: RequestContext) -> Reply:
     use = context.use
     queue = use.queues.get(context.queue)
     stats = use.stats.of(queue.name)
-    metrics = charting.metrics_asked(context, queue.name)
+    metrics = charting.wanted_metrics(context, queue.name)
     lists = context.allows(Permission.LIST, queue.name)
-    asked = Asked(context)
-    tasks = _tasks(context, queue, asked) if lists else None
+    wanted = TaskQuery(context)
+    tasks = _tasks(context, queue, wanted) if lists else None
     operates = context.allows(Permission.OPERATE, queue.name)
     paused = queue.settings.dequeuing_settings.dequeuing_paused
     return QueuePage(
         title=queue.name,
-        http_status=400 if asked.errors else 200,
+        http_status=400 if wanted.errors else 200,
         crumbs=(crumb(context),),
         name=queue.name,
         description=queue.settings.description,
@@ -80,7 +80,7 @@ def show(context: RequestContext) -> Reply:
         pause=_pause_form(context) if operates and not paused else None,
         resume=_resume_form(context) if operates and paused else None,
         recount=recounting.form(context, "Count anew") if operates else None,
-        tabs=_tabs(context, stats, asked),
+        tabs=_tabs(context, stats, wanted),
         as_of=stats.as_of,
         figures=Figures(
             waiting(stats.age_of_oldest_ready),
@@ -88,10 +88,10 @@ def show(context: RequestContext) -> Reply:
             _rates(stats),
             limits_of(queue),
         ),
-        spans=charting.spans(context, asked.query()),
+        spans=charting.spans(context, wanted.query()),
         charts=charting.charts_of(metrics, stats),
         gaps=charting.gaps(metrics),
-        filter=filtering.form(context, asked) if lists else None,
+        filter=filtering.form(context, wanted) if lists else None,
         tasks=tasks,
         settings=_settings(queue),
         setting_actions=_setting_actions(context, queue.name),
@@ -153,56 +153,56 @@ def _resume_form(context: RequestContext) -> Confirm:
     )
 
 
-def _tabs(context: RequestContext, stats: QueueStats, asked: Asked) -> tuple[Tab, ...]:
+def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
     def url(state: str) -> str:
         # The order goes back to what suits the state.
-        return context.url(urls.QUEUE, asked.query(state=state, order=""), queue=context.queue)
+        return context.url(urls.QUEUE, wanted.query(state=state, order=""), queue=context.queue)
 
-    every = Tab("All", url(""), not asked.state, sum(stats.counts.values()))
+    every = Tab("All", url(""), not wanted.state, sum(stats.counts.values()))
     return (
         every,
         *(
-            Tab(status.value.lower(), url(status), asked.state == status, count, status)
+            Tab(status.value.lower(), url(status), wanted.state == status, count, status)
             for status, count in stats.counts.items()
         ),
     )
 
 
-def _tasks(context: RequestContext, queue: Queue, asked: Asked) -> TaskList:
+def _tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
     rows: tuple[TaskRow, ...] = ()
     cursor = None
     looked = _looked_before(context)
-    if not asked.errors:
+    if not wanted.errors:
         page = context.use.inspect.list(
             queue.name,
-            asked.where,
-            descending=asked.descending,
-            limit=asked.limit,
-            cursor=context.request.asked("cursor") or None,
+            wanted.where,
+            descending=wanted.descending,
+            limit=wanted.limit,
+            cursor=context.request.param("cursor") or None,
             look_at=_LOOK_AT,
         )
-        means = {} if asked.state in _TIMES and asked.state else _MEANS
+        means = {} if wanted.state in _TIMES and wanted.state else _MEANS
         rows = tuple(_row(context, task, means) for task in page.tasks)
         cursor = page.cursor
         looked += page.looked_at
     operates = context.allows(Permission.OPERATE, queue.name)
-    fits = [each for each in ACTIONS.values() if each.takes(asked.state)]
-    more = context.url(urls.QUEUE, asked.query(cursor=cursor, looked=looked), queue=queue.name)
-    so_far = f" found, {formatting.count_of(looked, 'task')} looked at" if asked.narrowed else ""
+    fits = [each for each in ACTIONS.values() if each.takes(wanted.state)]
+    more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
+    so_far = f" found, {formatting.count_of(looked, 'task')} looked at" if wanted.narrowed else ""
     return TaskList(
         rows=rows,
-        time_heading=_TIMES.get(asked.state, "When"),
+        time_heading=_TIMES.get(wanted.state, "When"),
         select=context.url(urls.SELECTED, queue=queue.name) if operates else None,
         actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
         pager=Pager(
             shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
-            first=context.url(urls.QUEUE, asked.query(), queue=queue.name)
-            if context.request.asked("cursor")
+            first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
+            if context.request.param("cursor")
             else None,
             next=more if cursor else None,
         ),
-        empty=_empty(queue.name, asked, looked if cursor is not None else None),
-        matching=context.url(urls.MATCHING, asked.query(), queue=queue.name)
+        empty=_empty(queue.name, wanted, looked if cursor is not None else None),
+        matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
         if operates and (rows or cursor)
         else None,
         matching_actions=tuple(
@@ -214,7 +214,7 @@ def _tasks(context: RequestContext, queue: Queue, asked: Asked) -> TaskList:
 
 def _looked_before(context: RequestContext) -> int:
     """Return how many tasks the pages before this one looked at, as its address says."""
-    given = context.request.asked("looked")
+    given = context.request.param("looked")
     return int(given) if given.isascii() and given.isdigit() and len(given) <= 9 else 0  # noqa: PLR2004  digits enough
 
 
@@ -234,7 +234,7 @@ def _setting_actions(context: RequestContext, queue: str) -> tuple[Button, ...]:
 def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
     """Return a row; *means* says what its time is, where the heading does not."""
     last = task.errors[-1] if task.errors else None
-    said = ": ".join(filter(None, (last.type, last.message))) if last else ""
+    message = ": ".join(filter(None, (last.type, last.message))) if last else ""
     return TaskRow(
         id=task.id,
         url=context.url(urls.TASK, id=task.id),
@@ -248,27 +248,27 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
             Link(f"{key}={value}", _tagged(context, task, key, value))
             for key, value in sorted(task.tags.items())
         ),
-        error=said[:300],
+        error=message[:300],
         age=task.created_at,
     )
 
 
 def _tagged(context: RequestContext, task: Task, key: str, value: str) -> str:
-    query = {"state": context.request.asked("state"), "tag": f"{key}={value}"}
+    query = {"state": context.request.param("state"), "tag": f"{key}={value}"}
     return context.url(urls.QUEUE, query, queue=task.queue)
 
 
-def _empty(queue: str, asked: Asked, looked: int | None) -> Empty:
+def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
     """Return what to say of no tasks; *looked* at so many and there are more, None for no more."""
     if looked is not None:
         so_far = formatting.count_of(looked, "task")
         return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
-    if asked.errors:
+    if wanted.errors:
         return Empty("Nothing was looked for: something above is not right.")
-    if asked.narrowed:
+    if wanted.narrowed:
         return Empty("No task fits this filter.")
-    if asked.state:
-        return Empty(f"No task of {queue} is {asked.state.lower()} now.")
+    if wanted.state:
+        return Empty(f"No task of {queue} is {wanted.state.lower()} now.")
     return Empty(
         "Tasks would be here. None is kept now.",
         f'headrace enqueue {queue} \'{{"hello": "world"}}\'',

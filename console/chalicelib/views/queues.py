@@ -48,13 +48,13 @@ def waiting(seconds: float | None) -> Age | None:
 @routes.get(urls.QUEUES, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show a page of queues."""
-    prefix = context.request.asked("name")[:_LONGEST]
+    prefix = context.request.param("name")[:_LONGEST]
     page = visibility.queues(
         context.use.queues,
         context.by,
         prefix=prefix,
         limit=_PAGE,
-        cursor=context.request.asked("cursor") or None,
+        cursor=context.request.param("cursor") or None,
     )
     seen = context.use.stats.overview(page.queues, each)
     rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.queues)
@@ -69,7 +69,7 @@ def show(context: RequestContext) -> Reply:
         create=create,
         pager=Pager(
             shown=formatting.count_of(len(rows), "queue"),
-            first=here if context.request.asked("cursor") else None,
+            first=here if context.request.param("cursor") else None,
             next=context.url(urls.QUEUES, {"name": prefix, "cursor": page.cursor})
             if page.cursor
             else None,
@@ -135,14 +135,14 @@ def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
 def limits_of(queue: Queue) -> str:
     """Return what holds deliveries of *queue* back, in words; nothing where nothing does."""
     dequeuing = queue.settings.dequeuing_settings
-    said = []
+    limits = []
     if dequeuing.max_inflight_tasks:
-        said.append(f"at most {formatting.number(dequeuing.max_inflight_tasks)} in flight")
+        limits.append(f"at most {formatting.number(dequeuing.max_inflight_tasks)} in flight")
     if rate := dequeuing.rate_limiting:
         unit = rate.interval_unit.value.lower()
         every = unit.removesuffix("s") if rate.interval == 1 else f"{rate.interval} {unit}"
-        said.append(f"{formatting.number(rate.max_tokens)} per {every}")
-    return ", ".join(said)
+        limits.append(f"{formatting.number(rate.max_tokens)} per {every}")
+    return ", ".join(limits)
 
 
 def _empty(prefix: str) -> Empty:

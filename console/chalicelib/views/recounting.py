@@ -30,12 +30,12 @@ def recount(context: RequestContext) -> Reply:
         return FormPage(
             title=f"Counting {context.queue} anew",
             crumbs=(crumb(context), Link(context.queue, here)),
-            tells=f"{number} counted so far. Workers need not stop for it.",
+            detail=f"{number} counted so far. Workers need not stop for it.",
             form=form(context, "Go on counting", step.cursor),
         )
-    off = sum(abs(right - said) for right, said in zip(step.counts, step.was, strict=True))
-    told = f"were off by {formatting.number(off)} and are mended" if off else "were right"
-    return Redirect(here, Flash("done", f"{number} counted. The counters {told}."))
+    off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
+    outcome = f"were off by {formatting.number(off)} and are mended" if off else "were right"
+    return Redirect(here, Flash("done", f"{number} counted. The counters {outcome}."))
 
 
 def form(context: RequestContext, button: str, cursor: str | None = None) -> Confirm:

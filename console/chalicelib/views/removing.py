@@ -76,7 +76,7 @@ def _check_name(context: RequestContext, errors: Errors) -> None:
 
 def _purge_page(context: RequestContext, errors: Errors) -> ConfirmPage:
     counts = context.use.stats.of(context.queue).counts
-    told = ", ".join(
+    amounts = ", ".join(
         f"{formatting.number(count)} {status.lower()}" for status, count in counts.items()
     )
     given = context.request.given("tasks", "dead")
@@ -88,8 +88,8 @@ def _purge_page(context: RequestContext, errors: Errors) -> ConfirmPage:
         context,
         errors,
         title="Purge",
-        tells=f"Those tasks are gone for good; settings and schedules stay. Now there are {told}. "
-        "A worker that has one is not stopped, but its report will find nothing.",
+        detail=f"Those tasks are gone for good; settings and schedules stay. Now there are "
+        f"{amounts}. A worker that has one is not stopped, but its report will find nothing.",
         button=f"Purge {context.queue}",
         action=urls.PURGE,
         fields=(which,),
@@ -103,7 +103,7 @@ def _delete_page(context: RequestContext, errors: Errors) -> ConfirmPage:
         context,
         errors,
         title="Delete",
-        tells=f"The queue goes for good, with {tasks}, its settings and its schedules. What is "
+        detail=f"The queue goes for good, with {tasks}, its settings and its schedules. What is "
         "sent to it afterwards is refused.",
         button=f"Delete {context.queue}",
         action=urls.DELETE_QUEUE,
@@ -116,7 +116,7 @@ def _page(
     errors: Errors,
     *,
     title: str,
-    tells: str,
+    detail: str,
     button: str,
     action: str,
     fields: tuple[Field, ...],
@@ -142,7 +142,7 @@ def _page(
         title=f"{title} {context.queue}",
         crumbs=(crumb(context), Link(context.queue, here)),
         question=f"{title} {context.queue}?",
-        tells=tells,
+        detail=detail,
         samples=(),
         more="",
         form=form,

@@ -36,7 +36,7 @@ _PREVIEW: Final = "preview"
 @routes.get(urls.CREATE_SCHEDULE, Permission.OPERATE)
 def ask_new(context: RequestContext) -> Reply:
     """Ask for a new schedule, of the queue that the address names if it does."""
-    queue = context.request.asked("queue")
+    queue = context.request.param("queue")
     return _page(context, _typed_from(_NEW, queue=queue, name=""), Errors(), _NEW, new=True)
 
 

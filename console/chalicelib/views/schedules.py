@@ -45,7 +45,7 @@ class _Action:
 
     name: str
     verb: str
-    tells: str
+    detail: str
     danger: bool = False
 
     def fits(self, settings: ScheduleSettings) -> bool:
@@ -93,8 +93,8 @@ def when(settings: ScheduleSettings) -> str:
 @routes.get(urls.SCHEDULES, Permission.READ)
 def show_all(context: RequestContext) -> Reply:
     """Show a page of schedules."""
-    asked = context.request.asked("cursor")
-    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=asked or None)
+    after = context.request.param("cursor")
+    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=after or None)
     rows = each(lambda schedule: _line(context, schedule), page.schedules)
     more = context.url(urls.SCHEDULES, {"cursor": page.cursor}) if page.cursor else None
     return SchedulesPage(
@@ -103,7 +103,7 @@ def show_all(context: RequestContext) -> Reply:
         create=context.url(urls.CREATE_SCHEDULE) if context.allows(Permission.OPERATE) else None,
         pager=Pager(
             formatting.count_of(len(rows), "schedule") if rows else "",
-            first=context.url(urls.SCHEDULES) if asked else None,
+            first=context.url(urls.SCHEDULES) if after else None,
             next=more,
         ),
         empty=Empty(
@@ -169,7 +169,7 @@ def ask(context: RequestContext) -> Reply:
         ),
         question=formatting.upon(action.verb, f"schedule {schedule.name} of {schedule.queue}")
         + "?",
-        tells=action.tells if fits else f"It is {already}.",
+        detail=action.detail if fits else f"It is {already}.",
         samples=(),
         more="",
         form=form if fits else None,
@@ -232,7 +232,7 @@ def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Button, ...]:
 def _line(context: RequestContext, schedule: Schedule) -> ScheduleLine:
     settings = schedule.settings
     last = context.use.schedules.last_run(schedule)
-    said = when(settings)
+    runs = when(settings)
     shown = settings.cron or ""
     return ScheduleLine(
         queue=_queue_link(context, schedule),
@@ -240,8 +240,8 @@ def _line(context: RequestContext, schedule: Schedule) -> ScheduleLine:
             schedule.name,
             context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name),
         ),
-        when=said,
-        expression="" if said.startswith(shown) else shown,
+        when=runs,
+        expression="" if runs.startswith(shown) else shown,
         paused=settings.paused,
         runs=_runs(context, schedule),
         last=_outcome(context, last) if last else None,
@@ -261,12 +261,12 @@ def _queue_link(context: RequestContext, schedule: Schedule) -> Link:
 def _outcome(context: RequestContext, last: LastRun) -> RunOutcome:
     by_hand = "run by hand" if last.by_hand else ""
     if last.task is None:
-        said = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
-        return RunOutcome(last.at, said, None, None)
+        text = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
+        return RunOutcome(last.at, text, None, None)
     status = last.task.status(context.now)
     reason = last.task.dead_reason if status is Status.DEAD else ""
-    said = ", ".join(filter(None, (reason, by_hand)))
-    return RunOutcome(last.at, said, status, context.url(urls.TASK, id=last.task.id))
+    text = ", ".join(filter(None, (reason, by_hand)))
+    return RunOutcome(last.at, text, status, context.url(urls.TASK, id=last.task.id))
 
 
 def _payload(text: str) -> Text:

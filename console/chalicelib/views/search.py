@@ -16,7 +16,7 @@ routes: Final = Routes()
 @routes.get(urls.SEARCH, Permission.READ)
 def find(context: RequestContext) -> Reply:
     """Go to what was asked for."""
-    wanted = context.request.asked("q")[:128]
+    wanted = context.request.param("q")[:128]
     if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
         try:
             context.use.queues.get(wanted)

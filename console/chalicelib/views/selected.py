@@ -81,7 +81,7 @@ def _confirm_page(
         title=f"{formatting.upon(action.verb, amount)}?",
         crumbs=(crumb(context), Link(context.queue, context.url(urls.QUEUE, queue=context.queue))),
         question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
-        tells=action.tells,
+        detail=action.detail,
         samples=tuple(
             Sample(
                 result.id,

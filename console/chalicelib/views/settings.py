@@ -114,15 +114,15 @@ def _diff(
     )
     here = context.url(urls.QUEUE, queue=context.queue)
     changes = formatting.count_of(len(mine), "setting")
-    said = f"{changes} of {context.queue} would change."
+    summary = f"{changes} of {context.queue} would change."
     if conflict:
-        said = (
+        summary = (
             f"Nothing is saved yet. Somebody else has changed {context.queue} meanwhile, from "
             f"version {version} to {queue.version}. If you save, {changes} become yours and the "
             "rest stays theirs."
         )
     if not mine:
-        said = "Nothing would change."
+        summary = "Nothing would change."
     form = Confirm(
         action=context.url(urls.SETTINGS, queue=context.queue),
         button=f"Save {changes}" + (f" over version {queue.version}" if conflict else ""),
@@ -138,7 +138,7 @@ def _diff(
         title=f"Change {context.queue}",
         http_status=409 if conflict and context.request.given("confirmed") else 200,
         crumbs=(crumb(context), Link(context.queue, here)),
-        said=said,
+        summary=summary,
         conflict=conflict,
         rows=rows,
         form=form if mine else None,

@@ -26,8 +26,8 @@ _log: Final = logging.getLogger("headrace.console")
 def show(context: RequestContext) -> Reply:
     """Ask for a key."""
     if context.principal is not None:
-        return Redirect(context.request.urls.safe_next(context.request.asked("next")))
-    return _page(context, context.request.asked("next"))
+        return Redirect(context.request.urls.safe_next(context.request.param("next")))
+    return _page(context, context.request.param("next"))
 
 
 @routes.post(urls.SIGN_IN, None)

@@ -146,7 +146,7 @@ def _confirm_page(
         title=f"{formatting.upon(action.verb, 'task')}?",
         crumbs=(*_crumbs(context, task), Link(task.id, here)),
         question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
-        tells=action.tells if fits else f"That cannot be done to a task that is {state}.",
+        detail=action.detail if fits else f"That cannot be done to a task that is {state}.",
         samples=(),
         more="",
         form=form if fits else None,

@@ -88,7 +88,7 @@ def line(
         message = f"{sequence}: a change without images"
         raise UnreadableImage(message)
     try:
-        told: Line = {
+        entry: Line = {
             "format": FORMAT,
             "shard": shard,
             "sequence": str(sequence),
@@ -111,11 +111,11 @@ def line(
             "result_bytes": _bytes(image, RESULT),
         }
         if payload and new is not None and (old is None or old.get(PAYLOAD) != new.get(PAYLOAD)):
-            told["payload"] = _text(new, PAYLOAD)
+            entry["payload"] = _text(new, PAYLOAD)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"{sequence}: not the image of a task: {type(error).__name__}: {error}"
         raise UnreadableImage(message) from error
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 def digest(secret: str) -> str:

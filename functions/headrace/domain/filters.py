@@ -162,4 +162,4 @@ def _mentions(task: Task, text: str) -> bool:
         return False
     latest = task.errors[-1]
     wanted = text.casefold()
-    return any(wanted in said.casefold() for said in (latest.type, latest.message, latest.detail))
+    return any(wanted in text.casefold() for text in (latest.type, latest.message, latest.detail))

@@ -86,8 +86,8 @@ def content_of(minutes: Minutes) -> bytes:
         hour = str(minute // HOUR)
         sums.setdefault(hour, Activity()).merge(minutes[minute])
         hours.setdefault(hour, {})[str(minute % HOUR)] = minutes[minute].text()
-    told = {hour: {"all": sums[hour].text(), "minutes": hours[hour]} for hour in hours}
-    body = json.dumps({"format": _FORMAT, "hours": told}, separators=(",", ":"))
+    written = {hour: {"all": sums[hour].text(), "minutes": hours[hour]} for hour in hours}
+    body = json.dumps({"format": _FORMAT, "hours": written}, separators=(",", ":"))
     return gzip.compress(body.encode(), _LEVEL, mtime=0)
 
 

@@ -111,8 +111,8 @@ def needs_of(method: str, path: str) -> Needs:
 
     Raises LookupError for one that the table does not have.
     """
-    asked = _anonymous(f"{method.upper()} {path}")
-    found = _by_shape().get(asked)
+    wanted = _anonymous(f"{method.upper()} {path}")
+    found = _by_shape().get(wanted)
     if found is None:
         raise LookupError(f"{method} {path} has no row in headrace.http.permissions.NEEDS")
     return found

@@ -53,9 +53,9 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
     key = key_in(event) if route.method == "POST" and app.serves(route) else None
     if key is None or _safe_by_itself(route, app.context["_route_args"]):
         return next_middleware(app)
-    asked = request(event, key)
+    keyed = request(event, key)
     repeats = use_cases().repeats
-    turn = repeats.begin(asked, within=time_left(app.lambda_context))
+    turn = repeats.begin(keyed, within=time_left(app.lambda_context))
     if isinstance(turn, RecordedAnswer):
         return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
     answered = False
@@ -98,11 +98,11 @@ def batch_of(router: Router, *, grouped: bool) -> DeliveryBatch | None:
     key = key_in(event)
     if key is None:
         return None
-    asked = request(event, key)
-    said = header(event, ATTEMPT.lower()) or ""
-    attempt = int(said) if _ATTEMPT_RE.fullmatch(said) else None
+    keyed = request(event, key)
+    number = header(event, ATTEMPT.lower()) or ""
+    attempt = int(number) if _ATTEMPT_RE.fullmatch(number) else None
     within = time_left(router.lambda_context)
-    return use_cases().batches.of(asked, within=within, grouped=grouped, attempt=attempt)
+    return use_cases().batches.of(keyed, within=within, grouped=grouped, attempt=attempt)
 
 
 def time_left(context: LambdaContext) -> timedelta:

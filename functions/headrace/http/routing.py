@@ -89,13 +89,13 @@ def task_id(path: str) -> str:
     return name
 
 
-def payload_wanted(asked: str | None, *, by_default: bool) -> bool:
+def payload_wanted(value: str | None, *, by_default: bool) -> bool:
     """Tell whether to show payloads.  Raises Forbidden for a key that asks and may not see any."""
-    if asked == "true":
+    if value == "true":
         principal().require(Permission.DETAILS)
-    if asked is None:
+    if value is None:
         return by_default and principal().may(Permission.DETAILS)
-    return asked == "true"
+    return value == "true"
 
 
 def max_retries() -> MaxRetries:

@@ -47,7 +47,7 @@ class Steps:
     count: int
 
     @classmethod
-    def asked(
+    def between(
         cls, since: datetime | None, until: datetime | None, step_seconds: int, now: datetime
     ) -> "Steps":
         """Return the steps from the minute of *since* up to *until*: the last hour by default.

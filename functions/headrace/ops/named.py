@@ -53,7 +53,7 @@ def leaves_doubt(removal: Removal) -> bool:
 def keep_spared(store: Store, removal: Removal, in_flight: Iterable[Task]) -> None:
     """Keep which of the tasks *in_flight* were so when *removal* was asked for, if a record can."""
     sure = frozenset({State.INFLIGHT})
-    ids = [task.id for task in in_flight if states_at(task, removal.asked_at) == sure]
+    ids = [task.id for task in in_flight if states_at(task, removal.requested_at) == sure]
     if len(ids) <= _MOST:
         store.put_record(Record(_KIND, removal.name, {"ids": ids}), replaces=None)
 

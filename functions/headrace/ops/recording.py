@@ -179,7 +179,7 @@ class Recording:
         if self.changelog is None or not (read.left or read.entered):
             return _Reading(sequence, read, None, (old, new))
         queue = (read.entered or read.left or ("",))[0]
-        told = line(
+        lake_line = line(
             old,
             new,
             read,
@@ -189,7 +189,7 @@ class Recording:
             forgotten=_forgotten(record),
             payload=self.changelog.keeps_payload(queue),
         )
-        return _Reading(sequence, read, told, (old, new))
+        return _Reading(sequence, read, lake_line, (old, new))
 
 
 def _forgotten(record: StreamRecord) -> bool:

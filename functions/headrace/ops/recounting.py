@@ -125,7 +125,7 @@ class Recounting:
         fresh = [Buffer.of(buffer).recounts[queue].fresh for buffer in buffers]
         counts = [max(0, number) for number in together(count.numbers, *fresh)]
         was = self.counters.counts(queue, buffers)
-        off = [right - said for right, said in zip(counts, was, strict=True)]
+        off = [right - found for right, found in zip(counts, was, strict=True)]
         with self.audit.action("recount", queue=queue) as outcome:
             outcome.matched, outcome.changed = sum(counts), sum(map(abs, off))
             self._in_time(queue, count.id, held_until)

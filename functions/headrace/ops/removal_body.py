@@ -14,7 +14,7 @@ _DELETE: Final = "delete:"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Remove what was in *states* of *queue* at *asked_at*.
+    """Remove what was in *states* of *queue* at *requested_at*.
 
     ``swept``: that is done as far as the index showed, and is looked at once more later.
     ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
@@ -25,7 +25,7 @@ class Removal:
 
     queue: str
     states: tuple[State, ...]
-    asked_at: datetime
+    requested_at: datetime
     shards: int
     deletes_queue: bool
     name: str = ""
@@ -50,7 +50,7 @@ class Removal:
         body = {
             "queue": self.queue,
             "states": [str(state) for state in self.states],
-            "asked_at": self.asked_at.isoformat(),
+            "asked_at": self.requested_at.isoformat(),
             "shards": self.shards,
             "deletes_queue": self.deletes_queue,
             "swept": self.swept,
@@ -71,7 +71,7 @@ class Removal:
         return cls(
             queue=body["queue"],
             states=tuple(State(state) for state in body["states"]),
-            asked_at=datetime.fromisoformat(body["asked_at"]),
+            requested_at=datetime.fromisoformat(body["asked_at"]),
             shards=body["shards"],
             deletes_queue=body["deletes_queue"],
             name=record.name.rpartition(":")[2],

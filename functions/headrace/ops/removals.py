@@ -182,9 +182,9 @@ class Removals:
         A deleted queue's latecomers go too, but not what came to a new one of its name.
         """
         if leaves_doubt(removal):
-            return Named(removal, removal.asked_at, spared(self.store, removal))
+            return Named(removal, removal.requested_at, spared(self.store, removal))
         if not (removal.deletes_queue and removal.swept):
-            return Named(removal, removal.asked_at)
+            return Named(removal, removal.requested_at)
         record = self.store.record("queue", removal.queue)
         if record is None:
             return Named(removal, self.now())
@@ -235,7 +235,7 @@ class Removals:
 
 def _again(removal: Removal) -> datetime:
     """Return when a removal that is done is looked at once more."""
-    return removal.asked_at + (AGREED_AFTER if removal.deletes_queue else _LAG)
+    return removal.requested_at + (AGREED_AFTER if removal.deletes_queue else _LAG)
 
 
 def _places(removal: Removal) -> Sequence[Place]:

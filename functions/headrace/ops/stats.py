@@ -191,7 +191,7 @@ class StatsOperations:
         """
         source = self.queues.cached(queue)
         now = self.now()
-        steps = Steps.asked(since, until, step_seconds, now)
+        steps = Steps.between(since, until, step_seconds, now)
         buffers = self.counters.buffers()
         recorded = self.counters.oldest()
         before, unknown = self._before(queue, steps, recorded)

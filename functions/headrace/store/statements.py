@@ -199,8 +199,8 @@ def statement(
         which = "OLD" if change.gone else "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
     where = " AND ".join((key, *writer.conditions(change)))
-    told = f" RETURNING ALL {which} *" if returning else ""
-    return {"Statement": f"{head} WHERE {where}{told}", "Parameters": writer.parameters}
+    returned = f" RETURNING ALL {which} *" if returning else ""
+    return {"Statement": f"{head} WHERE {where}{returned}", "Parameters": writer.parameters}
 
 
 @dataclass(frozen=True, slots=True)

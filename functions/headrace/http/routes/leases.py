@@ -38,9 +38,9 @@ def open_lease(
     body: Annotated[LeaseBody | None, Body(openapi_examples=examples.OPEN_LEASE)] = None,
 ) -> Answered:
     """Open a group lease."""
-    asked = body or LeaseBody()
+    wanted = body or LeaseBody()
     leases = use_cases().leases
-    return _shown(leases.open(asked.name, keepalive=asked.keepalive_timeout_in_seconds), 201)
+    return _shown(leases.open(wanted.name, keepalive=wanted.keepalive_timeout_in_seconds), 201)
 
 
 @router.post(

@@ -110,18 +110,18 @@ def dequeue_many(
 
 
 def _leased(
-    queues: str | Sequence[str], asked: DequeueBody, *, order: Order = Order.PREFERENCE
+    queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
 ) -> Answered:
     context, use, by = router.lambda_context, use_cases(), principal()
     found = use.deliveries.dequeue(
         queues,
         order=order,
-        batch_size=asked.batch_size,
-        wait_seconds=min(asked.wait_seconds, time_to_wait(context)),
-        worker=asked.worker or "",
-        keepalive=asked.keepalive_timeout_in_seconds,
-        lease_id=asked.lease_id,
-        batch=repeats.batch_of(router, grouped=asked.lease_id is not None),
+        batch_size=wanted.batch_size,
+        wait_seconds=min(wanted.wait_seconds, time_to_wait(context)),
+        worker=wanted.worker or "",
+        keepalive=wanted.keepalive_timeout_in_seconds,
+        lease_id=wanted.lease_id,
+        batch=repeats.batch_of(router, grouped=wanted.lease_id is not None),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
     )

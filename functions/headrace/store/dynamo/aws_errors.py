@@ -52,8 +52,8 @@ def aws_errors() -> Iterator[None]:
 
 def consumed(answer: dict[str, Any]) -> float:
     """Return the units that an answer says it cost."""
-    told = answer.get("ConsumedCapacity") or []
-    parts: list[dict[str, float]] = told if isinstance(told, list) else [told]
+    capacity = answer.get("ConsumedCapacity") or []
+    parts: list[dict[str, float]] = capacity if isinstance(capacity, list) else [capacity]
     return sum(part.get("CapacityUnits", 0.0) for part in parts)
 
 

@@ -67,12 +67,12 @@ def _client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
 
 def _address(session: Session, region: str | None) -> str | None:
     """Return Amazon's address in *region*; None where only botocore can tell."""
-    told = (
+    configured = (
         any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
         or {"endpoint_url", "services"} & session.get_scoped_config().keys()
         or session.get_config_variable("use_fips_endpoint")
         or session.get_config_variable("use_dualstack_endpoint")
     )
-    if told or not _PLAIN_REGION.fullmatch(region or ""):
+    if configured or not _PLAIN_REGION.fullmatch(region or ""):
         return None
     return f"https://dynamodb.{region}.amazonaws.com"

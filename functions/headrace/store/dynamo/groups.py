@@ -104,12 +104,12 @@ class _Update:
         if change.renewed_at is not None:
             now = self._value("expires_at", change.renewed_at)
             made.append(f"{end} = {self._name('keepalive')} + {now}")
-        said = [f"SET {', '.join(made)}"] if made else []
+        clauses = [f"SET {', '.join(made)}"] if made else []
         if change.queue is not None:
-            said.append(f"ADD {self._name('queues')} {self._value('queues', {change.queue})}")
+            clauses.append(f"ADD {self._name('queues')} {self._value('queues', {change.queue})}")
         return {
             "ConditionExpression": " AND ".join(when),
-            "UpdateExpression": " ".join(said),
+            "UpdateExpression": " ".join(clauses),
             "ExpressionAttributeNames": self._names,
             "ExpressionAttributeValues": self._values,
         }

@@ -125,7 +125,8 @@ def ask_revoke(context: RequestContext) -> Reply:
         crumbs=(_crumb(context),),
         question=f"Revoke key {key.name}?",
         detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is "
-        f"shut out within 10 seconds, a minute behind a caching authorizer. It cannot be undone.{own}",
+        "shut out within 10 seconds, a minute behind a caching authorizer. "
+        f"It cannot be undone.{own}",
         samples=(),
         more="",
         form=Confirm(

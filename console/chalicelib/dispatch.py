@@ -142,7 +142,7 @@ def _redirect_to_sign_in(context: RequestContext) -> Reply:
 
 
 def _nonce(context: RequestContext) -> str:
-    """Return what forms are tied to: the session, or the cookie of who has none yet."""
+    """Return the nonce of forms: the session's, or the cookie's of a visitor who has none yet."""
     if context.session is not None:
         return context.session.nonce
     return str(context.signing.read(DOOR, context.request.cookies.get(DOOR, "")) or "")
@@ -206,7 +206,7 @@ def _frame(context: RequestContext, call: _Call, *, nonce: str, flash: Flash | N
 
 
 def _bare_frame(at: urls.Urls, call: _Call) -> Frame:
-    """Return what surrounds a page when nothing is known of who sees it."""
+    """Return the frame of a page when nothing is known of who sees it."""
     return Frame(
         now=utc_now(),
         environment=call.environment,

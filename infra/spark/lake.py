@@ -8,7 +8,7 @@ import shlex
 
 
 def words() -> argparse.Namespace:
-    """Return what was asked for; Glue adds words of its own, which say nothing to us."""
+    """Return the options; Glue adds words of its own, which say nothing to us."""
     parser = argparse.ArgumentParser(prog="lake.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="rollup, proof, compact or backfill")
     parser.add_argument("--lake", required=True, help="s3://bucket/prefix, or a folder")

@@ -15,7 +15,7 @@ VARIABLES: Final = {
 
 
 def words() -> argparse.Namespace:
-    """Return what was asked for; Glue adds words of its own, which say nothing to us."""
+    """Return the options; Glue adds words of its own, which say nothing to us."""
     parser = argparse.ArgumentParser(prog="station.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--station", required=True, help="module:station")
     parser.add_argument("--drain", choices=["true", "false"], default="false")

@@ -125,7 +125,7 @@ def carry_out(
 
 
 def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
-    """Return what came of it, in numbers and reasons."""
+    """Return the outcome as a message, in numbers and reasons."""
     number = len(answer.results)
     left = [why(result.outcome, result.detail) for result in answer.results if not result.changed]
     if not left:

@@ -123,7 +123,7 @@ def _nonce(context: RequestContext) -> str:
 
 
 def _seal(context: RequestContext, found: TaskSelection) -> list[Any]:
-    """Return what a confirmation is about: all that must be as it was when it was shown."""
+    """Return the state that a confirmation signs: all of it must be as it was when shown."""
     fields = repr(sorted(found.where.fields().items()))
     filter_hash = sha256(fields.encode("utf-8", "surrogatepass")).hexdigest()
     return [
@@ -219,7 +219,7 @@ def _summary(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
 
 
 def _detail(found: TaskSelection, action: TaskAction) -> str:
-    """Return what to know before one goes on, or while it goes on."""
+    """Return the advice to read before going on, or while it goes on."""
     if found.looking or found.acting:
         return (
             "It goes on step by step, and only while this page is open. Leave it and it rests "

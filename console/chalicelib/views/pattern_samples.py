@@ -112,7 +112,7 @@ def meant(here: str) -> tuple[Sample, ...]:
 
 
 def attempts(now: datetime) -> tuple[AttemptRow, ...]:
-    """Return what became of each attempt, the newest first."""
+    """Return the attempts with their outcomes, the newest first."""
     ended = (
         (Status.INFLIGHT, "running since", "", ""),
         (Status.SUCCEEDED, "succeeded", "", ""),
@@ -154,7 +154,7 @@ def figures() -> Figures:
 
 
 def problem(here: str) -> ErrorPage:
-    """Return what went wrong with a request."""
+    """Return a sample of the error page."""
     error = InvalidRequest("the filter makes no sense")
     page = ErrorPage.of(error, request_id="b1946ac9-2d9e", acted=True, way_on=Link("Go on", here))
     return replace(page, fields=(FieldError("attempts", "must be a whole number from 0 to 100"),))

@@ -259,7 +259,7 @@ def _tagged(context: RequestContext, task: Task, key: str, value: str) -> str:
 
 
 def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
-    """Return what to say of no tasks; *looked* at so many and there are more, None for no more."""
+    """Return the text for no tasks; *looked* at so many and there are more, None for no more."""
     if looked is not None:
         so_far = formatting.count_of(looked, "task")
         return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")

@@ -133,7 +133,7 @@ def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
 
 
 def limits_of(queue: Queue) -> str:
-    """Return what holds deliveries of *queue* back, in words; nothing where nothing does."""
+    """Return the limits on deliveries of *queue*, in words; empty for none."""
     dequeuing = queue.settings.dequeuing_settings
     limits = []
     if dequeuing.max_inflight_tasks:

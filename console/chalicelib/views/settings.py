@@ -62,7 +62,7 @@ def save(context: RequestContext) -> Reply:
 
 
 def _base(context: RequestContext) -> Texts:
-    """Return what the form was filled with.  It is only told from what was typed: not trusted."""
+    """Return the values the form was filled with.  They only show what was changed: not trusted."""
     try:
         found = json.loads(context.request.given("base") or "{}")
     except ValueError:

@@ -176,7 +176,7 @@ def _waits(task: Task) -> bool:
 
 
 def _attempts(task: Task) -> tuple[AttemptRow, ...]:
-    """Return what is known of the attempts, the newest first."""
+    """Return the attempts as far as they are known, the newest first."""
     found = [_failed(task, error) for error in task.errors]
     if task.state is State.SUCCEEDED and task.finished_at:
         found.append(_last(task, "succeeded", Status.SUCCEEDED, task.finished_at))

@@ -147,7 +147,7 @@ class Principal:
 
 
 def key_name_fault(name: str) -> str | None:
-    """Return what is wrong with *name* as that of a key; None for nothing."""
+    """Return the fault of *name* as the name of a key; None for none."""
     if not name.strip():
         return "must not be empty"
     if limits.utf8_bytes(name) > limits.KEY_NAME_BYTES:

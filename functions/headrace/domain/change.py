@@ -177,7 +177,7 @@ class Change:
         return all(condition.holds(task) for condition in self.done_when)
 
     def apply(self, task: Task | None) -> Task | None:
-        """Return what *task* becomes; None when it is gone."""
+        """Return *task* as changed; None when it is gone."""
         if self.insert is not None:
             return self.insert
         if task is None or self.gone:
@@ -204,7 +204,7 @@ class Change:
         return self.gone and "spent" in self.put
 
     def remains(self, task: Task | None) -> Task | None:
-        """Return what stays under the id of *task* when it is gone."""
+        """Return the remains under the id of *task* when it is gone."""
         if task is None or not self.spends:
             return None
         emptied = {name: _EMPTY.get(name) for name in self.clear}

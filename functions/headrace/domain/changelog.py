@@ -75,7 +75,7 @@ def line(
     forgotten: bool,
     payload: bool,
 ) -> Line:
-    """Return what *change*, read from the images *old* and *new*, is in the lake.
+    """Return the lake's line for *change*, which was read from the images *old* and *new*.
 
     *forgotten* is a removal by the table itself; *payload* keeps a payload that is new.
     Raises UnreadableImage.
@@ -119,7 +119,7 @@ def line(
 
 
 def digest(secret: str) -> str:
-    """Return what stands in the lake for a lease: always the same, and no way back."""
+    """Return the digest that stands for a lease in the lake: always the same, and no way back."""
     return blake2b(secret.encode(), digest_size=8, person=b"headrace").hexdigest()
 
 

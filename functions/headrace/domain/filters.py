@@ -104,7 +104,7 @@ class TaskFilter:
         return tuple(sorted(possible, key=lambda span: ORDER.index(span.state)))
 
     def fields(self) -> dict[str, Any]:
-        """Return what is named, as JSON: what the audit keeps of a filter."""
+        """Return the fields that are set, as JSON: the audit keeps them."""
         times = {"scheduled_after": self.scheduled_after, "scheduled_before": self.scheduled_before}
         named = {
             "state": ",".join(self.states) or None,

@@ -66,7 +66,7 @@ class Histogram:
 
     @classmethod
     def unpacked(cls, numbers: Sequence[int]) -> "Histogram":
-        """Return what packed() was asked of."""
+        """Return the histogram that packed() wrote."""
         buckets = {}
         bucket = 0
         for distance, number in _pairs(numbers):

@@ -39,7 +39,7 @@ class LeaseName:
 
     @classmethod
     def parse(cls, name: str) -> "LeaseName | None":
-        """Return what *name* says, or None when we did not write it."""
+        """Return *name* as parsed; None when we did not write it."""
         secret, _, rest = name.partition(".")
         attempt, _, worker = rest.partition(".")
         if not (secret and attempt.isascii() and attempt.isdigit()):

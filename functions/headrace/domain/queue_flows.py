@@ -54,7 +54,7 @@ class QueueFlows:
         return QueueFlows({target: sources} if sources else {})
 
     def kept(self, now: int, most: int) -> "QueueFlows":
-        """Return what is worth keeping at *now*, in microseconds since 1970.
+        """Return the flows worth keeping at *now*, in microseconds since 1970.
 
         Hours that ended an hour ago are told as one, what is over a day ago is left out.
         Of more edges than fit into *most* bytes the busiest stay.
@@ -86,7 +86,7 @@ class QueueFlows:
 
     @classmethod
     def of(cls, body: Mapping[str, Mapping[str, str]]) -> "QueueFlows":
-        """Return what body() was asked of."""
+        """Return the flows that body() wrote."""
         return cls(
             {
                 target: {source: _slots(text) for source, text in sources.items()}

@@ -66,7 +66,7 @@ class First:
         return True
 
     def answer_to(self, request: KeyedRequest, *, now: datetime) -> RecordedAnswer | None:
-        """Return what *request* is answered; None: it runs, as if it was the first.
+        """Return the recorded answer to *request*; None: it runs, as if it was the first.
 
         Raises IdempotencyConflict when it is another request, and Unavailable while the first one
         still runs.

@@ -55,7 +55,7 @@ class Span:
 
     @classmethod
     def of(cls, text: bytes) -> "Span":
-        """Return what text() was asked of.  Raises Illegible."""
+        """Return the span that text() wrote.  Raises Illegible."""
         try:
             body = json.loads(text)
             return cls(date.fromisoformat(body["begin"]), date.fromisoformat(body["end"]))

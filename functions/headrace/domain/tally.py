@@ -60,7 +60,7 @@ class Activity:
 
     @classmethod
     def of(cls, text: str) -> "Activity":
-        """Return what text() was asked of."""
+        """Return the activity that text() wrote."""
         numbers, wait, run, *more = (
             [int(word) for word in part.split()] for part in text.split("|")
         )
@@ -117,7 +117,7 @@ class Tally:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Tally":
-        """Return what body() was asked of."""
+        """Return the tally that body() wrote."""
         counts = {queue: list(counts) for queue, counts in body["counts"].items()}
         minutes = {queue: minutes_of(body, queue) for queue in body["minutes"]}
         return cls(counts, minutes, QueueFlows.of(body.get("moves", {})))

@@ -37,7 +37,7 @@ class Throughput:
         self.recent[minute] = [mine + its for mine, its in zip(before, numbers, strict=True)]
 
     def kept(self, now: int) -> "Throughput | None":
-        """Return what is still of use at *now*, in microseconds since 1970; None for nothing."""
+        """Return the part still of use at *now*, in microseconds since 1970; None for nothing."""
         minute = now // MINUTE
         oldest = minute // SLOT_MINUTES - SLOTS
         started = {slot: number for slot, number in self.started.items() if slot >= oldest}
@@ -73,7 +73,7 @@ class Throughput:
 
     @classmethod
     def of(cls, text: str) -> "Throughput":
-        """Return what text() was asked of."""
+        """Return the throughput that text() wrote."""
         started, recent = ([int(word) for word in part.split()] for part in text.split("|"))
         width = 1 + len(_SHOWN)
         return cls(

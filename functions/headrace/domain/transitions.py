@@ -92,7 +92,7 @@ class Transition:
 
 
 def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Transition:
-    """Return what happened between two images; *recorded_at* is when the stream saw it.
+    """Return the transition between two images; *recorded_at* is when the stream saw it.
 
     What is left of a task that is gone says how it ended; one of which nothing is left was removed
     by hand, or by the table.  That what was left is removed is nothing that happens to a task.

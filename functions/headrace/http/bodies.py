@@ -81,7 +81,7 @@ class NewTaskBody(Body):
         )
 
     def overwritten(self) -> frozenset[str]:
-        """Return what a duplicate changes of the task that waits under its key."""
+        """Return the fields that a duplicate changes of the task that waits under its key."""
         return frozenset()
 
 
@@ -101,7 +101,7 @@ class TaskEntry(NewTaskBody):
         return self
 
     def overwritten(self) -> frozenset[str]:
-        """Return what a duplicate changes of the task that waits under its key."""
+        """Return the fields that a duplicate changes of the task that waits under its key."""
         return frozenset(self.overwrite_on_duplicate or ())
 
 

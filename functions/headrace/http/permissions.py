@@ -107,7 +107,7 @@ _NAMING: Final = frozenset({_QUEUE, "to_queue", "queues"})
 
 
 def needs_of(method: str, path: str) -> Needs:
-    """Return what a route needs; its *path* in OpenAPI's form or Powertools'.
+    """Return the needs of a route; its *path* in OpenAPI's form or Powertools'.
 
     Raises LookupError for one that the table does not have.
     """

@@ -110,7 +110,7 @@ def _cause(error: Exception, where: str) -> HeadraceError:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
-    """Return what pydantic found as one error that names every field."""
+    """Return the faults that pydantic found as one error that names every field."""
     found = [FieldError(_path(error["loc"]), _message(error)) for error in errors]
     large = any(error["type"] == TOO_LARGE for error in errors)
     first = f"{found[0].field} {found[0].message}"

@@ -83,7 +83,7 @@ def key_in(event: Mapping[str, Any]) -> str | None:
 
 
 def request(event: Mapping[str, Any], key: str) -> KeyedRequest:
-    """Return what is asked under *key*."""
+    """Return the request under *key*."""
     query = event.get("multiValueQueryStringParameters") or {}
     head = json.dumps([event["httpMethod"], event["path"], sorted(query.items())])
     body = event.get("body") or ""
@@ -93,7 +93,7 @@ def request(event: Mapping[str, Any], key: str) -> KeyedRequest:
 
 
 def batch_of(router: Router, *, grouped: bool) -> DeliveryBatch | None:
-    """Return what a dequeue leases under its key; None without one.  Raises as key_in()."""
+    """Return the batch of a dequeue under its key; None without one.  Raises as key_in()."""
     event = router.current_event.raw_event
     key = key_in(event)
     if key is None:

@@ -43,7 +43,7 @@ def new_router() -> Router:
 
 
 def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:
-    """Return what a route answers when all goes well; *schema* is a model of ``answers``.
+    """Return the answers of a route when all goes well; *schema* is a model of ``answers``.
 
     *more* are further answers of the same shape, as in ``also_202="It goes on."``
     Errors are the same for all routes and added by ``openapi``.

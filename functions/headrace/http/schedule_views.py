@@ -24,7 +24,7 @@ def schedule_json(seen: Seen, *, payload: bool) -> str:
 
 
 def in_short(seen: Seen) -> dict[str, Any]:
-    """Return what its queue shows of a schedule."""
+    """Return the short form of a schedule, as its queue shows it."""
     settings = seen.schedule.settings
     return {
         "name": seen.schedule.name,

@@ -136,7 +136,7 @@ def tasks_json(page: TaskListing, *, now: datetime, max_retries: MaxRetries, pay
 def enqueued_json(
     results: Iterable[EnqueueResult], *, now: datetime, max_retries: MaxRetries
 ) -> str:
-    """Return what became of each entry of an enqueue."""
+    """Return the outcome of each entry of an enqueue."""
     parts = []
     room = AnswerRoom()
     for result in results:
@@ -167,7 +167,7 @@ def dequeued_json(found: DequeueResult, *, max_retries: MaxRetries) -> str:
 def reported_json(
     reports: Iterable[TaskReport], results: Iterable[ReportResult], now: datetime
 ) -> str:
-    """Return what became of each report."""
+    """Return the outcome of each report."""
     parts = (_reported(report, result) for report, result in zip(reports, results, strict=True))
     return f'{{"results":[{",".join(parts)}],"now":{_at(now)}}}'
 
@@ -188,7 +188,7 @@ def counted_json(counted: Counted) -> str:
 
 
 def recounted_json(recounted: "Recounted") -> str:
-    """Return what a recount has come to."""
+    """Return the progress of a recount."""
 
     def by_state(counts: Sequence[int]) -> dict[str, int]:
         return {state.value: number for state, number in zip(State, counts, strict=True)}
@@ -212,7 +212,7 @@ def explained_json(reasons: Iterable[NotRunningReason]) -> str:
 
 
 def bulk_json(answer: BulkAnswer) -> str:
-    """Return what became of the tasks that were meant."""
+    """Return the outcome for the tasks that were meant."""
     return dumps(asdict(answer))
 
 

@@ -7,7 +7,7 @@ from headrace.ops.workers import Command, LiveWorker, WorkerPage
 
 
 def command_json(command: Command | None) -> str:
-    """Return what a worker is asked to do."""
+    """Return the command to a worker."""
     return dumps({"command": command})
 
 

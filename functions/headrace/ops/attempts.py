@@ -76,7 +76,7 @@ class Attempts:
 
 
 def source_of(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, the /64 network of an IPv6 one."""
+    """Return the source to count by: an IPv4 address, the /64 network of an IPv6 one."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

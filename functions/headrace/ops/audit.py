@@ -231,7 +231,7 @@ class Audit:
 
 
 def _text(entry: AuditRecord) -> str:
-    """Return what of *entry* may be long, as it stands in an answer."""
+    """Return the long part of *entry*, as it stands in an answer."""
     long = [entry.actor, entry.queue, entry.filter, entry.ids]
     return json.dumps(long, ensure_ascii=False, default=str)
 

@@ -51,7 +51,7 @@ class DeliveryBatch:
     version: int | None = None
 
     def leased_before(self, group: Group | None, queues: Sequence[Queue]) -> list[Task] | None:
-        """Return what an earlier try of the same call has leased, as far as it is still held.
+        """Return the tasks that an earlier try of the same call leased and still holds.
 
         None: there was none, or it leased nothing.  Of tasks under a *group* the index may not know
         yet, so that a few leased a moment ago can be missing.

@@ -282,7 +282,7 @@ class BulkOperations:
 
 
 def _noted(to_queue: str | None) -> dict[str, str] | None:
-    """Return what the audit says of where tasks go."""
+    """Return the target of tasks as the audit notes it."""
     return {"to_queue": to_queue} if to_queue else None
 
 

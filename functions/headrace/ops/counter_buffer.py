@@ -51,7 +51,7 @@ class BufferedRecount:
 
     @classmethod
     def of(cls, body: Sequence[Any]) -> Self:
-        """Return what body() was asked of."""
+        """Return the recount that body() wrote."""
         opened, held, fresh, done, ended = body
         return cls(opened, held, list(fresh), done, ended)
 

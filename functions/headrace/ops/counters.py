@@ -239,7 +239,7 @@ class Counters:
         return _counted(queue, record.body if record else _NOTHING, buffers)
 
     def totals(self) -> Totals:
-        """Return what is counted of all queues at once: some reads, however many there are."""
+        """Return the totals of all queues at once: some reads, however many there are."""
         buffers = self.buffers()
         buckets: dict[int, Mapping[str, Any]] = {}
         more, after = True, ""

@@ -128,7 +128,7 @@ class Deliveries:
         return sorted(taken, key=in_turn)
 
     def due(self, queue: Queue, call: Call) -> list[Entry]:
-        """Return what could be leased now, in order: of each shard enough for the call."""
+        """Return the entries to lease now, in order: of each shard enough for the call."""
         if queue.paused(self.now()):
             return []
         portion, sure = self.members.known(queue, call.worker)
@@ -202,7 +202,7 @@ class Deliveries:
     def _own(
         self, queue: Queue, ready: list[Entry], wanted: int, call: Call, portion: Portion | None
     ) -> list[Entry]:
-        """Return what of *ready* the caller may take now."""
+        """Return those of *ready* that the caller may take now."""
         if portion is None:
             return ready
         own, soon = self.members.divide(queue.name, ready, wanted, portion)
@@ -263,7 +263,7 @@ class Deliveries:
         return race
 
     def _reserved(self, queue: Queue, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:
-        """Return what may be delivered, with the slot of each if the queue limits them."""
+        """Return the entries to deliver, each with its slot if the queue limits them."""
         if not queue.settings.dequeuing_settings.max_inflight_tasks:
             return dict.fromkeys(picked)
         reserved = self.limiting.slots.take(queue, picked)
@@ -351,7 +351,7 @@ class _Race:
 
 
 def _waiting(task: Task) -> Entry:
-    """Return what the index says of *task* while it waits."""
+    """Return the index entry of *task* while it waits."""
     return Entry(task.id, task.place, task.due_at, task.expires_at)
 
 

@@ -207,7 +207,7 @@ class Dequeue:
             taken += deliveries.lease_due(look.queue, again, count, look.call)
 
     def _leased_before(self, sources: Sequence[Queue]) -> DequeueResult | None:
-        """Return what is left of what an earlier try has leased, if there was one."""
+        """Return the rest of the tasks that an earlier try leased, if there was one."""
         if self.batch is None:
             return None
         deliveries = self.deliveries
@@ -239,7 +239,7 @@ class Dequeue:
         return max(0.0, min(usual, (due - now).total_seconds()))
 
     def _fitting(self, sources: Sequence[Queue], tasks: Sequence[Task]) -> tuple[Task, ...]:
-        """Return what fits one answer; the surplus goes back at once, its turn kept."""
+        """Return the tasks that fit one answer; the surplus goes back at once, its turn kept."""
         fitting: list[Task] = []
         surplus: list[Task] = []
         room = AnswerRoom()
@@ -262,5 +262,5 @@ def _first(times: Iterable[datetime | None]) -> datetime | None:
 
 
 def in_turn(task: Task) -> tuple[datetime, str]:
-    """Return what tasks are sorted by in the order they are handed out."""
+    """Return the sort key of the order in which tasks are handed out."""
     return (task.due_at, task.id)

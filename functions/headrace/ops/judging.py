@@ -83,7 +83,7 @@ class Judging:
 
 
 def _of(queue: str, changes: Sequence[IndexChange]) -> list[IndexChange]:
-    """Return what *changes* are to one queue."""
+    """Return *changes* as one queue sees them."""
     sides = (
         (
             left if left is not None and left.queue == queue else None,

@@ -115,7 +115,7 @@ def id_in(presented: str) -> str | None:
 
 
 def hashed(presented: str) -> str:
-    """Return what is kept of a key."""
+    """Return the hash that is kept of a key."""
     return sha256(presented.encode("utf-8", "surrogatepass")).hexdigest()
 
 

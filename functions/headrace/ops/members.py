@@ -112,7 +112,7 @@ class Members:
     def divide(
         self, queue: str, ready: Sequence[Entry], wanted: int, mine: Portion
     ) -> tuple[list[Entry], datetime | None]:
-        """Return what of the *ready* tasks to take; if it is nothing, also when there may be."""
+        """Return those of the *ready* tasks to take; if there are none, also when there may be."""
         now = self.now()
         shards: dict[int, list[tuple[Entry, int]]] = {}
         own = list[Entry]()

@@ -59,7 +59,7 @@ def keep_spared(store: Store, removal: Removal, in_flight: Iterable[Task]) -> No
 
 
 def spared(store: Store, removal: Removal) -> frozenset[str] | None:
-    """Return what was kept for *removal*."""
+    """Return the ids kept for *removal*."""
     record = store.record(_KIND, removal.name)
     return None if record is None else frozenset(record.body["ids"])
 

@@ -70,7 +70,7 @@ def note_of(queue: Queue) -> str:
 
 
 def _found_out(record: Record) -> dict[str, Any]:
-    """Return what a note on *record* says, if it is about the settings as they are."""
+    """Return the content of a note on *record*, if it is about the settings as they are."""
     note: dict[str, Any] = json.loads(record.note) if record.note else {}
     if note.get("version") != record.version:
         return {}

@@ -126,7 +126,7 @@ class Pass:
                 return
 
     def _jobs(self, queue: Queue, first: int) -> list[Job]:
-        """Return what of a queue is ours to do; *first* is the number of its first shard."""
+        """Return the jobs of a queue that are ours; *first* is the number of its first shard."""
         jobs = []
         for shard in range(queue.shards_in_use):
             if self._holds(first + shard):

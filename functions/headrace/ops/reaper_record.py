@@ -50,7 +50,7 @@ class ReaperPart:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self | None:
-        """Return what event() was asked of; None for another event, such as a timer's."""
+        """Return the part that event() wrote; None for another event, such as a timer's."""
         if "part" not in event:
             return None
         run, until = (datetime.fromisoformat(event[name]) for name in ("run", "until"))
@@ -100,7 +100,7 @@ class Left:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """Return what record() was asked of."""
+        """Return the object that record() wrote."""
         body = record.body
         scans = {
             Place(queue, State(state), shard): Position(

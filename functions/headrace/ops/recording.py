@@ -162,7 +162,7 @@ class Recording:
             self.changelog.write([reading.line for reading in readings if reading.line])
 
     def _read(self, shard: str, record: StreamRecord) -> _Reading:
-        """Return what *record* says.  Raises UnreadableImage."""
+        """Return the reading of *record*.  Raises UnreadableImage."""
         try:
             change = record["dynamodb"]
             sequence = int(change["SequenceNumber"])

@@ -138,7 +138,7 @@ class Recounting:
         return Recounted(counts, was, None)
 
     def _finished(self, queue: str, recount: str) -> Recounted | None:
-        """Return what a recount came to if it is finished, and let every buffer know that."""
+        """Return the result of a recount if it is finished, and let every buffer know that."""
         found = read(self.store, DONE, queue, recount, self.now())
         if found is None:
             return None

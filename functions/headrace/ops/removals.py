@@ -177,7 +177,7 @@ class Removals:
         return left
 
     def _named(self, removal: Removal) -> Named:
-        """Return what *removal* names.
+        """Return the tasks that *removal* names.
 
         A deleted queue's latecomers go too, but not what came to a new one of its name.
         """

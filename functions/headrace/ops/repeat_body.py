@@ -63,7 +63,7 @@ def part_name(version: int, place: int) -> str:
 
 
 def first_of(record: Record, parts: Sequence[str] = ()) -> First:
-    """Return what a record says; of an answer in *parts* these are needed to know it."""
+    """Return the content of a record; of an answer in *parts* these are needed to know it."""
     body = record.body
     answer = None
     text = body.get("text") or "".join(parts)

@@ -84,7 +84,7 @@ class Repeats:
         return self.store.put_record(record, replaces=replaces)
 
     def _read(self, record: Record) -> First:
-        """Return what *record* says, with the parts of a large answer."""
+        """Return the content of *record*, with the parts of a large answer."""
         number = record.body.get("parts", 0)
         parts: list[str] = []
         while len(parts) < number:

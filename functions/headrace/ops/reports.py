@@ -337,13 +337,13 @@ def _named_group(report: TaskReport) -> str | None:
 
 
 def _settled_name(report: TaskReport) -> str | None:
-    """Return what a task keeps of the lease when *report* settles it."""
+    """Return the name of the lease that a task keeps when *report* settles it."""
     lease = LeaseName.parse(report.lease_id)
     return lease.secret if lease is not None else _named_group(report)
 
 
 def _secret(report: TaskReport) -> str:
-    """Return what no other delivery's report has, to make ids of children from."""
+    """Return a secret that no other delivery's report has, to make ids of children from."""
     name = _settled_name(report) or ""
     return f"{name}:{report.task_id}" if _named_group(report) else name
 

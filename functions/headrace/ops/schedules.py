@@ -155,7 +155,7 @@ class Schedules:
         return self.coming(self._next(self._old(owner, name), owner, name, settings), count)
 
     def last_run(self, schedule: Schedule) -> LastRun | None:
-        """Return what became of the latest run; None when there was none yet."""
+        """Return the latest run with its outcome; None when there was none yet."""
         now = self.now()
         progress = self.ticking.progress(schedule_body.key(schedule.queue, schedule.name))
         at = progress.last_run_at(now) if progress else None
@@ -231,7 +231,7 @@ class Schedules:
     def _next(
         self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings
     ) -> Schedule:
-        """Return what becomes of *old*, which is nothing of this queue if it was another's."""
+        """Return the schedule that replaces *old*; one of another queue does not count."""
         now, edition = self.now(), self.new_edition()
         if old is not None and old.queue_created_at == owner.created_at:
             if settings == old.settings:

@@ -121,7 +121,7 @@ class Spawning:
     def repeated(
         self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
     ) -> tuple[EnqueueResult, ...]:
-        """Return what became of the children of a report that took effect before.
+        """Return the results for the children of a report that took effect before.
 
         A child that is not there was finished and forgotten since, or was a duplicate then.
         """
@@ -212,7 +212,7 @@ def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:
 def _twins(
     children: Sequence[Child], settled: Mapping[int, EnqueueResult]
 ) -> dict[int, EnqueueResult]:
-    """Return what those children come to whose id or key an earlier one is about to take."""
+    """Return the results of children whose id or key an earlier one is about to take."""
     twins: dict[int, EnqueueResult] = {}
     ids: set[str] = set()
     holders: dict[tuple[str, str], str] = {}  # by key

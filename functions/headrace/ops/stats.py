@@ -48,7 +48,7 @@ class Each(Protocol):
     def __call__(
         self, look: Callable[[Queue], "Glance"], queues: Iterable[Queue], /
     ) -> Iterable["Glance"]:
-        """Return what *look* says of each of *queues*, in their order."""
+        """Return the result of *look* for each of *queues*, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class StatsOperations:
     def _before(
         self, queue: str, steps: Steps, recorded: int
     ) -> tuple[Iterable[tuple[int, Activity]], Sequence[range]]:
-        """Return what happened before the minute *recorded*, and what is not known of that."""
+        """Return the activity before the minute *recorded*, and minutes of which none is known."""
         if steps.first >= recorded:
             return (), ()
         known = self.archive.known() if self.archive is not None else range(0)

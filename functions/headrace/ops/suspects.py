@@ -100,7 +100,7 @@ class Watch:
             _put(self._groups, group.id, group.expires_at, most=_PLACES)
 
     def standing(self, entry: Entry, now: datetime) -> SuspectStanding:
-        """Return what is known of an overdue *entry*."""
+        """Return the standing of an overdue *entry*."""
         with self._lock:
             known = self._known.get((entry.task_id, entry.scheduled_at))
             if known is None:
@@ -114,7 +114,7 @@ class Watch:
             return SuspectStanding.MISSED if known.ours and not astray else SuspectStanding.OLD
 
     def suspects(self, store: Store, place: Place, now: datetime) -> Suspects:
-        """Return what to read of one partition: at most half a unit is spent on finding out.
+        """Return the entries to read of one partition: at most half a unit is spent on finding out.
 
         The newest that are overdue come first: of those that have been so for long the reaper has
         seen that they are good.

@@ -57,7 +57,7 @@ def delete_task(
 
 
 def enqueued(by: Principal, results: Sequence[EnqueueResult]) -> list[EnqueueResult]:
-    """Return what became of entries as *by* may know it: no queue that is not one of its own."""
+    """Return the results as *by* may know them: no queue that is not one of its own."""
     return [
         result
         if result.elsewhere is None or by.covers(result.elsewhere)
@@ -81,7 +81,7 @@ def close_lease(leases: Leases, by: Principal, group_id: str) -> None:
 
 
 def no_task(by: Principal, task_id: str) -> NotFound | Forbidden:
-    """Return what *by* is told of a task that is not there."""
+    """Return the error that *by* gets for a task that is not there."""
     if by.everywhere:
         return NotFound(f"there is no task {task_id[:128]}")
     return access.not_this_task(task_id)

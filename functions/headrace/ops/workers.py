@@ -157,7 +157,7 @@ def on_duty(record: Record, now: datetime) -> tuple[str, ...]:
 
 
 def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
-    """Return what *by* may know of *worker*; None for one of others' queues."""
+    """Return *worker* as *by* may know it; None for one of others' queues."""
     sign = worker.sign
     own = tuple(filter(by.covers, sign.queues))
     if len(own) == len(sign.queues):

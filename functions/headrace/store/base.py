@@ -43,7 +43,7 @@ Outcome = Done | Refused
 
 
 def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
-    """Return what became of *change* that was refused because the store holds what was *found*."""
+    """Return the outcome of *change*, refused because the store holds the task that was *found*."""
     if found is not None and found.spent and change.insert is None:
         return Refused(None, blocked)  # only an id is left, for whoever enqueues it
     if found is not None and change.already_done(found):
@@ -115,7 +115,7 @@ class Store(Protocol):
         """
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        """Return what is left of tasks that are gone, and of which somebody may repeat something.
+        """Return the remains of tasks that are gone, and of which somebody may repeat something.
 
         Nothing is, of one that was deleted or purged.
         """
@@ -210,7 +210,7 @@ class Store(Protocol):
         """Take *texts* out of a pool, as far as they are in it; return what is in it then."""
 
     def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
-        """Return what is in the pools from *first* to *last*, both included, but for empty ones.
+        """Return the content of the pools *first* to *last*, both included, without empty ones.
 
         What was written a moment ago may be missing.
         """
@@ -266,7 +266,7 @@ class Lake(Protocol):
         """Write a file; one of that name is replaced at once, and never seen half written."""
 
     def get(self, name: str) -> bytes | None:
-        """Return what a file holds; None if there is none."""
+        """Return the content of a file; None if there is none."""
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""

@@ -35,7 +35,7 @@ class FolderLake:
             new.replace(path)
 
     def get(self, name: str) -> bytes | None:
-        """Return what a file holds; None if there is none."""
+        """Return the content of a file; None if there is none."""
         with _explained("read"):
             try:
                 return (self.folder / name).read_bytes()
@@ -75,7 +75,7 @@ class LakeToBe:
         self._lake.put(name, content)
 
     def get(self, name: str) -> bytes | None:
-        """Return what an object holds; None if there is none."""
+        """Return the content of an object; None if there is none."""
         return self._lake.get(name)
 
     def list(self, prefix: str) -> Sequence[LakeObject]:

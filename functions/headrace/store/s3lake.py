@@ -31,7 +31,7 @@ class S3Lake:
             self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=content)
 
     def get(self, name: str) -> bytes | None:
-        """Return what an object holds; None if there is none."""
+        """Return the content of an object; None if there is none."""
         with _vendor_errors():
             try:
                 answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)

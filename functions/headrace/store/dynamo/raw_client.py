@@ -80,7 +80,7 @@ class RawClient:
         return self._call("BatchGetItem", parameters)
 
     def page(self, operation: str, parameters: dict[str, Any]) -> bytes:
-        """Return what DynamoDB answers to *operation* as it is: JSON that nobody has looked at."""
+        """Return DynamoDB's answer to *operation* as it is: JSON that nobody has looked at."""
         answer = self._posted(operation, parameters)
         if answer is not None:
             return answer
@@ -98,7 +98,7 @@ class RawClient:
         return getattr(self._client, _METHODS[operation])(**parameters)
 
     def _posted(self, operation: str, parameters: dict[str, Any]) -> bytes | None:
-        """Return what comes back with a plain 200; None for boto3 to ask again.
+        """Return the body of a plain 200; None for boto3 to ask again.
 
         Raises Unavailable where there is no time left to ask at all.
         """

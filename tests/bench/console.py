@@ -43,7 +43,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
         filling = progress.add_task("console: filling a queue", total=depth)
         names = _fill(client, depth, lambda: progress.advance(filling, BATCH))
         with _Visitor(service.url, service.admin_key) as visitor:
-            places = pages(replace(names, set=visitor.dry_run())) | _asked()
+            places = pages(replace(names, set=visitor.dry_run())) | _requested()
             bar = progress.add_task("console: pages", total=len(places))
             figures = []
             for page, address in places.items():
@@ -62,7 +62,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
     )
 
 
-def _asked() -> dict[str, str]:
+def _requested() -> dict[str, str]:
     """Return the queue's page as it is asked for in other ways."""
     queries: dict[str, dict[str, str | int]] = {
         "ready": {"state": "READY", "limit": 250},
@@ -144,8 +144,8 @@ class _Visitor:
 
     def dry_run(self) -> str:
         """Look at some dead tasks as if to restart them; return the name of what was seen."""
-        asked = f"/console/queues/{QUEUE}?state=DEAD"
-        token = re.findall(r'name="token" value="([^"]+)"', self.get(asked).decode())[0]
+        requested = f"/console/queues/{QUEUE}?state=DEAD"
+        token = re.findall(r'name="token" value="([^"]+)"', self.get(requested).decode())[0]
         looked = self._http.request(
             "POST", f"{self._url}/console/queues/{QUEUE}/matching?state=DEAD",
             body=urlencode({"token": token, "action": "restart"}),

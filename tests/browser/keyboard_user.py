@@ -132,7 +132,7 @@ class KeyboardUser:
         return " ".join(str(self.page.locator("body").inner_text()).split())
 
     @property
-    def said(self) -> str:
+    def notice(self) -> str:
         """What the page says has been done."""
         return str(self.page.locator(".flash").inner_text())
 

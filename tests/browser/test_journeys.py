@@ -12,7 +12,7 @@ def test_one_signs_in(console: Console, enter: Enter) -> None:
     assert user.heading == "Queues"
     user.open("Sign out")
     assert user.heading == "Sign in"
-    assert user.said == "You are signed out."
+    assert user.notice == "You are signed out."
 
 
 def test_one_finds_the_dead_of_a_queue_by_their_error(console: Console, enter: Enter) -> None:
@@ -43,12 +43,12 @@ def test_one_pauses_a_queue_and_it_resumes(console: Console, enter: Enter) -> No
     user.tab_to("Pause").press("Enter")
     user.choose("Pause deliveries", "for 15").open("Pause")
 
-    assert "It resumes by itself in 15 min" in user.said
+    assert "It resumes by itself in 15 min" in user.notice
     assert "resume in 14 min" in user.text
     assert console.client.get_queue("thumbnails").dequeuing_settings.dequeuing_paused
 
     user.open("Resume deliveries")
-    assert user.said == "Deliveries of thumbnails go on."
+    assert user.notice == "Deliveries of thumbnails go on."
     assert not console.client.get_queue("thumbnails").dequeuing_settings.dequeuing_paused
 
 
@@ -63,7 +63,7 @@ def test_one_creates_a_schedule_and_sees_its_next_runs(console: Console, enter: 
     assert "Nothing is saved yet." in user.text
 
     user.open("Create schedule")
-    assert user.said == "Schedule reports of nightly is saved."
+    assert user.notice == "Schedule reports of nightly is saved."
     assert user.heading == "reports"
     assert user.page.locator(".run-list tbody tr").count() == 5
     assert console.client.get_schedule("nightly", "reports").cron == "30 4 * * *"
@@ -77,7 +77,7 @@ def test_one_revokes_a_key(console: Console, enter: Enter) -> None:
     assert "It cannot be undone." in user.text
     user.open("Revoke this key")
 
-    assert user.said == "Key left the company is revoked."
+    assert user.notice == "Key left the company is revoked."
     assert key.id not in {each.id for each in console.client.list_keys()}
 
 
@@ -124,5 +124,5 @@ def test_one_purges_a_queue_by_typing_its_name(console: Console, enter: Enter) -
     assert len(list(console.client.list_tasks("old.jobs"))) == 4
 
     user.type("Type the queue's name", "old.jobs").send()
-    assert user.said == "4 tasks of old.jobs removed: dead tasks."
+    assert user.notice == "4 tasks of old.jobs removed: dead tasks."
     assert list(console.client.list_tasks("old.jobs")) == []

@@ -13,8 +13,8 @@ from tests.console.conftest import Browser
 def test_a_dead_task_is_restarted_and_the_audit_names_the_key(filled: Browser) -> None:
     operator = filled.as_role(Role.OPERATOR)
     task = filled.kill("mail")
-    asked = operator.get(f"/console/tasks/{task}/restart")
-    done = operator.follow(operator.submit(asked.page, "/restart"))
+    confirm = operator.get(f"/console/tasks/{task}/restart")
+    done = operator.follow(operator.submit(confirm.page, "/restart"))
 
     assert f"Task {task} is restarted." in done.text
     assert filled.use.tasks.get(task).state is State.ENQUEUED
@@ -25,16 +25,16 @@ def test_a_dead_task_is_restarted_and_the_audit_names_the_key(filled: Browser) -
 
 def test_a_scheduled_task_is_run_now(filled: Browser) -> None:
     [task] = filled.put("mail", delay_in_seconds=600)
-    asked = filled.get(f"/console/tasks/{task}/run")
-    filled.submit(asked.page, "/run")
+    confirm = filled.get(f"/console/tasks/{task}/run")
+    filled.submit(confirm.page, "/run")
 
     assert filled.use.tasks.get(task).due_at == filled.clock()
 
 
 def test_a_task_is_moved_to_another_queue(filled: Browser) -> None:
     task = filled.kill("mail")
-    asked = filled.get(f"/console/tasks/{task}/move")
-    done = filled.follow(filled.submit(asked.page, "/move", to_queue="empty"))
+    confirm = filled.get(f"/console/tasks/{task}/move")
+    done = filled.follow(filled.submit(confirm.page, "/move", to_queue="empty"))
 
     assert filled.use.tasks.get(task).queue == "empty"
     assert [hop.text for hop in done.page.one("ol", class_="trail").all("li")] == [
@@ -50,8 +50,8 @@ def test_a_move_to_nowhere_is_refused_beside_its_field(
     filled: Browser, target: str, says: str
 ) -> None:
     task = filled.kill("mail")
-    asked = filled.get(f"/console/tasks/{task}/move")
-    refused = filled.submit(asked.page, "/move", to_queue=target)
+    confirm = filled.get(f"/console/tasks/{task}/move")
+    refused = filled.submit(confirm.page, "/move", to_queue=target)
 
     assert refused.status in (400, 404)
     assert says in refused.page.one("p", class_="wrong").text
@@ -59,8 +59,8 @@ def test_a_move_to_nowhere_is_refused_beside_its_field(
 
 def test_a_task_is_deleted_and_its_queue_shown(filled: Browser) -> None:
     task = filled.kill("mail")
-    asked = filled.get(f"/console/tasks/{task}/delete")
-    done = filled.submit(asked.page, "/delete")
+    confirm = filled.get(f"/console/tasks/{task}/delete")
+    done = filled.submit(confirm.page, "/delete")
 
     assert urlsplit(done.headers["location"]).path == "/console/queues/mail"
     assert filled.get(f"/console/tasks/{task}").status == 404
@@ -77,12 +77,12 @@ def test_what_a_state_does_not_take_is_not_offered(filled: Browser) -> None:
 def test_ticked_tasks_are_shown_before_they_are_restarted(filled: Browser) -> None:
     ids = [filled.kill("mail") for _ in range(7)]
     page = filled.get("/console/queues/mail?state=DEAD").page
-    asked = filled.submit(page, "/selected", id=ids, action="restart")
+    confirm = filled.submit(page, "/selected", id=ids, action="restart")
 
-    assert "Restart 7 tasks of mail?" in asked.text
-    assert "and 2 more" in asked.text
+    assert "Restart 7 tasks of mail?" in confirm.text
+    assert "and 2 more" in confirm.text
     assert {filled.use.tasks.get(one).state for one in ids} == {State.DEAD}
-    done = filled.follow(filled.submit(asked.page, "/selected", id=ids))
+    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
     assert "7 tasks restarted." in done.text
 
 
@@ -90,11 +90,11 @@ def test_what_was_left_alone_is_told_with_its_reason(filled: Browser) -> None:
     ids = [filled.kill("mail"), *filled.put("mail")]
     filled.take("mail")
     page = filled.get("/console/queues/mail").page
-    asked = filled.submit(page, "/selected", id=ids, action="restart")
+    confirm = filled.submit(page, "/selected", id=ids, action="restart")
 
-    assert "Restart 1 task of mail?" in asked.text
-    assert "left alone: a worker has it" in asked.text
-    done = filled.follow(filled.submit(asked.page, "/selected", id=ids))
+    assert "Restart 1 task of mail?" in confirm.text
+    assert "left alone: a worker has it" in confirm.text
+    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
     assert "1 task restarted, 1 left alone: a worker has it." in done.text
 
 

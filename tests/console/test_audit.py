@@ -35,10 +35,10 @@ def test_an_empty_audit_says_what_would_be_here(admin: Browser) -> None:
 
 
 def test_the_newest_is_told_first(acted: Browser) -> None:
-    told = [row.text for row in rows(acted.get("/console/audit"))]
+    listed = [row.text for row in rows(acted.get("/console/audit"))]
 
-    assert told[0] == "now service restart mail state DEAD 1"
-    assert "1 min ago the operator pause mail 1 b1946a…6a1b1a" in told[2]
+    assert listed[0] == "now service restart mail state DEAD 1"
+    assert "1 min ago the operator pause mail 1 b1946a…6a1b1a" in listed[2]
 
 
 def test_a_filter_leads_to_the_tasks_it_meant(acted: Browser) -> None:

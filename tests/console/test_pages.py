@@ -227,8 +227,8 @@ def test_tabs_and_pages_keep_the_filter(filled: Browser) -> None:
     [following] = [link for link in shown.page.all("a") if link.text == "Next page"]
     second = filled.get(following.attributes["href"])
 
-    asked = query_of(following.attributes["href"])
-    assert {name: asked[name] for name in ("state", "attempts", "limit")} == {
+    confirm = query_of(following.attributes["href"])
+    assert {name: confirm[name] for name in ("state", "attempts", "limit")} == {
         "state": "READY",
         "attempts": "0",
         "limit": "25",
@@ -261,8 +261,8 @@ def test_a_task_tells_its_story(filled: Browser) -> None:
     task = filled.kill("mail", EVIL, "no answer")
     text = filled.get(f"/console/tasks/{task}").text
 
-    for said in ("dead rejected in mail", "1. failed", "TimeoutError : no answer", "by ada:1"):
-        assert said in text
+    for expected in ("dead rejected in mail", "1. failed", "TimeoutError : no answer", "by ada:1"):
+        assert expected in text
     assert "12345678901234567890" in text
 
 

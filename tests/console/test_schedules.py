@@ -172,8 +172,8 @@ def test_a_schedule_is_paused_and_runs_again(planned: Browser) -> None:
 
 
 def test_a_schedule_is_run_now(planned: Browser) -> None:
-    asked = planned.get(f"{HERE}/run")
-    done = planned.follow(planned.submit(asked.page, "/run"))
+    confirm = planned.get(f"{HERE}/run")
+    done = planned.follow(planned.submit(confirm.page, "/run"))
 
     assert "Schedule nightly made this task, due now." in done.text
     [entry] = planned.use.audit.list(AuditFilter(action="run_schedule")).entries
@@ -249,9 +249,9 @@ def test_a_form_of_before_that_asks_no_retries_leaves_them(planned: Browser) -> 
 
 
 def test_a_schedule_is_deleted_after_a_question(planned: Browser) -> None:
-    asked = planned.get(f"{HERE}/delete")
-    assert "Delete schedule nightly of mail?" in asked.text
-    done = planned.follow(planned.submit(asked.page, "/delete"))
+    confirm = planned.get(f"{HERE}/delete")
+    assert "Delete schedule nightly of mail?" in confirm.text
+    done = planned.follow(planned.submit(confirm.page, "/delete"))
 
     assert "Schedule nightly of mail is deleted." in done.text
     assert planned.get(HERE).status == 404
@@ -294,7 +294,7 @@ def test_a_form_without_the_sessions_token_changes_nothing(planned: Browser) -> 
 
 
 @pytest.mark.parametrize(
-    ("cron", "said"),
+    ("cron", "expected"),
     [
         ("* * * * *", "every minute"),
         ("*/5 * * * *", "every 5 minutes"),
@@ -328,13 +328,13 @@ def test_a_form_without_the_sessions_token_changes_nothing(planned: Browser) -> 
         ("1-10/3 * * * *", "1-10/3 * * * *"),
     ],
 )
-def test_the_common_shapes_of_cron_are_said_in_words(cron: str, said: str) -> None:
-    assert spoken(cron, None, "UTC") == said
+def test_the_common_shapes_of_cron_are_said_in_words(cron: str, expected: str) -> None:
+    assert spoken(cron, None, "UTC") == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(60, "every minute"), (90, "every 1 min 30 s"), (86_400, "every day"), (0.5, "every 500 ms")],
 )
-def test_intervals_are_said_in_words(seconds: float, said: str) -> None:
-    assert spoken(None, seconds, "UTC") == said
+def test_intervals_are_said_in_words(seconds: float, expected: str) -> None:
+    assert spoken(None, seconds, "UTC") == expected

@@ -334,9 +334,9 @@ def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: 
 
     first = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
     workers.ask(BOOTSTRAP, sign.name, Command.STOP)
-    told = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
+    reported = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
 
-    assert [first, told] == [(1.0, 0.0), (1.0, 0.0)]
+    assert [first, reported] == [(1.0, 0.0), (1.0, 0.0)]
     assert workers.alive(BOOTSTRAP, sign) is Command.STOP
 
 

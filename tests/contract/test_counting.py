@@ -126,11 +126,11 @@ def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: Counti
 class Endless(MemoryStore):
     """A store whose partitions have no end."""
 
-    asked = 0
+    requested = 0
 
     def count(self, place: Place, **_given: Any) -> CountPage:
-        self.asked += 1
-        return CountPage(7_000, Position(START, str(self.asked)))
+        self.requested += 1
+        return CountPage(7_000, Position(START, str(self.requested)))
 
 
 def test_a_call_counts_a_quarter_of_a_million_and_no_more(clock: ManualClock) -> None:
@@ -139,7 +139,7 @@ def test_a_call_counts_a_quarter_of_a_million_and_no_more(clock: ManualClock) ->
     step = world.use.inspect.count(world.queue())
 
     assert (step.count, step.partial) == (252_000, True)
-    assert store.asked == 36
+    assert store.requested == 36
 
 
 @pytest.mark.slow

@@ -340,9 +340,9 @@ def test_no_two_living_keys_have_one_name(world: World) -> None:
     with pytest.raises(KeyExists, match=first.key.id) as refused:
         keys.create(BOOTSTRAP, "sensors", Role.VIEWER, ("*",))
     assert refused.value.errors[0].field == "name"
-    with pytest.raises(KeyExists) as told:  # of a key that is none of its business
+    with pytest.raises(KeyExists) as reported:  # of a key that is none of its business
         keys.create(part, "sensors", Role.VIEWER, ("ngsi.a",))
-    assert first.key.id not in told.value.detail
+    assert first.key.id not in reported.value.detail
 
     keys.revoke(BOOTSTRAP, first.key.id)
     second = keys.create(BOOTSTRAP, "sensors", Role.VIEWER, ("*",))

@@ -157,8 +157,8 @@ def test_a_heartbeat_asks_for_the_same_length_again_or_for_its_own(world: World)
     world.put(queue)
     task = world.one(queue, keepalive=40)
 
-    for asked, got in ((None, 40), (60, 60), (None, 60), (2, 2)):
-        result = world.say(task, "INFLIGHT", keepalive=asked)
+    for requested, got in ((None, 40), (60, 60), (None, 60), (2, 2)):
+        result = world.say(task, "INFLIGHT", keepalive=requested)
         assert result.task is not None
         assert result.task.lease_expires_at == world.clock() + timedelta(seconds=got)
 

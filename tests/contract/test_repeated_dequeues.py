@@ -356,10 +356,10 @@ def test_a_batch_of_25_is_noted_for_one_unit(world: World) -> None:
 def test_who_says_it_is_the_first_time_pays_no_look(world: World) -> None:
     queue = world.queue()
     reads = []
-    for asked in (None, batch(world, attempt=1), batch(world, "l")):
+    for requested in (None, batch(world, attempt=1), batch(world, "l")):
         world.clock.forward(2)
         with metered() as meter:
-            world.use.deliveries.dequeue(queue, batch=asked)
+            world.use.deliveries.dequeue(queue, batch=requested)
         reads.append(meter.read)
 
     plain, first, unknown = reads

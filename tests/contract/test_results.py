@@ -41,7 +41,7 @@ def test_a_report_whose_result_cannot_be_kept_spawns_nothing(world: World) -> No
     world.put(queue)
     task = world.one(queue)
 
-    said = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
+    message = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
 
-    assert said.outcome is ReportOutcome.INVALID
+    assert message.outcome is ReportOutcome.INVALID
     assert world.use.inspect.count(queue).count == 1

@@ -159,17 +159,17 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
     queue, target = world.queue("from"), world.queue("to")
     kill(world, queue, 3)
     found = look(world, queue, action=BulkAction.MOVE)
-    asked: list[tuple[str, ...]] = []
+    requested: list[tuple[str, ...]] = []
 
     def check(seen: TaskSelection) -> None:
-        asked.append(seen.touches)
+        requested.append(seen.touches)
         if target in seen.touches:
             raise Forbidden("not there")
 
     sets = world.use.selections
     with pytest.raises(Forbidden):
         sets.begin(found.name, at=0, most=1, to_queue=target, check=check)
-    assert asked == [(queue,), (queue, target)]
+    assert requested == [(queue,), (queue, target)]
     assert not sets.get(found.name).begun
     sets.begin(found.name, at=0, most=1, to_queue=target)
     for step in (sets.get, sets.go_on, sets.stop, partial(sets.begin, at=1)):

@@ -150,10 +150,10 @@ def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bo
     world.put(queue)
     child = (queue, TaskSpec("1", id="order-1", dedupe_key=key))
 
-    said = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
+    message = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
 
-    assert said.outcome is ReportOutcome.OK
-    assert [made.outcome for made in said.spawned] == [EnqueueOutcome.EXISTING]
+    assert message.outcome is ReportOutcome.OK
+    assert [made.outcome for made in message.spawned] == [EnqueueOutcome.EXISTING]
     assert world.take(queue) == ()
 
 

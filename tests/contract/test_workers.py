@@ -120,17 +120,17 @@ def test_a_command_given_while_a_new_process_begins_is_for_the_old_one(world: Wo
     alive(world)
     again = replace(ADA, started_at=STARTED + timedelta(seconds=1))
 
-    asked = ask_just_after(world, Command.STOP, lambda: alive(world, again))
+    requested = ask_just_after(world, Command.STOP, lambda: alive(world, again))
 
-    assert (asked, alive(world, again)) == (Command.STOP, None)
+    assert (requested, alive(world, again)) == (Command.STOP, None)
 
 
 def test_a_quiet_that_meets_a_stop_underway_gives_way(world: World) -> None:
     alive(world)
 
-    asked = ask_just_after(world, Command.QUIET, lambda: ask(world, Command.STOP))
+    requested = ask_just_after(world, Command.QUIET, lambda: ask(world, Command.STOP))
 
-    assert (asked, alive(world)) == (Command.STOP, Command.STOP)
+    assert (requested, alive(world)) == (Command.STOP, Command.STOP)
 
 
 def test_after_five_minutes_of_silence_a_worker_is_gone_by_the_clock(world: World) -> None:

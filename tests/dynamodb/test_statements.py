@@ -47,7 +47,7 @@ CHANGES: Final[list[Change]] = [
     *planned_by_row(),
     *planned(),
     *given_up(),
-    *(Change(HEARTBEAT, "t-1", when=(_HELD, told.condition)) for told in CONDITIONS),
+    *(Change(HEARTBEAT, "t-1", when=(_HELD, reported.condition)) for reported in CONDITIONS),
     *(replace(effect[0], when=(_HELD,)) for effect in EFFECTS),
 ]
 
@@ -90,9 +90,9 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
 ) -> None:
     for there in before():
         task_id = f"t-{next(_NUMBERS)}"
-        asked = replace(change, task_id=task_id)
+        requested = replace(change, task_id=task_id)
         if change.insert is not None:
-            asked = replace(asked, insert=replace(change.insert, id=task_id))
+            requested = replace(requested, insert=replace(change.insert, id=task_id))
         task = replace(there, id=task_id) if there is not None else None
         if task is not None:
             put(store, task)
@@ -108,14 +108,14 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
                     KeyLock(lock.kind, lock.name, None, store.key_lock(lock.kind, lock.name))
                 )
 
-        (outcome,) = store.commit([asked])
+        (outcome,) = store.commit([requested])
 
         stored = store.read([task_id]).get(task_id)
-        if asked.allowed(task):
+        if requested.allowed(task):
             assert isinstance(outcome, Done)
-            assert stored == asked.apply(task)
+            assert stored == requested.apply(task)
         else:
-            assert isinstance(outcome, Done) == asked.already_done(task)
+            assert isinstance(outcome, Done) == requested.already_done(task)
             assert stored == task
 
 

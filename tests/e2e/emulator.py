@@ -119,8 +119,8 @@ def _leading_keys(request: dict[str, Any]) -> Iterator[str | None]:
         if leading := _LEADING.match(request.get("KeyConditionExpression", "")):
             yield request["ExpressionAttributeValues"][leading[2]].get("S")
     requests = request.get("RequestItems", {})
-    for table, asked in requests.items():
-        for key in asked.get("Keys", []) if isinstance(asked, dict) else []:
+    for table, requested in requests.items():
+        for key in requested.get("Keys", []) if isinstance(requested, dict) else []:
             yield key.get(_hash_key(table), {}).get("S")
 
 

@@ -74,5 +74,5 @@ class Stack:
                 timeout=300,
             )
             log.seek(start)
-            said = log.read()
-        assert done.returncode == 0, said[-4000:]
+            message = log.read()
+        assert done.returncode == 0, message[-4000:]

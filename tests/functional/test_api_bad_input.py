@@ -41,10 +41,10 @@ def task(field: str, **entry: Any) -> Case:
     return tasks({"tasks": [GOOD_TASK, entry]}, f"tasks[1].{field}")
 
 
-def report(field: str, said: str | None = "SUCCEEDED", /, **entry: Any) -> Case:
+def report(field: str, message: str | None = "SUCCEEDED", /, **entry: Any) -> Case:
     """Return two reports of which the second is bad; LEASE stands for the true lease."""
     held = {"task_id": "held", "lease_id": "LEASE"}
-    body = {"reports": [{**held, "status": "SUCCEEDED"}, {**held, "status": said, **entry}]}
+    body = {"reports": [{**held, "status": "SUCCEEDED"}, {**held, "status": message, **entry}]}
     return Case("POST", "/v1/queues/mail/reports", body, f"reports[1].{field}")
 
 

@@ -93,10 +93,12 @@ def test_another_run_adds_the_rows_anew(spark: SparkSession, connection: StoreCo
 
 def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: StoreConnection) -> None:
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4)))
+        summary = list(
+            pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4))
+        )
 
-    assert sum(one.counts["created"] for one in told) == 100
-    assert sum(one.counts["existing"] for one in told) == 300
+    assert sum(one.counts["created"] for one in summary) == 100
+    assert sum(one.counts["existing"] for one in summary) == 300
     assert len(tasks_in(connection)) == 100
 
 
@@ -146,14 +148,14 @@ def test_bad_rows_are_named_when_all_good_ones_are_in(
 
 
 def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: StoreConnection) -> None:
-    told = enqueued(
+    summary = enqueued(
         Sending(connection, Identity(id_from=("n",))),
         [*rows(1, queue="mail"), *rows(2, 3, queue="nowhere"), *rows(4, queue=None)],
     )
 
-    assert told.counts == {"created": 1, "bad": 3}
-    assert any("nowhere" in reason for reason in told.bad)
-    assert any("n=4: queue must match" in reason for reason in told.bad)
+    assert summary.counts == {"created": 1, "bad": 3}
+    assert any("nowhere" in reason for reason in summary.bad)
+    assert any("n=4: queue must match" in reason for reason in summary.bad)
 
 
 def test_an_id_that_another_queue_has_is_a_bad_row(connection: StoreConnection) -> None:
@@ -161,10 +163,10 @@ def test_an_id_that_another_queue_has_is_a_bad_row(connection: StoreConnection) 
     how = Sending(connection, Identity("key"), None)
     row = {"key": "a1", "payload": "1", "queue": "mail"}
 
-    told = enqueued(how, [row, {**row, "queue": "other"}])
+    summary = enqueued(how, [row, {**row, "queue": "other"}])
 
-    assert told.counts == {"created": 1, "bad": 1}
-    assert "; ".join(told.bad) == (
+    assert summary.counts == {"created": 1, "bad": 1}
+    assert "; ".join(summary.bad) == (
         "a1: the task of this id is in another queue, mail; name another column in id_column,"
         " or columns in id_from, which tells queues apart"
     )
@@ -174,9 +176,9 @@ def test_the_same_row_into_two_queues_is_two_tasks(connection: StoreConnection) 
     connect.opened(connection).queues.create("other", QueueSettings())
     how = Sending(connection, Identity(id_from=("n",)))
 
-    told = enqueued(how, [*rows(1, queue="mail"), *rows(1, queue="other")])
+    summary = enqueued(how, [*rows(1, queue="mail"), *rows(1, queue="other")])
 
-    assert told.counts == {"created": 2}
+    assert summary.counts == {"created": 2}
     assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
 
 
@@ -202,11 +204,11 @@ def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(
 ) -> None:
     order, invoice = rows(7)[0], {"payload": '"invoice"', "n": 7}
 
-    told = enqueued(sending(connection), [order, order, invoice])
+    summary = enqueued(sending(connection), [order, order, invoice])
 
-    assert told.counts == {"created": 1, "existing": 1, "bad": 1}
-    assert told.bad[0].startswith("n=7: another row has the same, and so the id row-")
-    assert told.bad[0].endswith("but another payload")
+    assert summary.counts == {"created": 1, "existing": 1, "bad": 1}
+    assert summary.bad[0].startswith("n=7: another row has the same, and so the id row-")
+    assert summary.bad[0].endswith("but another payload")
 
 
 def test_what_became_of_the_rows_is_logged(

@@ -34,7 +34,7 @@ def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     story.enqueue(str(there.id))
     story.now += 2 * 3600 * SECOND
     story.enqueue("came after the table was read")
-    late: list[Line] = [{**story.tell("ended late", "delete", None), "sequence": "99"}]
+    late: list[Line] = [{**story.record("ended late", "delete", None), "sequence": "99"}]
     write(lake.files, story.lines[:-1])
     waited: list[float] = []
 

@@ -143,7 +143,7 @@ def test_the_order_in_which_tasks_are_seen_changes_nothing(spark: SparkSession) 
 
 def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession) -> None:
     too_long = f"payload[0].entity_type must be 1 to {MOST_TYPE_BYTES} bytes"
-    told: list[tuple[Any, str | None]] = [
+    reported: list[tuple[Any, str | None]] = [
         ('"rows"', "payload must be a list of rows"),
         ("[1, 2]", "payload must be a list of rows"),
         ({"entity_id": "a"}, "payload[0].entity_type must be given"),
@@ -159,10 +159,12 @@ def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession
         ([], None),
     ]
 
-    found = verdicts(checked(tasks(spark, *(payload for payload, _ in told)))).collect()
+    found = verdicts(checked(tasks(spark, *(payload for payload, _ in reported)))).collect()
 
-    assert [one["error"] for one in found] == [error for _, error in told]
-    assert [one["action"] == "fail" for one in found] == [error is not None for _, error in told]
+    assert [one["error"] for one in found] == [error for _, error in reported]
+    assert [one["action"] == "fail" for one in found] == [
+        error is not None for _, error in reported
+    ]
 
 
 def test_a_task_that_cannot_be_loaded_costs_the_others_nothing(spark: SparkSession) -> None:

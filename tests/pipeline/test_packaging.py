@@ -61,13 +61,17 @@ def submit(python: Path, *words: str, **variables: str) -> "subprocess.Completed
     """
     prepare()
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    told = {"SPARK_HOME": home, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    reported = {
+        "SPARK_HOME": home,
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
     dropped = {"PYTHONPATH", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "VIRTUAL_ENV"}
     env = {name: value for name, value in os.environ.items() if name not in dropped}
     conf = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"]
     return subprocess.run(
         [f"{home}/bin/spark-submit", "--master", "local[2]", *conf, *words],
-        env={**env, "SPARK_LOCAL_IP": "127.0.0.1", **told, **variables},
+        env={**env, "SPARK_LOCAL_IP": "127.0.0.1", **reported, **variables},
         capture_output=True,
         text=True,
         timeout=400,
@@ -107,7 +111,7 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
         "print(connected('bucket', '').client.meta.endpoint_url)\n"
     )
 
-    told = subprocess.run(
+    reported = subprocess.run(
         [bare, "-E", "-c", code],
         env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": os.environ["PATH"]},
         capture_output=True,
@@ -116,7 +120,7 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
         check=False,
     )
 
-    assert told.stdout == "https://s3.eu-west-1.amazonaws.com\n", told.stderr
+    assert reported.stdout == "https://s3.eu-west-1.amazonaws.com\n", reported.stderr
 
 
 @pytest.fixture(scope="module")

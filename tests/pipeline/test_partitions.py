@@ -11,20 +11,20 @@ from headrace.spark.sources.queue import QueueReading
 from tests.pipeline.harness import PipelineHarness
 
 
-@pytest.mark.parametrize(("asked", "shards"), [(1, 4), (7, 4), (8, 4), (5, 1)])
+@pytest.mark.parametrize(("requested", "shards"), [(1, 4), (7, 4), (8, 4), (5, 1)])
 def test_the_rows_of_a_read_are_shared_out_exactly_and_each_shard_has_its_turn(
-    asked: int, shards: int
+    requested: int, shards: int
 ) -> None:
     connection = StoreConnection("tasks", "control")
     shares = [
         [
-            Intake(connection, "in", f"lsg_{group}", "tester", asked, None, shards).room(shard)
+            Intake(connection, "in", f"lsg_{group}", "tester", requested, None, shards).room(shard)
             for shard in range(shards)
         ]
         for group in range(50)
     ]
 
-    assert {sum(rooms) for rooms in shares} == {asked}
+    assert {sum(rooms) for rooms in shares} == {requested}
     assert all(max(rooms) - min(rooms) <= 1 for rooms in shares)
     assert all(any(rooms[shard] for rooms in shares) for shard in range(shards))
 

@@ -58,9 +58,9 @@ def test_a_read_that_is_repeated_finds_what_it_leased_and_takes_no_more_than_ask
 ) -> None:
     harness.queue("in")
     harness.fill("in", 60)
-    asked = intake(harness, rows=20)
+    requested = intake(harness, rows=20)
 
-    first, again = ([*leased(asked, 0), *leased(asked, 1)] for _ in range(2))
+    first, again = ([*leased(requested, 0), *leased(requested, 1)] for _ in range(2))
 
     assert sorted(row.id for row in rows(first)) == sorted(row.id for row in rows(again))
     assert len(rows(first)) == 40
@@ -180,7 +180,7 @@ def test_a_task_may_have_as_many_children_as_one_transaction_holds(
 
 
 @pytest.mark.parametrize(
-    ("actions", "said"),
+    ("actions", "text"),
     [
         (["move", "succeed"], "by one row, not by 2"),
         (["spawn", "retry"], "must succeed or be moved, not retry"),
@@ -188,7 +188,7 @@ def test_a_task_may_have_as_many_children_as_one_transaction_holds(
     ],
 )
 def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(
-    harness: PipelineHarness, outlet: Outlet, actions: list[str], said: str
+    harness: PipelineHarness, outlet: Outlet, actions: list[str], text: str
 ) -> None:
     wrong, right = taken(harness, 2)
 
@@ -196,7 +196,7 @@ def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(
 
     ended, moved = harness.read(wrong.id, right.id)
     assert (ended.state, moved.queue) == (State.DEAD, "out")
-    assert said in ended.errors[0].message
+    assert text in ended.errors[0].message
     assert harness.states("out") == {"ENQUEUED": 1}
 
 
@@ -205,12 +205,12 @@ def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(
 ) -> None:
     harness.queue("in")
     harness.fill("in", 5)
-    asked = intake(harness)
-    held = rows([*leased(asked, 0), *leased(asked, 1)])
+    requested = intake(harness)
+    held = rows([*leased(requested, 0), *leased(requested, 1)])
     settle(Outlet(harness.connection, "in"), [replace(held[0], action="succeed")])
 
-    assert sweep(harness.connection, "in", asked.group) == 4
-    assert sweep(harness.connection, "in", asked.group) == 0
+    assert sweep(harness.connection, "in", requested.group) == 4
+    assert sweep(harness.connection, "in", requested.group) == 0
 
     waiting = [task for task in harness.tasks("in") if task.state is State.ENQUEUED]
     assert {(task.attempts, task.errors[0].type) for task in waiting} == {(1, "Dropped")}
@@ -249,8 +249,10 @@ def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
     declared = spark.createDataFrame([], SCHEMA).schema
 
     # Before Spark 4.2 instants are in UTC without being asked for.
-    asked: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    assert to_arrow_schema(declared, **asked) == ARROW
+    requested: Any = (
+        {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    )
+    assert to_arrow_schema(declared, **requested) == ARROW
 
 
 def test_spark_reads_and_settles_a_queue_by_its_format(
@@ -326,7 +328,7 @@ def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_it
     harness: PipelineHarness,
 ) -> None:
     """A heartbeat extends a stream, so its lease need not be longer than a batch."""
-    asked = {"queue": "in", **harness.connection.options()}
+    requested = {"queue": "in", **harness.connection.options()}
     anyhow = StructType()
 
     def seconds(given: dict[str, str]) -> tuple[float, float]:
@@ -334,12 +336,12 @@ def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_it
         batch, stream = source.reader(anyhow), source.streamReader(anyhow)
         return batch.reading.lease_seconds, stream.reading.lease_seconds
 
-    assert seconds(asked) == (600.0, 60.0)
-    assert seconds({**asked, "lease_seconds": "7"}) == (7.0, 7.0)
+    assert seconds(requested) == (600.0, 60.0)
+    assert seconds({**requested, "lease_seconds": "7"}) == (7.0, 7.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({}, "option queue must be given"),
         ({"queue": "a b"}, "option queue must match"),
@@ -348,11 +350,11 @@ def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_it
         ({"queue": "q", "speed": "9"}, "option speed is no option of headrace, which has queue, "),
     ],
 )
-def test_a_wrong_option_is_named_with_its_limit(given: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_named_with_its_limit(given: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parsed(READING, given, of="headrace")
 
-    assert said in str(refused.value)
+    assert text in str(refused.value)
 
 
 class Clock:

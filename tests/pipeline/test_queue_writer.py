@@ -31,7 +31,7 @@ def taken(harness: PipelineHarness, number: int) -> list[SettlingRow]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"to": "nope"}, "headrace: option to: there is no queue nope"),
         ({"queue": "gone"}, "headrace: option queue: there is no queue gone"),
@@ -42,7 +42,7 @@ def taken(harness: PipelineHarness, number: int) -> list[SettlingRow]:
     ],
 )
 def test_a_write_to_a_queue_that_is_missing_is_refused_before_it_begins(
-    harness: PipelineHarness, given: dict[str, str], said: str
+    harness: PipelineHarness, given: dict[str, str], message: str
 ) -> None:
     harness.queue("in")
     harness.queue("out")
@@ -50,9 +50,9 @@ def test_a_write_to_a_queue_that_is_missing_is_refused_before_it_begins(
     QueueSource(options).writer(COLUMNS, overwrite=False)
 
     wrong = QueueSource({**options, **given})
-    with pytest.raises(NotFound, match=said) as refused:
+    with pytest.raises(NotFound, match=message) as refused:
         wrong.writer(COLUMNS, overwrite=False)
-    with pytest.raises(NotFound, match=said):
+    with pytest.raises(NotFound, match=message):
         wrong.streamWriter(COLUMNS, overwrite=False)
 
     assert {one.field for one in refused.value.errors} == set(given)

@@ -46,14 +46,14 @@ def test_a_drain_moves_all_that_is_due_batch_by_batch(
     spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 100)
-    told: list[Batch] = []
+    reported: list[Batch] = []
     station = Station(queue="in", to="out", transform=transforms.as_struct, max_rows=60)
 
-    done = station.run(spark, drain=True, connection=pipeline.connection, on_batch=told.append)
+    done = station.run(spark, drain=True, connection=pipeline.connection, on_batch=reported.append)
 
     assert (done.why, done.counts) == ("drained", Counter(moved=100))
-    assert sum(batch.tasks for batch in told) == 100
-    assert len(told) == done.batches >= 2
+    assert sum(batch.tasks for batch in reported) == 100
+    assert len(reported) == done.batches >= 2
     assert pipeline.numbers("out") == [n * 10 for n in range(100)]
     moved = pipeline.tasks("out")
     assert {(task.version, task.attempts) for task in moved} == {(3, 0)}
@@ -313,7 +313,7 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
 
 
 @pytest.mark.parametrize(
-    ("transform", "said"),
+    ("transform", "text"),
     [
         (lambda tasks: tasks.drop("lease"), "column lease is missing"),
         (lambda tasks: tasks.withColumnRenamed("created_at", "error"), "column error must be a"),
@@ -324,18 +324,18 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
     ],
 )
 def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
-    spark: SparkSession, pipeline: PipelineHarness, transform: Any, said: str
+    spark: SparkSession, pipeline: PipelineHarness, transform: Any, text: str
 ) -> None:
     pipeline.fill("in", 1)
 
-    with pytest.raises(InvalidRequest, match=said):
+    with pytest.raises(InvalidRequest, match=text):
         run(spark, pipeline, transform)
 
     assert pipeline.tasks("in")[0].version == 1
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         (datetime(2026, 11, 21), r"until must be a datetime with a time zone, not datetime\.d"),  # noqa: DTZ001 (the point)
         ("2026-11-21T08:00:00Z", "until must be a datetime with a time zone, not '2026-11-21T08:"),
@@ -343,12 +343,12 @@ def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
     ],
 )
 def test_an_end_that_is_no_instant_is_refused_before_a_task_is_leased(
-    spark: SparkSession, pipeline: PipelineHarness, wrong: Any, said: str
+    spark: SparkSession, pipeline: PipelineHarness, wrong: Any, text: str
 ) -> None:
     pipeline.fill("in", 1)
     station = Station(queue="in", to="out", transform=transforms.same)
 
-    with pytest.raises(InvalidRequest, match=said) as refused:
+    with pytest.raises(InvalidRequest, match=text) as refused:
         station.run(spark, drain=True, until=wrong, connection=pipeline.connection)
 
     assert [one.field for one in refused.value.errors] == ["until"]
@@ -356,17 +356,17 @@ def test_an_end_that_is_no_instant_is_refused_before_a_task_is_leased(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"), [(None, "not NoneType$"), (SparkConf(), "not pyspark.conf.SparkConf$")]
+    ("wrong", "text"), [(None, "not NoneType$"), (SparkConf(), "not pyspark.conf.SparkConf$")]
 )
-def test_what_is_no_session_is_refused(wrong: Any, said: str) -> None:
+def test_what_is_no_session_is_refused(wrong: Any, text: str) -> None:
     station = Station(queue="in", transform=transforms.same)
 
-    with pytest.raises(InvalidRequest, match=f"spark must be a SparkSession, {said}"):
+    with pytest.raises(InvalidRequest, match=f"spark must be a SparkSession, {text}"):
         station.run(wrong)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"to": "in"}, "to must be another queue than queue"),
         ({"queue": "a b"}, "queue must be the name of a queue"),
@@ -384,8 +384,8 @@ def test_what_is_no_session_is_refused(wrong: Any, said: str) -> None:
         ({"claim_log": 5}, "claim_log must be the path of a folder as text, not 5"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
         Station(**{"queue": "in", "transform": transforms.same, **wrong})
 
 

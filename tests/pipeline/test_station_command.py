@@ -105,15 +105,15 @@ def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
 ) -> None:
     pipeline.fill("in", 200)
 
-    with command(pipeline, tmp_path, "stations:sleepy") as told:
-        told.wait_for_batch()
-        told.process.send_signal(signal.SIGTERM)
-        code = told.end()
+    with command(pipeline, tmp_path, "stations:sleepy") as reported:
+        reported.wait_for_batch()
+        reported.process.send_signal(signal.SIGTERM)
+        code = reported.end()
 
     assert code == 0
-    assert told.lines[-1]["ended"] == "stopped"
+    assert reported.lines[-1]["ended"] == "stopped"
     moved = len(pipeline.tasks("out"))
-    assert 0 < moved == told.lines[-1]["moved"]
+    assert 0 < moved == reported.lines[-1]["moved"]
     assert pipeline.states("in") == {"ENQUEUED": 200 - moved}
     assert {task.attempts for task in pipeline.tasks("in")} == {0}
 
@@ -124,14 +124,14 @@ def test_what_a_killed_driver_held_the_next_one_finishes(
 ) -> None:
     pipeline.fill("in", 100)
 
-    with command(pipeline, tmp_path, "stations:sleepy") as told:
-        told.wait_for_batch()
-        os.kill(_driver(told.process.pid), signal.SIGKILL)
-        told.end()
+    with command(pipeline, tmp_path, "stations:sleepy") as reported:
+        reported.wait_for_batch()
+        os.kill(_driver(reported.process.pid), signal.SIGKILL)
+        reported.end()
     end = time.monotonic() + SOON
     while len(pipeline.tasks("out")) < 100 and time.monotonic() < end:
-        with command(pipeline, tmp_path, "stations:quick", "--drain") as told:
-            assert told.end() == 0
+        with command(pipeline, tmp_path, "stations:quick", "--drain") as reported:
+            assert reported.end() == 0
 
     assert pipeline.numbers("out") == list(range(100))
     assert {len(task.trail) for task in pipeline.tasks("out")} == {1}
@@ -148,7 +148,7 @@ def test_killed_workers_and_drivers_cost_no_task_and_the_proof_finds_nothing(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("stations", "names no station: say module:station"),
         ("no.such:station", "there is no module no"),
@@ -156,17 +156,17 @@ def test_killed_workers_and_drivers_cost_no_task_and_the_proof_finds_nothing(
     ],
 )
 def test_a_name_that_is_no_station_is_told_in_a_line(
-    name: str, said: str, capsys: pytest.CaptureFixture[str]
+    name: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([name]) == 2
 
     error = capsys.readouterr().err
     assert error.startswith("error: ")
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("Station(to_queue='x')", "module broken: TypeError: Station.__init__() got an unexpected"),
         ("import no_such_thing", "module broken: ModuleNotFoundError: No module named 'no_such"),
@@ -176,7 +176,7 @@ def test_a_name_that_is_no_station_is_told_in_a_line(
 )
 def test_a_module_that_cannot_be_imported_is_told_in_a_line(
     text: str,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -190,7 +190,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_line(
     assert main(["broken:station"]) == 2
 
     error = capsys.readouterr().err
-    assert error.startswith(f"error: {said}")
+    assert error.startswith(f"error: {message}")
     assert error.count("\n") == 1
 
 
@@ -198,8 +198,8 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_line(
 def test_a_transform_that_names_no_column_is_told_in_a_line(
     pipeline: PipelineHarness, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with command(pipeline, tmp_path, "stations:wrong") as told:
-        code = told.end()
+    with command(pipeline, tmp_path, "stations:wrong") as reported:
+        code = reported.end()
 
     assert code == 2
     error = capfd.readouterr().err

@@ -184,9 +184,9 @@ def test_a_queue_that_is_not_there_is_named(connection: StoreConnection) -> None
 @pytest.mark.parametrize("name", ["tasks_table", "control_table"])
 def test_a_table_that_is_not_there_is_named(filled: StoreConnection, name: str) -> None:
     nowhere = dataclasses.replace(filled, **{name: "nowhere"})
-    told = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
+    reported = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
 
-    with pytest.raises(InvalidRequest, match=told):
+    with pytest.raises(InvalidRequest, match=reported):
         connect.opened(nowhere).tasks.enqueue("mail", [TaskSpec("1", id="a1")])
 
 

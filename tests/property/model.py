@@ -234,8 +234,8 @@ class Model:
             expires=due + timedelta(seconds=expires) if expires else None,
         )
 
-    def lease_seconds(self, task: Known, asked: float | None) -> float:
-        own = asked if asked is not None else task.keepalive
+    def lease_seconds(self, task: Known, requested: float | None) -> float:
+        own = requested if requested is not None else task.keepalive
         return own if own is not None else self.queues[task.queue].keepalive
 
     def deliver(
@@ -244,10 +244,10 @@ class Model:
         lease: str,
         worker: str,
         now: datetime,
-        asked: float | None,
+        requested: float | None,
         group: Group | None = None,
     ) -> None:
-        task.lease_length = group.keepalive if group else self.lease_seconds(task, asked)
+        task.lease_length = group.keepalive if group else self.lease_seconds(task, requested)
         task.lease_end = group.end if group else now + timedelta(seconds=task.lease_length)
         task.lease, task.worker, task.started = lease, worker, now
         task.progress, task.beaten = None, False

@@ -102,7 +102,7 @@ class Story:
         places = Counter(task.state for task in there if task.queue == queue)
         return [places[state] for state in STATES]
 
-    def told(self, queue: str) -> list[int]:
+    def reported(self, queue: str) -> list[int]:
         counters = self.world.use.recording.counters
         return counters.counts(queue, counters.buffers())
 
@@ -179,7 +179,7 @@ def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_dra
     story.drain()
 
     for queue in QUEUES:
-        assert story.told(queue) == story.truth(queue)
+        assert story.reported(queue) == story.truth(queue)
 
 
 SUCCEEDS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 0, 0)]
@@ -210,4 +210,4 @@ def test_in_every_order_of_a_small_case(life: list[Call], steps: int) -> None:
                 assert (step.cursor is None) == (taken == steps)
         story.drain()
 
-        assert story.told("plain") == story.truth("plain"), "".join(order)
+        assert story.reported("plain") == story.truth("plain"), "".join(order)

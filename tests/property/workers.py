@@ -178,24 +178,24 @@ class Workers(ServiceHarness):
         self.report([say])
 
     @precondition(lambda self: self.deliveries)
-    @rule(said=st.lists(says, min_size=1, max_size=3))
-    def report(self, said: list[Say]) -> None:
+    @rule(answers=st.lists(says, min_size=1, max_size=3))
+    def report(self, answers: list[Say]) -> None:
         now = self.now()
-        first = self._chosen(said[0], self.deliveries)
+        first = self._chosen(answers[0], self.deliveries)
         here = [delivery for delivery in self.deliveries if delivery.queue == first.queue]
-        chosen = [first, *(self._chosen(say, here) for say in said[1:])]
+        chosen = [first, *(self._chosen(say, here) for say in answers[1:])]
         path = chosen[0].queue
-        if said[0].elsewhere:
+        if answers[0].elsewhere:
             path = next(name for name in self.model.queues if name != path)
-        leases = [self._lease(say, of) for say, of in zip(said, chosen, strict=True)]
+        leases = [self._lease(say, of) for say, of in zip(answers, chosen, strict=True)]
         reports = [
             self._report(say, of, lease)
-            for say, of, lease in zip(said, chosen, leases, strict=True)
+            for say, of, lease in zip(answers, chosen, leases, strict=True)
         ]
 
         results = self.world.use.reports.report(path, reports)
 
-        for say, of, lease, result in zip(said, chosen, leases, results, strict=True):
+        for say, of, lease, result in zip(answers, chosen, leases, results, strict=True):
             before = self.model.tasks.get(of.task_id)
             expected = self._expected(say, of, path, lease, now)
             assert result.outcome is expected, (say, before, result)

@@ -46,7 +46,7 @@ class Owner:
 
     stopping: bool = False
     now: float = 0.0
-    asked: list[Done] = field(default_factory=list)
+    requested: list[Done] = field(default_factory=list)
 
     def joined(self, connection: Connection) -> None:
         pass
@@ -58,7 +58,7 @@ class Owner:
         return size <= 0
 
     def work(self, _request: LocalRequest, done: Done) -> None:
-        self.asked.append(done)
+        self.requested.append(done)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def answer(connection: Connection, owner: Owner, *, full: bool) -> None:
     """Answer what was asked; *full*: the client does not keep up."""
     if full:
         connection.pause_writing()
-    owner.asked.pop()(GatewayAnswer(200, [], b"fine"))
+    owner.requested.pop()(GatewayAnswer(200, [], b"fine"))
 
 
 def test_the_next_request_waits_until_the_answer_before_is_taken(
@@ -90,7 +90,7 @@ def test_the_next_request_waits_until_the_answer_before_is_taken(
 ) -> None:
     connection.data_received(GET * 2)
     answer(connection, owner, full=True)
-    assert (owner.asked, connection.phase) == ([], Phase.TAKEN)
+    assert (owner.requested, connection.phase) == ([], Phase.TAKEN)
 
     connection.resume_writing()
 
@@ -125,7 +125,7 @@ def test_no_more_is_read_ahead_than_has_a_bound(
     answer(connection, owner, full=False)
 
     assert wire.reading
-    assert len(owner.asked) == 1
+    assert len(owner.requested) == 1
 
 
 def test_an_answer_to_who_has_hung_up_is_thrown_away(

@@ -25,7 +25,7 @@ class Table:
 
     url: str = ""
     answers: list[tuple[int, bytes]] = field(default_factory=list)
-    asked: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    requested: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def table() -> Iterator[Table]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            table.asked.append((dict(self.headers), body))
+            table.requested.append((dict(self.headers), body))
             status, answer = (
                 table.answers.pop(0) if table.answers else (200, json.dumps(ANSWER).encode())
             )
@@ -79,7 +79,7 @@ QUERY = {
 
 def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: Table) -> None:
     assert raw(table).query(**QUERY) == ANSWER
-    ((headers, body),) = table.asked
+    ((headers, body),) = table.requested
     assert json.loads(body) == QUERY
     assert headers["X-Amz-Target"] == "DynamoDB_20120810.Query"
     assert headers["X-Amz-Security-Token"] == "session-token"
@@ -113,7 +113,7 @@ def test_trouble_is_asked_again_of_boto3(
 ) -> None:
     table.answers.append(trouble)
     assert "ResponseMetadata" in call(raw(table))
-    (_, first), (headers, second) = table.asked
+    (_, first), (headers, second) = table.requested
     assert json.loads(first) == json.loads(second)
     assert "Boto3" in headers["User-Agent"]
 
@@ -129,7 +129,7 @@ def test_what_dynamodb_refuses_is_boto3s_error(table: Table) -> None:
 def test_the_other_calls_are_boto3s_own(table: Table) -> None:
     client = raw(table)
     client.put_item(TableName="tasks", Item={"task_id": {"S": "a"}})
-    assert "Boto3" in table.asked[0][0]["User-Agent"]
+    assert "Boto3" in table.requested[0][0]["User-Agent"]
     assert client.exceptions.ConditionalCheckFailedException
 
 
@@ -140,4 +140,4 @@ def test_a_proxy_is_left_to_boto3(table: Table, monkeypatch: pytest.MonkeyPatch)
     session = boto3.Session("AKIDEXAMPLE", "secret", region_name="eu-west-1")
     client = session.client("dynamodb", endpoint_url="http://dynamodb.test:8000")
     RawClient(client, session.get_credentials()).query(**QUERY)
-    assert "Boto3" in table.asked[0][0]["User-Agent"]
+    assert "Boto3" in table.requested[0][0]["User-Agent"]

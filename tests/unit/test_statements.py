@@ -107,31 +107,33 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("told", CONDITIONS, ids=lambda told: repr(told.condition)[:40])
-def test_a_condition_as_partiql(told: Told) -> None:
-    sent = statement(Change(HEARTBEAT, "t-1", when=(told.condition,)), "tasks")
+@pytest.mark.parametrize("reported", CONDITIONS, ids=lambda reported: repr(reported.condition)[:40])
+def test_a_condition_as_partiql(reported: Told) -> None:
+    sent = statement(Change(HEARTBEAT, "t-1", when=(reported.condition,)), "tasks")
 
-    expected = f'UPDATE "tasks" {COUNT} WHERE "task_id" = ? AND {told.partiql} RETURNING ALL NEW *'
+    expected = (
+        f'UPDATE "tasks" {COUNT} WHERE "task_id" = ? AND {reported.partiql} RETURNING ALL NEW *'
+    )
     assert sent["Statement"] == expected
-    values = [told.value] if told.value else []
+    values = [reported.value] if reported.value else []
     assert sent["Parameters"] == [*MOVED, *KEY, *values]
 
 
-@pytest.mark.parametrize("told", CONDITIONS, ids=lambda told: repr(told.condition)[:40])
-def test_a_condition_as_an_expression(told: Told) -> None:
-    write = single_write(Change(HEARTBEAT, "t-1", when=(told.condition,)), "tasks")
+@pytest.mark.parametrize("reported", CONDITIONS, ids=lambda reported: repr(reported.condition)[:40])
+def test_a_condition_as_an_expression(reported: Told) -> None:
+    write = single_write(Change(HEARTBEAT, "t-1", when=(reported.condition,)), "tasks")
 
     assert write.operation == "update_item"
-    alias, value = _alias(write.arguments, told.attribute), "(none)"
-    if told.value:
-        value = _slot(write.arguments, told.value)
-    wanted = told.expression.replace("#c", alias).replace(":c", value)
+    alias, value = _alias(write.arguments, reported.attribute), "(none)"
+    if reported.value:
+        value = _slot(write.arguments, reported.value)
+    wanted = reported.expression.replace("#c", alias).replace(":c", value)
     exists = f"attribute_exists({_alias(write.arguments, 'task_id')})"
     assert write.arguments["ConditionExpression"] == f"{exists} AND {wanted}"
 
 
 def test_every_kind_of_condition_is_spelled_out_here() -> None:
-    assert {type(told.condition) for told in CONDITIONS} == set(Condition.__args__)
+    assert {type(reported.condition) for reported in CONDITIONS} == set(Condition.__args__)
 
 
 LEASE = {"lease_id": "lse_1", "lease_expires_at": NOW, "lease_length": timedelta(seconds=30)}

@@ -42,7 +42,7 @@ class Table:
     status: int = 0
     url: str = ""
     now: float = 1000.0
-    asked: list[float] = field(default_factory=list)
+    requested: list[float] = field(default_factory=list)
 
     def clock(self) -> float:
         return self.now
@@ -64,7 +64,7 @@ def table() -> Iterator[Table]:
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            table.asked.append(table.now)
+            table.requested.append(table.now)
             table.now += CALL_SECONDS
             if not table.status:
                 self.close_connection = True
@@ -137,17 +137,17 @@ def test_no_try_begins_that_could_end_too_late(table: Table, way: str, seconds: 
     with ends_within(seconds, table.clock), pytest.raises((Unavailable, ConnectionClosedError)):
         ask(table.url)
 
-    assert len(table.asked) <= min(most, seconds // CALL_SECONDS)
-    assert bool(table.asked) is (seconds >= CALL_SECONDS)
-    assert all(at + CALL_SECONDS <= end for at in table.asked)
-    assert len(table.asked) == most or seconds < 300
+    assert len(table.requested) <= min(most, seconds // CALL_SECONDS)
+    assert bool(table.requested) is (seconds >= CALL_SECONDS)
+    assert all(at + CALL_SECONDS <= end for at in table.requested)
+    assert len(table.requested) == most or seconds < 300
 
 
 def test_outside_of_a_call_there_is_no_end(table: Table) -> None:
     with pytest.raises(ConnectionClosedError):
         connected(table.url).get_item(**KEYED)
 
-    assert len(table.asked) == 1 + ATTEMPTS
+    assert len(table.requested) == 1 + ATTEMPTS
     assert seconds_left() == float("inf")
 
 
@@ -162,7 +162,7 @@ def test_nobody_sleeps_before_a_try_that_could_not_begin(
     with ends_within(16.0, table.clock), pytest.raises(ClientError, match="Throttling"):
         client.delete_item(**KEYED)
 
-    assert (len(table.asked), slept) == (1, [])
+    assert (len(table.requested), slept) == (1, [])
 
 
 @pytest.mark.parametrize(

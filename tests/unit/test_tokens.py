@@ -119,8 +119,8 @@ def test_any_number_of_services_use_nine_tenths_of_the_rate_and_never_more(load:
 
     count = sum(tokens for _, tokens in used)
     per_second = load.rate.max_tokens / Rate.of(load.rate).interval.total_seconds()
-    asked = load.services * load.batch * int(load.seconds / load.every)
-    assert count >= 0.9 * min(asked, load.rate.max_tokens + per_second * load.seconds)
+    requested = load.services * load.batch * int(load.seconds / load.every)
+    assert count >= 0.9 * min(requested, load.rate.max_tokens + per_second * load.seconds)
     assert not exceeds(used, load.rate)
 
 

@@ -43,7 +43,7 @@ class Bench:
 
     programs: Programs
     parent: Path
-    told: Callable[[int], None]
+    reported: Callable[[int], None]
 
     def turn(self, peer: Peer, tasks: int, probes: int) -> Turn:
         """Fill a queue with *tasks*, drain it, then send *probes* to the idle workers.
@@ -128,7 +128,7 @@ class Bench:
             time.sleep(_LOOK_SECONDS)
             now = min(stamps.stat().st_size // RECORD.size, tasks)
             if now > done:
-                self.told(now - done)
+                self.reported(now - done)
                 done, moved_at = now, time.monotonic()
                 if marks and done >= marks[0]:
                     marks = [mark for mark in marks if mark > done]

@@ -332,9 +332,9 @@ def test_a_command_to_a_worker_that_was_not_heard_of_is_given(
 
     with service.suffering(lost=1):
         assert world.use.workers.alive(BOOTSTRAP, sign) is None
-        asked = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
+        requested = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
 
-    assert asked.command is world.use.workers.alive(BOOTSTRAP, sign) is Command.STOP
+    assert requested.command is world.use.workers.alive(BOOTSTRAP, sign) is Command.STOP
 
 
 def test_a_queue_whose_creation_was_not_heard_of_is_created(service: Service, world: World) -> None:

@@ -230,10 +230,10 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--workers", type=int, default=20, help="worker processes to kill")
     parser.add_argument("--drivers", type=int, default=2, help="drivers to kill")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
         outcome = survived(
-            Path(folder), tasks=asked.tasks, workers=asked.workers, drivers=asked.drivers
+            Path(folder), tasks=options.tasks, workers=options.workers, drivers=options.drivers
         )
         for line in outcome.lines():
             print(line)

@@ -76,7 +76,7 @@ class BotoReader(DataSourceReader):
         )
         for page in pages:
             for item in page["Items"]:
-                row = {name: value(told) for name, told in item.items()}
+                row = {name: value(reported) for name, reported in item.items()}
                 yield row["task_id"], row["queue#state"], row["payload"], int(row["attempts"])
 
 
@@ -158,10 +158,10 @@ def _timed(frame: Callable[[], DataFrame], rows: int) -> float:
     """Return rows a second of the second run, every column of which is looked at."""
     seconds = 0.0
     for _ in range(2):
-        asked = frame()
+        requested = frame()
         begin = time.monotonic()
-        hashed = f.count(f.hash(*(f.col(name).cast("string") for name in asked.columns)))
-        (found,) = asked.agg(hashed).collect()[0]
+        hashed = f.count(f.hash(*(f.col(name).cast("string") for name in requested.columns)))
+        (found,) = requested.agg(hashed).collect()[0]
         seconds = time.monotonic() - begin
         assert found == rows, f"{found:,} rows instead of {rows:,}"
     return rows / seconds

@@ -107,10 +107,10 @@ def test_it_counts_by_address_and_by_key(template: Template) -> None:
 
 def test_what_it_refuses_is_told_as_we_would(template: Template) -> None:
     (body,) = properties(template, "Firewall")["CustomResponseBodies"].values()
-    told = json.loads(body["Content"])
-    ours = problem(RateLimited(told["detail"]), request_id="", where="")
+    reported = json.loads(body["Content"])
+    ours = problem(RateLimited(reported["detail"]), request_id="", where="")
 
-    assert told == json.loads(ours.body)
+    assert reported == json.loads(ours.body)
     for rule in rules(template).values():
         answer = rule["Action"]["Block"]["CustomResponse"]
         headers = {one["Name"]: one["Value"] for one in answer["ResponseHeaders"]}

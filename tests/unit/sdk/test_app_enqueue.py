@@ -44,12 +44,12 @@ def test_calling_a_task_calls_the_function() -> None:
     assert app.task(send)("a") == "hi a"
 
     @app.task
-    def told(ctx: Context, to: str) -> str:
+    def reported(ctx: Context, to: str) -> str:
         """Say it."""
         return to
 
-    assert told.__doc__ == "Say it."
-    assert told.envelope({"to": "a"})["args"] == {"to": "a"}
+    assert reported.__doc__ == "Say it."
+    assert reported.envelope({"to": "a"})["args"] == {"to": "a"}
 
 
 def test_a_type_checker_sees_what_a_task_takes() -> None:
@@ -57,21 +57,21 @@ def test_a_type_checker_sees_what_a_task_takes() -> None:
     app = service().app()
 
     @app.task(queue="mail")
-    def told(ctx: Context, to: str, *, n: int = 1) -> int:
+    def reported(ctx: Context, to: str, *, n: int = 1) -> int:
         return n
 
     @app.task
     def plain(to: str) -> str:
         return to
 
-    told.enqueue("a", n=2)
+    reported.enqueue("a", n=2)
     assert plain("a").upper() == "A"
     with pytest.raises(InvalidRequest):
-        told.enqueue(to=1)  # type: ignore[arg-type]
+        reported.enqueue(to=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest):
-        told.enqueue("a", m=1)  # type: ignore[call-arg]
+        reported.enqueue("a", m=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidRequest):
-        told.options(delay=1).enqueue()  # type: ignore[call-arg]
+        reported.options(delay=1).enqueue()  # type: ignore[call-arg]
     with pytest.raises(InvalidRequest):
         plain.enqueue(5)  # type: ignore[arg-type]
 

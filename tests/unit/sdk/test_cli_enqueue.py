@@ -117,7 +117,7 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "say a PAYLOAD, - for stdin, or --file"),
         (("--task", "mail.send", "[1]"), "it is the arguments by name"),
@@ -137,11 +137,11 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
         (("1", "--id", "a b"), "id"),
     ],
 )
-def test_what_makes_no_sense_is_said(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_is_said(cli: Cli, words: tuple[str, ...], message: str) -> None:
     ran = cli("enqueue", "mail", *words)
 
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert payloads(cli) == []
 
 
@@ -239,7 +239,7 @@ def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: 
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("5", "is no task"),
         ('{"paylod": 5}', "paylod is no field of a task"),
@@ -251,14 +251,14 @@ def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: 
         ("[" * 200_000, "not JSON"),
     ],
 )
-def test_a_line_that_is_no_task_costs_the_others_nothing(cli: Cli, line: str, said: str) -> None:
+def test_a_line_that_is_no_task_costs_the_others_nothing(cli: Cli, line: str, message: str) -> None:
     text = f'{{"payload": 1}}\n{line}\n{{"payload": 3}}\n'
 
     stopped = from_stdin(cli, text, "--tasks")
 
     assert stopped.code == 1
     assert stopped.error.startswith("line 2: ")
-    assert said in stopped.error
+    assert message in stopped.error
     assert payloads(cli) == [1]
     assert from_stdin(cli, text, "--tasks", "--skip-bad", "--from-line", "2").code == 1
     assert payloads(cli) == [1, 3]

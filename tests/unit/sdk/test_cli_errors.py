@@ -52,9 +52,9 @@ def test_a_key_that_is_not_known_says_where_it_came_from() -> None:
 
 
 def test_fields_that_the_detail_does_not_name_are_told() -> None:
-    said = [FieldError("tags", "at most 10"), FieldError("id", "taken")]
+    message = [FieldError("tags", "at most 10"), FieldError("id", "taken")]
 
-    ran = show(errors.InvalidRequest("2 fields are wrong: tags at most 10", errors=said))
+    ran = show(errors.InvalidRequest("2 fields are wrong: tags at most 10", errors=message))
 
     assert ran.err == "error: 2 fields are wrong: tags at most 10; id taken\n"
 

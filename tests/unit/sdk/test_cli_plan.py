@@ -57,7 +57,7 @@ def test_more_than_a_queue_carries_is_spread_over_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--rate", "0", "--payload", "1"), "must be more than 0"),
         (("--rate", "5/y", "--payload", "1"), "no rate such as 50/s"),
@@ -70,8 +70,8 @@ def test_more_than_a_queue_carries_is_spread_over_several() -> None:
         (("--payload", "1"), "Missing option '--rate'"),
     ],
 )
-def test_what_cannot_be_reckoned_is_said(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_reckoned_is_said(words: tuple[str, ...], message: str) -> None:
     ran = plan(*words)
 
     assert ran.code == 2
-    assert said in ran.error
+    assert message in ran.error

@@ -119,10 +119,11 @@ def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("[1]", "holds no JSON object"), ("{", "not JSON"), (None, "No such file")]
+    ("text", "message"),
+    [("[1]", "holds no JSON object"), ("{", "not JSON"), (None, "No such file")],
 )
 def test_a_file_that_cannot_be_settings_is_named(
-    cli: Cli, tmp_path: Path, text: str | None, said: str
+    cli: Cli, tmp_path: Path, text: str | None, message: str
 ) -> None:
     kept = tmp_path / "queue.json"
     if text is not None:
@@ -132,11 +133,11 @@ def test_a_file_that_cannot_be_settings_is_named(
 
     assert ran.code == 2
     assert "--from-file" in ran.error
-    assert said in ran.error
+    assert message in ran.error
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--keepalive", "soon", "no length of time such as 30"),
         ("--rate", "fast", "no rate limit such as 50/s"),
@@ -146,12 +147,12 @@ def test_a_file_that_cannot_be_settings_is_named(
     ],
 )
 def test_a_bad_setting_is_named_with_its_limit(
-    cli: Cli, option: str, value: str, said: str
+    cli: Cli, option: str, value: str, message: str
 ) -> None:
     ran = cli("queue", "create", "mail", option, value)
 
     assert ran.code == 2
-    assert said in ran.error
+    assert message in ran.error
 
 
 def test_a_queue_that_exists_is_a_conflict_unless_that_is_fine(cli: Cli) -> None:

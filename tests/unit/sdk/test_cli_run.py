@@ -37,12 +37,12 @@ def test_a_folder_means_the_same_one_to_the_service(
 def test_what_is_said_goes_by_the_environment() -> None:
     given = {"HEADRACE_PORT": "1", "PATH": "/bin"}
 
-    told = environment(given, ROOT, port=0, admin_key="k" * 16)
+    reported = environment(given, ROOT, port=0, admin_key="k" * 16)
 
-    assert told["HEADRACE_PORT"] == "0"
-    assert told["HEADRACE_ADMIN_KEY"] == "k" * 16
-    assert told["PATH"] == "/bin"
-    assert told["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(ROOT / "functions")]
+    assert reported["HEADRACE_PORT"] == "0"
+    assert reported["HEADRACE_ADMIN_KEY"] == "k" * 16
+    assert reported["PATH"] == "/bin"
+    assert reported["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(ROOT / "functions")]
     assert given == {"HEADRACE_PORT": "1", "PATH": "/bin"}
     assert "HEADRACE_ADMIN_KEY" not in environment(given, ROOT)
 

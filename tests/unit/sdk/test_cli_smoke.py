@@ -62,12 +62,12 @@ def test_people_get_a_table_and_what_it_has_cost(sound: Deployment) -> None:
 
 
 def test_programs_get_one_document(sound: Deployment) -> None:
-    told = sound.smoke("--json").json
+    reported = sound.smoke("--json").json
 
-    assert told["url"] == "https://queue.test/prod"
-    assert re.fullmatch(r"smoke-[0-9a-f]{8}", told["name"])
-    assert told["counts"] == {"ok": len(told["checks"]), "wrong": 0, "left out": 0}
-    assert told["left_behind"] == []
+    assert reported["url"] == "https://queue.test/prod"
+    assert re.fullmatch(r"smoke-[0-9a-f]{8}", reported["name"])
+    assert reported["counts"] == {"ok": len(reported["checks"]), "wrong": 0, "left out": 0}
+    assert reported["left_behind"] == []
 
 
 def test_what_runs_once_a_minute_is_set_going_before_all_else_and_says_how_long_it_took(

@@ -294,7 +294,7 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "answer"),
     [
         ((), "say which tasks: ids, or --queue"),
         (("--queue", "mail"), "--all for every one"),
@@ -302,12 +302,12 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
         (("--queue", "mail", "--state", "DAED"), "'DAED' is none of"),
     ],
 )
-def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer: str) -> None:
     for verb in (("delete", "--yes"), ("run",), ("restart",), ("move", "--to", "news")):
         ran = cli("task", *verb, *words)
 
         assert ran.code == 2
-        assert said in ran.err
+        assert answer in ran.err
 
 
 def test_dead_tasks_are_restarted(cli: Cli) -> None:
@@ -383,7 +383,7 @@ def test_tail_shows_a_task_given_back_when_that_was_and_not_when_it_began(cli: C
 
     def news() -> list[tuple[str, str]]:
         found = look(client, "mail", since, seen, now=clock.now)
-        return [(task.id, f"{told:%H:%M:%S}") for told, task in found]
+        return [(task.id, f"{reported:%H:%M:%S}") for reported, task in found]
 
     assert news() == []
     clock.forward(4)

@@ -110,7 +110,7 @@ def test_tasks_may_be_taken_under_a_group_lease(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--count", "26"), "26 is not in the range 1<=x<=25"),
         (("--wait", "21s"), "wait_seconds must be at most 20"),
@@ -120,12 +120,12 @@ def test_tasks_may_be_taken_under_a_group_lease(cli: Cli) -> None:
     ],
 )
 def test_a_dequeue_that_makes_no_sense_takes_nothing(
-    cli: Cli, words: tuple[str, ...], said: str
+    cli: Cli, words: tuple[str, ...], message: str
 ) -> None:
     ran = cli("dequeue", "mail", *words)
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert shown(cli)["attempts"] == 0
 
 
@@ -207,11 +207,11 @@ def test_what_a_queue_keeps_nothing_of_is_gone(cli: Cli) -> None:
 
 
 def test_a_program_gets_the_result_as_the_api_gives_it(cli: Cli) -> None:
-    said = report(cli, "inflight", "--json", "--quiet")
+    message = report(cli, "inflight", "--json", "--quiet")
 
-    assert said.err == ""
-    assert (said.json["outcome"], said.json["state"]) == ("OK", "INFLIGHT")
-    assert said.json["lease"]["expires_at"].startswith("2026-11-21T08:00:30")
+    assert message.err == ""
+    assert (message.json["outcome"], message.json["state"]) == ("OK", "INFLIGHT")
+    assert message.json["lease"]["expires_at"].startswith("2026-11-21T08:00:30")
 
 
 def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
@@ -258,7 +258,7 @@ def test_a_program_sees_why_a_report_changed_nothing(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("done",), "'STATUS': 'done' is not one of 'succeeded', 'inflight', "),
         (("failed", "--result", "1"), "--result goes with SUCCEEDED"),
@@ -273,12 +273,12 @@ def test_a_program_sees_why_a_report_changed_nothing(cli: Cli) -> None:
     ],
 )
 def test_a_report_that_makes_no_sense_changes_nothing(
-    cli: Cli, words: tuple[str, ...], said: str
+    cli: Cli, words: tuple[str, ...], message: str
 ) -> None:
     ran = report(cli, *words)
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert shown(cli)["state"] == "INFLIGHT"
 
 

@@ -182,7 +182,7 @@ def test_quick_tasks_come_in_full_batches_and_slow_ones_one_by_one(harness: Work
 
     harness.burst(concurrency=4)
 
-    sizes = [size for _, size in harness.service.asked]
+    sizes = [size for _, size in harness.service.polled]
     assert sizes[0] == 4
     assert sizes.count(25) >= 8
 
@@ -440,20 +440,20 @@ def test_a_handler_that_no_exception_reaches_is_released_all_the_same(
 
 def test_tasks_that_a_last_answer_brings_are_given_back(harness: WorkerHarness) -> None:
     harness.handle_waiting()
-    asked, answer = threading.Event(), threading.Event()
+    polled, answer = threading.Event(), threading.Event()
 
     class Slow(FakeService):
         def dequeue(self, queues: Sequence[str], **call: Any) -> Any:
             found = super().dequeue(queues, **call)
             if found.tasks:
-                asked.set()
+                polled.set()
                 assert answer.wait(SOON)
             return found
 
     harness.service = Slow(time.monotonic)
     ids = harness.service.put(1, 2)
     worker = harness.start()
-    assert asked.wait(SOON)
+    assert polled.wait(SOON)
 
     worker.stop()
     wait_until(lambda: worker.dispatcher.closed)
@@ -632,14 +632,14 @@ def test_nothing_new_is_taken_before_what_is_done_is_through(harness: WorkerHarn
     (first,) = deaf.put(1)
     worker = harness.start()
     wait_until(lambda: worker.dispatcher.reporter.in_trouble)
-    asked = len(deaf.asked)
+    polled = len(deaf.polled)
     (second,) = deaf.put(2)
 
     deaf.deaf = False
     deaf.wait_for(first, second)
 
     assert list(deaf.done) == [first, second]
-    assert asked >= 1
+    assert polled >= 1
 
 
 def test_a_refusal_later_on_is_logged_and_asked_again(

@@ -91,7 +91,7 @@ def test_all_queues_are_asked_in_one_call() -> None:
     harness.service.put(1, queue="news")
     harness.ask()
 
-    assert harness.service.asked == [("urgent,mail,news", 3)]
+    assert harness.service.polled == [("urgent,mail,news", 3)]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -103,7 +103,7 @@ def test_a_question_whose_answer_was_lost_is_asked_again_as_it_was(*, grouped: b
     for _ in range(3):
         harness.ask()
 
-    assert harness.service.asked == [("urgent,mail", 3)] * 3
+    assert harness.service.polled == [("urgent,mail", 3)] * 3
     (key,) = {key for key, _ in harness.service.keys}
     assert [attempt for _, attempt in harness.service.keys] == [1, 2, 3]
     assert len(harness.dispatcher.reporter) == 3  # given back, each of them
@@ -133,13 +133,13 @@ def test_one_queue_that_is_refused_does_not_keep_the_others(kind: type[HeadraceE
     harness = FetcherHarness("urgent", "mail", "news")
     harness.ask()
     harness.service.refused["mail"] = kind
-    harness.service.asked.clear()
+    harness.service.polled.clear()
     harness.service.put(1, queue="news")
 
     for _ in range(3):
         harness.ask()
 
-    assert harness.service.asked[0] == ("urgent,news", 3)
+    assert harness.service.polled[0] == ("urgent,news", 3)
     assert not harness.service.waiting["news"]
     assert not harness.fatal
 
@@ -151,7 +151,7 @@ def test_a_refusal_that_names_none_is_of_all() -> None:
     harness.ask()
 
     assert harness.fetcher.step() > 0
-    assert harness.service.asked == [("urgent,mail", 3)]
+    assert harness.service.polled == [("urgent,mail", 3)]
 
 
 def test_the_first_refusal_of_all_is_the_end() -> None:

@@ -96,7 +96,7 @@ class FakeService:
         self.group_calls: list[str] = []
         self.done: dict[str, Report] = {}  # by task
         self.calls: list[tuple[str, list[Report]]] = []
-        self.asked: list[tuple[str, int]] = []
+        self.polled: list[tuple[str, int]] = []
         self.keys: list[tuple[str, int]] = []  # of each question, with its attempt
         self.batches: dict[str, list[LeasedTask]] = {}  # what was leased under a key, till heard
         self.lose_dequeues = 0  # answers that get lost
@@ -170,7 +170,7 @@ class FakeService:
         self._may_fail()
         if lease_id is not None and lease_id not in self.groups:
             raise LeaseLost("the lease has lapsed")
-        self.asked.append((queues[0] if len(queues) == 1 else ",".join(queues), batch_size))
+        self.polled.append((queues[0] if len(queues) == 1 else ",".join(queues), batch_size))
         self.keys.append((key, attempt))
         if key not in self.batches:
             self.batches[key] = self._lease_some(queues, batch_size, lease_id)

@@ -149,7 +149,7 @@ def _short_help(group: click.Group, ctx: click.Context, name: str) -> str:
 def queue_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete the name of a queue, as the service knows them; trouble is no names."""
+    """Complete the name of a queue, as the service knows them; none on an error."""
     del param
     session = ctx.ensure_object(CliSession)
     session.timeout, session.retries = _COMPLETE_WITHIN, 0

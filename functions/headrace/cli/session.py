@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.domain.errors import HeadraceError
 
 RETRIES: Final = 2
-"""Tries after the first: a person waits, so trouble is told soon."""
+"""Tries after the first: a person waits, so errors are shown soon."""
 
 _STDIN: Final = "-"
 _NO_ANSWER: Final = re.compile(r"[A-Z]+ \S+ got no answer: (?:\[Errno -?\d+\] )?(.*)", re.DOTALL)

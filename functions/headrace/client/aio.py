@@ -276,7 +276,7 @@ class AsyncClient:
     async def enqueue_each(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
     ) -> AsyncIterator[Enqueued]:
-        """Do the same in constant memory: each batch goes out when its results are asked for.
+        """Do the same in constant memory: each batch goes out when its results are consumed.
 
         The first entry that comes out INVALID raises NotEnqueued in its place; those of its batch
         are sent then, and none that come after.

@@ -82,7 +82,7 @@ class Batcher:
     ) -> Future[Enqueued]:
         """Hand over one task, with the fields that ``Client.enqueue`` takes.
 
-        Raises InvalidRequest or PayloadTooLarge for what can be told at once, RuntimeError when
+        Raises InvalidRequest or PayloadTooLarge for what is known at once, RuntimeError when
         the batcher is closed; all else, NotEnqueued among it, is raised by the future.
         """
         entry = task_entry(NewTask(payload=payload, **fields), self._sender.codec, path="task")

@@ -31,7 +31,7 @@ class RawAnswer:
 
     @property
     def in_background(self) -> bool:
-        """Whether what was asked for goes on after the answer."""
+        """Whether the operation goes on after the answer."""
         return self.status == _ACCEPTED
 
 
@@ -45,7 +45,7 @@ class ApiCall(Generic[T]):
 
     ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
     ``key`` goes with each try, so that the service answers a repeat as the first one and does
-    nothing more.  ``attempt`` is which try the first one sent from here is, where that is said.
+    nothing more.  ``attempt`` is which try the first one sent from here is, where it is known.
     """
 
     method: str

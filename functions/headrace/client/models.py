@@ -112,7 +112,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
 
 
 class Queue(Model, frozen=True, kw_only=True):
-    """A queue and its settings; ``stats`` and ``schedules`` only where one queue was asked for."""
+    """A queue and its settings; ``stats`` and ``schedules`` only where one queue was requested."""
 
     name: str
     description: str
@@ -131,7 +131,7 @@ class Queue(Model, frozen=True, kw_only=True):
 
 
 class Recount(Model, frozen=True, kw_only=True):
-    """What a queue that was counted anew has, and what its counters said before."""
+    """What a queue that was counted anew has, and what its counters held before."""
 
     counts: dict[State, int]
     was: dict[State, int]
@@ -204,7 +204,7 @@ class Task(Model, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
-        """What it carries; None where that was not asked for.  Raises Unreadable."""
+        """What it carries; None where that was not requested.  Raises Unreadable."""
         return _decoded(self, "payload", self.payload_json)
 
     @property

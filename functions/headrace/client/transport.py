@@ -1,4 +1,4 @@
-"""Sending calls: over one pool of connections, again after trouble, errors as our own classes.
+"""Sending calls: over one pool of connections, retried after failures, errors as our own classes.
 
 A call is repeated with growing, random waits (or the Retry-After that the service names) after
 429, 5xx and lost connections.  One that must not happen twice carries a key by which the service
@@ -38,7 +38,7 @@ _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeou
 _LIMITS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=100)
 
 
-class _Trouble(Exception):
+class _CallError(Exception):
     """A try that failed and may be repeated; ``error`` is what is raised in the end."""
 
     def __init__(self, error: HeadraceError, *, wait: float | None = None) -> None:
@@ -53,7 +53,7 @@ _spread: Final = tenacity.wait_random_exponential(multiplier=0.2, max=_LONGEST_W
 def _wait(state: tenacity.RetryCallState) -> float:
     """Wait as long as the service says, else at random up to twice as long each time."""
     error = state.outcome.exception() if state.outcome is not None else None
-    named = error.wait if isinstance(error, _Trouble) else None
+    named = error.wait if isinstance(error, _CallError) else None
     if named is None:
         return _spread(state)
     return min(named, _LONGEST_WAIT) + _spread(state) / 10
@@ -77,7 +77,7 @@ class Transport:
         self._given = transport
         self._http, self._process = self._connections(), os.getpid()
         self._again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Trouble),
+            retry=tenacity.retry_if_exception_type(_CallError),
             wait=_wait,
             stop=tenacity.stop_after_attempt(retries + 1),
             sleep=sleep,
@@ -99,8 +99,8 @@ class Transport:
                 return self._once(call, request)
             answered: T = self._again(self._once, call, request)
             return answered
-        except _Trouble as trouble:
-            raise trouble.error from None
+        except _CallError as failure:
+            raise failure.error from None
 
     def _connections(self) -> httpx.Client:
         return httpx.Client(
@@ -147,7 +147,7 @@ class AsyncTransport:
             transport=transport,
         )
         self._again = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_Trouble),
+            retry=tenacity.retry_if_exception_type(_CallError),
             wait=_wait,
             stop=tenacity.stop_after_attempt(retries + 1),
             sleep=sleep,
@@ -167,8 +167,8 @@ class AsyncTransport:
             if not again:
                 return await self._once(call, request)
             return await self._again.copy()(self._once, call, request)  # it keeps state of one call
-        except _Trouble as trouble:
-            raise trouble.error from None
+        except _CallError as failure:
+            raise failure.error from None
 
     async def _once(self, call: ApiCall[T], request: httpx.Request) -> T:
         try:
@@ -221,7 +221,7 @@ def _request(
 
 
 def _count(request: httpx.Request) -> None:
-    """Let the next try of *request* say that it is one more, if this one has said so."""
+    """Count the attempt up in the next try of *request*, if this one is counted."""
     if ATTEMPT_HEADER in request.headers:
         request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
 
@@ -229,7 +229,7 @@ def _count(request: httpx.Request) -> None:
 def _lost(call: ApiCall[T], error: httpx.RequestError) -> Exception:
     unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_described(error)}")
     if call.repeatable or isinstance(error, _NEVER_SENT):
-        return _Trouble(unavailable)
+        return _CallError(unavailable)
     return unavailable
 
 
@@ -254,7 +254,7 @@ def _read(call: ApiCall[T], response: httpx.Response, codec: Codec) -> T:
     if isinstance(refused, Unavailable) and wait is not None:
         refused.retry_after_seconds = max(1, round(wait))
     if status == _TOO_MANY or (status >= _SERVER_ERROR and call.repeatable):
-        raise _Trouble(refused, wait=wait)
+        raise _CallError(refused, wait=wait)
     raise refused
 
 

@@ -73,7 +73,7 @@ class Faults:
 
     Without *seed* it is ``HEADRACE_SEED``, or one by chance.  The story is the same as long as one
     thread at a time talks to the service, but for the order of tasks due at the very same
-    microsecond, which their ids decide.  Each fault is asked for with ``times`` (1 unless
+    microsecond, which their ids decide.  Each fault is requested with ``times`` (1 unless
     given) or ``rate`` (0 to 1), and lasts until it has happened so often, or its block or `clear`
     ends it.
     """
@@ -146,7 +146,7 @@ class Faults:
         self.requested = []
 
     def active(self, kind: Kind) -> bool:
-        """Tell whether a fault of this kind is asked for."""
+        """Whether a fault of this kind is requested."""
         return any(fault.kind == kind for fault in self.requested)
 
     def struck(self, kind: Kind, call: Call | None = None) -> Fault | None:

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that start nothing until they are asked for.
+"""The pytest plugin: fixtures that start nothing until they are used.
 
 ``headrace_service``, ``headrace_client``, ``headrace_clock``, ``headrace_faults`` and
 ``headrace_inline``; override ``headrace_app`` to have your app talk to them.  See

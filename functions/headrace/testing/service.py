@@ -27,10 +27,10 @@ from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
 from headrace.testing.clock import ManualClock
 from headrace.testing.faults import Faults
+from headrace.testing.faulty_transport import faulty
 from headrace.testing.lagging import LaggingStore
 from headrace.testing.stream import SHARD, Streamed
 from headrace.testing.transport import responder
-from headrace.testing.troubled import troubled
 from headrace.testing.work import LIMIT, Ran, Work
 
 URL: Final = "http://headrace.test"
@@ -59,7 +59,7 @@ class MemoryService:
     """Headrace in memory, for one test; ``with MemoryService() as service: service.client``.
 
     Everything between the client and the tables is the real thing, keys and roles included.  Time
-    passes when told, save that each request takes a millisecond.  Retries of its clients do not
+    passes only by hand, save that each request takes a millisecond.  Retries of its clients do not
     wait.
 
     Args:
@@ -87,7 +87,7 @@ class MemoryService:
         self._stream = Streamed(self.store, self.clock)
         self.use_cases = self._use_cases(lake)
         self._respond = responder(self.use_cases)
-        way = troubled(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
+        way = faulty(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
         self.transport = httpx.MockTransport(way)
         self.client = self.connect(key)
         self.async_client = self.connect_async(key)

@@ -28,7 +28,7 @@ _MINUTE: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt: the task as delivered, what was reported, and what the service said to that.
+    """One attempt: the task as delivered, what was reported, and the service's answer.
 
     ``report`` is None when the handler noticed that its lease was lost, ``outcome`` is then too;
     any outcome but ``OK`` means that the report changed nothing.
@@ -129,7 +129,7 @@ class Work:
         self._attempts: list[Attempt] = []
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
-        """Work until nothing is ready, and go on as long as asked for."""
+        """Work until nothing is ready, and go on as long as requested."""
         service, clock = self._service, self._service.clock
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         end = clock.now + step

@@ -16,7 +16,7 @@ import pytest
 from headrace import App, Context
 from headrace.client.app.signature import Signature
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
-from tests.unit.sdk.app_doubles import Held, Service, call, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, Service, call, leased, run
 
 
 class Colour(Enum):
@@ -264,7 +264,7 @@ def test_a_task_is_routed_by_its_name_else_to_its_queues_handler() -> None:
         route = app.route(leased(payload))
         assert (route.kind, route.hard_timeout) == ("async", 5)
     assert app.route(leased({"x": 1}, queue="elsewhere")).name == "unknown"
-    assert app.execute(leased(call("send", to="a")), Held()) is not None
+    assert app.execute(leased(call("send", to="a")), FakeControl()) is not None
 
 
 def test_missing_arguments_are_listed_once_with_the_signature() -> None:

@@ -10,21 +10,21 @@ import pytest
 from headrace import App, Context, Reject, Report
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.domain.errors import LeaseLost
-from tests.unit.sdk.app_doubles import Held, Service, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, Service, leased, run
 
 
 class Boom(Exception):
     pass
 
 
-def ending_async(handle: Callable[[], Any], held: Held | None = None) -> Report | None:
+def ending_async(handle: Callable[[], Any], held: FakeControl | None = None) -> Report | None:
     app = Service().app()
 
     @app.handler(queue="mail", soft_timeout=1, timeout=2)
     async def load(payload: Any) -> Any:
         return await handle()
 
-    return asyncio.run(app.execute_async(leased(5), held or Held()))
+    return asyncio.run(app.execute_async(leased(5), held or FakeControl()))
 
 
 def test_an_async_handler_is_awaited() -> None:
@@ -87,7 +87,7 @@ def test_an_async_attempt_with_a_lost_lease_says_nothing() -> None:
         task.cancel(LeaseLost("gone"))
         await asyncio.sleep(30)
 
-    assert ending_async(handle, Held(lost=True)) is None
+    assert ending_async(handle, FakeControl(lost=True)) is None
 
 
 def test_a_handler_that_cancels_itself_has_failed() -> None:
@@ -145,7 +145,7 @@ def test_middlewares_see_the_exception_also_of_async_handlers() -> None:
     async def load(payload: Any) -> None:
         raise Boom
 
-    report = asyncio.run(app.execute_async(leased(1), Held()))
+    report = asyncio.run(app.execute_async(leased(1), FakeControl()))
     assert report is not None
     assert report.status == "FAILED"
     assert seen == ["outer tsk_1", "inner tsk_1", "inner boom", "outer boom"]

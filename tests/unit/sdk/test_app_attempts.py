@@ -19,7 +19,7 @@ from headrace.client.models import remember_codec
 from headrace.client.sending import Failure, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, LeaseLost
-from tests.unit.sdk.app_doubles import Held, Service, call, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, Service, call, leased, run
 
 
 class Boom(Exception):
@@ -38,14 +38,16 @@ class Backwards:
         return PLAIN.decode(json.loads(text)[::-1].encode())
 
 
-def ending(handle: Callable[[], Any], held: Held | None = None, **more: Any) -> Report | None:
+def ending(
+    handle: Callable[[], Any], held: FakeControl | None = None, **more: Any
+) -> Report | None:
     """Run a raw handler that does as told, and return its report."""
     app = Service().app()
     app.handler(queue="mail", timeout=9, soft_timeout=8)(lambda _payload: handle())
-    return app.execute(leased(5, **more), held or Held())
+    return app.execute(leased(5, **more), held or FakeControl())
 
 
-def failing(error: BaseException, held: Held | None = None) -> Report | None:
+def failing(error: BaseException, held: FakeControl | None = None) -> Report | None:
     def handle() -> None:
         raise error
 
@@ -103,7 +105,7 @@ def test_the_result_of_a_codec_that_fails_cannot_be_kept() -> None:
 def returning(result: object, choice: Any, codec: Any = PLAIN) -> Report:
     app = Service().app(codec=codec)
     app.handler(queue="mail", on_large_result=choice)(lambda _payload: result)
-    report = app.execute(leased(5), Held())
+    report = app.execute(leased(5), FakeControl())
     assert report is not None
     return report
 
@@ -276,7 +278,7 @@ def test_an_unreadable_payload_ends_the_task() -> None:
     app.handler(queue="mail")(lambda payload: payload)
     unreadable = leased("x")
     remember_codec(unreadable, Unlucky(Unreadable("no key")))
-    report = app.execute(unreadable, Held())
+    report = app.execute(unreadable, FakeControl())
     assert report is not None
     assert report.error is not None
     assert (report.error.type, report.retryable) == ("Unreadable", False)
@@ -289,7 +291,7 @@ def test_a_codec_that_fails_otherwise_is_a_failure_to_be_retried() -> None:
     unreadable = leased("x")
     remember_codec(unreadable, Unlucky(ZeroDivisionError()))
     assert app.route(unreadable).name == "unknown"
-    report = app.execute(unreadable, Held())
+    report = app.execute(unreadable, FakeControl())
     assert report is not None
     assert report.error is not None
     assert (report.error.type, report.retryable) == ("ZeroDivisionError", True)
@@ -363,7 +365,7 @@ def cancelled(handle: Callable[[], Any], *reasons: BaseException) -> Report | No
         return await handle()
 
     async def attempt() -> Report | None:
-        running = asyncio.ensure_future(app.execute_async(leased(5), Held()))
+        running = asyncio.ensure_future(app.execute_async(leased(5), FakeControl()))
         for reason in reasons:
             await asyncio.sleep(0)
             attempts.cancel(running, reason)
@@ -415,7 +417,7 @@ def test_a_stopped_attempt_is_released() -> None:
 
 
 def test_of_a_lost_lease_there_is_nothing_to_say() -> None:
-    assert failing(LeaseLost("gone"), Held(lost=True)) is None
+    assert failing(LeaseLost("gone"), FakeControl(lost=True)) is None
 
 
 def test_a_lease_lost_that_is_not_the_tasks_own_is_a_failure() -> None:

@@ -470,7 +470,7 @@ def test_results_that_are_not_taken_yet_hold_up_the_end(harness: WorkerHarness) 
     harness.wait_begun()
     harness.service.fault = Unavailable("away")
     harness.go_on.set()
-    wait_until(lambda: worker.dispatcher.reporter.in_trouble)
+    wait_until(lambda: worker.dispatcher.reporter.is_retrying)
     worker.stop()
 
     harness.service.fault = None
@@ -631,7 +631,7 @@ def test_nothing_new_is_taken_before_what_is_done_is_through(harness: WorkerHarn
     harness.handle(lambda payload: None)
     (first,) = deaf.put(1)
     worker = harness.start()
-    wait_until(lambda: worker.dispatcher.reporter.in_trouble)
+    wait_until(lambda: worker.dispatcher.reporter.is_retrying)
     polled = len(deaf.polled)
     (second,) = deaf.put(2)
 

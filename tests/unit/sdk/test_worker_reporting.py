@@ -181,7 +181,7 @@ def test_a_result_is_dropped_when_its_lease_has_been_over_for_a_minute(
     harness.add(1)
     harness.service.fault = Unavailable("away")
     harness.step()
-    assert harness.reporter.in_trouble
+    assert harness.reporter.is_retrying
     harness.monotonic.forward(88)
     harness.step()
     assert harness.lost.all == []
@@ -337,13 +337,13 @@ def test_trouble_is_over_when_there_is_nothing_left_to_report(harness: Reporting
     harness.service.fault = Unavailable("away")
     harness.add(1)
     harness.step()
-    assert harness.reporter.in_trouble
+    assert harness.reporter.is_retrying
 
     harness.monotonic.forward(3600)
     harness.step()
 
     assert [task for task, _ in harness.lost.all] == ["task-1"]
-    assert not harness.reporter.in_trouble  # so that the worker asks for tasks again
+    assert not harness.reporter.is_retrying  # so that the worker asks for tasks again
 
 
 def test_a_queue_that_is_gone_after_an_outage_is_no_trouble_either(
@@ -356,7 +356,7 @@ def test_a_queue_that_is_gone_after_an_outage_is_no_trouble_either(
 
     harness.step()
 
-    assert not harness.reporter.in_trouble
+    assert not harness.reporter.is_retrying
 
 
 def test_a_move_that_the_key_may_not_make_costs_its_own_task_only(
@@ -400,7 +400,7 @@ def test_results_that_the_key_may_not_report_are_dropped_and_hold_up_nothing(
 
     assert [why for _, why in harness.lost.all] == ["the key may not report it: not yours"] * 2
     assert not harness.reporter.unreported
-    assert not harness.reporter.in_trouble
+    assert not harness.reporter.is_retrying
 
 
 def test_a_queue_whose_reports_are_not_taken_holds_up_no_other(harness: ReportingHarness) -> None:
@@ -427,7 +427,7 @@ def test_what_cannot_be_sent_from_here_loses_none_of_the_others(
     assert harness.service.statuses() == {"task-2": "SUCCEEDED", "task-3": "SUCCEEDED"}
     assert "the codec has lost its key" in caplog.text
     assert len(harness.reporter) == 1
-    assert not harness.reporter.in_trouble
+    assert not harness.reporter.is_retrying
 
 
 def test_what_can_be_sent_again_later_is(harness: ReportingHarness) -> None:

@@ -114,7 +114,7 @@ class Notifications(Thing):
 
 @dataclass(slots=True)
 class OurKey(Thing):
-    """A key under a name of our own; ``id`` is None until the service has said it."""
+    """A key under a name of our own; ``id`` is None until the service has returned it."""
 
     id: str | None = None
 

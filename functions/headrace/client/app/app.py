@@ -54,7 +54,7 @@ class App:
         async_client: likewise for event loops.
         url: where the service is, else ``HEADRACE_URL``.
         key: an API key, else ``HEADRACE_KEY``.
-        codec: how payloads and results are written; the client's, unless said.
+        codec: how payloads and results are written; the client's by default.
         queue: where tasks go that name no queue.
         create_queues: whether a missing queue is made when it is first needed.
         now: the clock, in tests.
@@ -197,7 +197,7 @@ class App:
             tags: for filters.
             expires: how long after its due time a task is still worth running.
             on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
-                ``"drop"``, nothing; unless it is said, the attempt fails and is not repeated.
+                ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
 
         Raises:
             TypeError: the function cannot be a task, and why.

@@ -127,7 +127,7 @@ class Posting:
     def enqueue_each(
         self, queue: str, tasks: Iterable[NewTask], *, errors: Errors
     ) -> Iterator[Enqueued]:
-        """Enqueue tasks as their results are asked for, making the queue where it is missing."""
+        """Enqueue tasks as their results are consumed, making the queue where it is missing."""
         client = self.client
         rest = iter(tasks)
         taken: list[NewTask] = []  # for the first batch, which may have to be sent again

@@ -23,7 +23,7 @@ class ServiceClock:
         self._known: tuple[float, float, float] | None = None  # at, least, most
 
     def heard(self, now: datetime, *, sent_at: float) -> None:
-        """Take in an answer of the service's time *now* to what was asked at *sent_at*."""
+        """Take in an answer with the service's time *now* to the request of *sent_at*."""
         answered_at = self.monotonic()
         service_time = now.timestamp()
         least, most = service_time - answered_at, service_time - sent_at

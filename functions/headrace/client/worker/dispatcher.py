@@ -45,7 +45,7 @@ class Dispatcher:
         fatal: Callable[[Exception], None],
         chance: random.Random,
     ) -> None:
-        """*fatal* is told why no task can be run at all."""
+        """*fatal* is called with the reason why no task can be run at all."""
         self.inflight = InflightTasks()
         self.prefetch = Prefetch(settings.concurrency, settings.prefetch)
         self.reporter = Reporter(

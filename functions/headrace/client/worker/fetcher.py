@@ -101,7 +101,7 @@ class Fetcher:
             return UNTIL_WOKEN
         if not self._prepared:
             return self._begin()
-        if self._dispatcher.reporter.in_trouble or len(self._dispatcher.reporter) >= _UNREPORTED:
+        if self._dispatcher.reporter.is_retrying or len(self._dispatcher.reporter) >= _UNREPORTED:
             return _UNREPORTED_SECONDS  # what is done comes before what is to be done
         now = self._clock.monotonic()
         request = self._request or self._posed(now)

@@ -20,7 +20,7 @@ from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 
 KEEPALIVE: Final = 60.0
-"""Seconds that a group lasts between two extensions, unless the worker is told otherwise."""
+"""Seconds that a group lasts between two extensions, by default."""
 
 _log = logging.getLogger("headrace.worker")
 
@@ -36,7 +36,7 @@ class GroupLease:
         self.extended(sent_at)
 
     def extended(self, sent_at: float) -> None:
-        """Note that the service, asked then, granted its length again."""
+        """Note that the service granted its length again, for a request of *sent_at*."""
         self.beaten_at, self.lease_ends = sent_at, sent_at + self.keepalive
 
     @property

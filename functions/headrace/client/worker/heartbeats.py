@@ -48,7 +48,7 @@ class Heartbeats:
         lost: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
-        """*lost* is told of leases that the service no longer knows."""
+        """*lost* is called for leases that the service no longer knows."""
         self._service, self._clock, self._inflight = service, clock, inflight
         self._keepalive, self._lost = keepalive, lost
         self._chance = chance

@@ -190,7 +190,7 @@ class InflightTask:
 
 
 class InflightTasks:
-    """All that is held; *on_level* is called when so few are left as was asked for."""
+    """All that is held; *on_level* is called when so few are left as requested."""
 
     def __init__(self) -> None:
         # By task and lease: many may have one lease, and a task may come back to where it was lost.

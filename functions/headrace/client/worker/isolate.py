@@ -156,7 +156,7 @@ class Children:
         *,
         fatal: Callable[[Exception], None],
     ) -> None:
-        """*fatal* is told when children die before they take a task, again and again."""
+        """*fatal* is called when children die before they take a task, again and again."""
         self._app_path = app_path or path_of(app)
         self._fatal = fatal
         self._stillborn = 0

@@ -20,7 +20,7 @@ _log = logging.getLogger("headrace.worker")
 
 
 class Registry:
-    """Says every 30 seconds what the worker is at, and passes on what is asked of it."""
+    """Reports every 30 seconds what the worker does, and passes on the commands of operators."""
 
     def __init__(
         self,

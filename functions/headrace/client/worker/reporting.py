@@ -115,7 +115,7 @@ class Reporter:
         )
 
     @property
-    def in_trouble(self) -> bool:
+    def is_retrying(self) -> bool:
         """Whether there are reports that the service does not take at present."""
         return any(
             line.kept and line.backoff.failures and not line.apart

@@ -124,7 +124,7 @@ class RemoteService:
         key: str,
         attempt: int,
     ) -> Dequeued:
-        """Ask once: who asked sends the same question again, as often as it takes."""
+        """Send it once: the caller sends the same request again, as often as it takes."""
         call = work.dequeue(
             queue=queues[0] if len(queues) == 1 else None,
             queues=None if len(queues) == 1 else queues,
@@ -149,7 +149,7 @@ class RemoteService:
         self._client.send(work.close_lease(id), again=False)
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
-        """Report once: who asked keeps the reports and tries again."""
+        """Report once: the caller keeps the reports and tries again."""
         call: ApiCall[list[Reported]] = work.report_batch(queue, reports)
         return self._client.send(call, again=False, timeout=within)
 

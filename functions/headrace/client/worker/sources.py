@@ -25,24 +25,24 @@ _TOGETHER: Final = DEQUEUE_QUEUES[1]
 
 
 class Source:
-    """A queue that tasks are taken from, and when it may be asked again (monotonic seconds)."""
+    """A queue that tasks are taken from, and when it may be polled again (monotonic seconds)."""
 
     def __init__(self, queue: str, weight: float, chance: random.Random) -> None:
         self.queue, self.weight = queue, weight
         self.next_at = self.refused_until = 0.0
-        self.empty_since: float | None = None  # when it was asked, found empty since
+        self.empty_since: float | None = None  # when it was polled, found empty since
         self.refusals = CallBackoff(_LONGEST_REFUSED, chance)
         self._chance = chance
-        self.poll_after: float | None = None  # as the service said, and how often in a row
+        self.poll_after: float | None = None  # from the service, and how often in a row
         self.times = 0
 
     def gave(self) -> None:
-        """Note that tasks came: it is asked again at once."""
+        """Note that tasks came: it is polled again at once."""
         self.next_at, self.empty_since = 0.0, None
         self.poll_after, self.times = None, 0
 
     def had_nothing(self, poll_after_seconds: float, now: float, *, sent_at: float) -> None:
-        """Note an empty answer, to the question of *sent_at*, that said when to ask again.
+        """Note an empty answer, to the request of *sent_at*, with the time to poll again.
 
         While the service keeps saying the same the pause doubles, up to five times what it says.
         One cut short, because a task is due before, never says the same twice and is obeyed.
@@ -57,7 +57,7 @@ class Source:
         self.next_at = now + max(_LEAST_SECONDS, pause * self._chance.uniform(1.0, 1.05))
 
     def rests_with(self, other: "Source") -> None:
-        """Be asked again when *other* is, which was found empty by the same call."""
+        """Be polled again when *other* is, which was found empty by the same call."""
         self.empty_since, self.next_at = other.empty_since, other.next_at
         self.poll_after, self.times = other.poll_after, other.times
 
@@ -68,7 +68,7 @@ class Source:
 
     @property
     def open_at(self) -> float:
-        """When it may be asked."""
+        """When it may be polled."""
         return max(self.next_at, self.refused_until)
 
 
@@ -132,7 +132,7 @@ class Sources:
         return max(0.0, min(source.open_at for source in self.all) - now)
 
     def drained(self, since: float) -> bool:
-        """Whether each of them was found empty when it was asked after *since*."""
+        """Whether each of them was found empty when it was polled after *since*."""
         return all(
             source.empty_since is not None and source.empty_since >= since for source in self.all
         )

@@ -24,7 +24,7 @@ class Timekeeper:
         monotonic: Monotonic,
         lost: Callable[[InflightTask, str], None],
     ) -> None:
-        """*lost* is told of leases that ended."""
+        """*lost* is called for leases that ended."""
         self._inflight, self._monotonic, self._lost = inflight, monotonic, lost
         self.loop = Loop("time-limits", self.step)
 

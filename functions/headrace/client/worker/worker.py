@@ -40,24 +40,24 @@ _log = logging.getLogger("headrace.worker")
 
 
 class Worker:
-    """Takes tasks from queues and runs the handlers of an app, until it is told to stop.
+    """Takes tasks from queues and runs the handlers of an app, until it is stopped.
 
     Args:
         app: what runs the tasks.
-        client: how to reach the service; the app's, unless said.
-        queues: names, or a mapping of names to weights; the app's own, unless said.
+        client: how to reach the service; the app's by default.
+        queues: names, or a mapping of names to weights; the app's own by default.
         strict: ask the queues in order, a later one only while the ones before have nothing.
         concurrency: tasks at a time; 10, or one for each processor with *isolate*.
         isolate: run each task in a child process, which can be killed.
         prefetch: tasks to hold beyond those that run; None: what starts within half a second.
-        name: how operators see it; host and process, unless said.
+        name: how operators see it; host and process by default.
         shutdown_timeout: seconds that running tasks may take to end when it stops.
-        keepalive: seconds that leases last between two heartbeats; the task's own, unless said.
+        keepalive: seconds that leases last between two heartbeats; the task's own by default.
         group_lease: hold all tasks under one lease, which lasts *keepalive* (60) seconds and is
             extended by one call.
-        app_path: ``module:name`` of the app, for the child processes; found, unless said.
+        app_path: ``module:name`` of the app, for the child processes; found by itself by default.
         version: of the program, for operators to see.
-        observers: are told what happens, to count it.
+        observers: are notified of what happens, to count it.
         log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
         service: takes the place of the client, in tests.
         monotonic, now, chance: clocks and dice, in tests.
@@ -163,7 +163,7 @@ class Worker:
     # ------------------------------------------------------------------------- for those outside
 
     def run(self, *, burst: bool = False) -> None:
-        """Work until told to stop, or with *burst* until the queues have nothing to give.
+        """Work until stopped, or with *burst* until the queues have nothing to give.
 
         In the main thread SIGTERM and SIGINT stop it.  Can be called once.
 
@@ -215,7 +215,7 @@ class Worker:
         monotonic, dispatcher = self._clock.monotonic, self.dispatcher
         ends_at = monotonic() + self.settings.shutdown_timeout
         running = sum(held.running for held in dispatcher.inflight.all())
-        _log.info("Stopping%s", _patience(running, self.settings.shutdown_timeout))
+        _log.info("Stopping%s", _shutdown_wait(running, self.settings.shutdown_timeout))
         self._fetcher.quiet()
         self._fetcher.loop.stop()
         dispatcher.close()
@@ -234,7 +234,7 @@ class Worker:
         _log.info("Stopped")
 
     def _wait_until(self, done: Callable[[], bool], until: float) -> bool:
-        """Wait for *done*, or *until* (monotonic); False: told a second time to stop."""
+        """Wait for *done*, or *until* (monotonic); False: stopped a second time."""
         while not done():
             left = until - self._clock.monotonic()
             if left <= 0:
@@ -290,7 +290,7 @@ class Worker:
             self._commands.put("drained")
 
 
-def _patience(running: int, seconds: float) -> str:
+def _shutdown_wait(running: int, seconds: float) -> str:
     """Say what those who stop a worker wait for."""
     if not running:
         return ""

@@ -1,10 +1,10 @@
 """Backfill: what a lake does not know of tasks, from an export of the table.
 
 For a lake that was begun on a table with tasks in it, or has a gap.  What is known of a task is
-told in raw lines, as the recorder would have told them, under the export's name; then the days they
-are of are rolled up.  The same export again tells the same lines, in the same files.
+written as raw lines, as the recorder would have written them, under the export's name; then their
+days are rolled up.  The same export again tells the same lines, in the same files.
 
-Of what the recorder has told, nothing is told again.
+What the recorder has written is not written again.
 """
 
 import gzip
@@ -39,7 +39,7 @@ _HOUR: Final = "hh"
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What a backfill found: items of the export, and the changes it told of them, by move."""
+    """What a backfill found: items of the export, and the changes it gave of them, by move."""
 
     export: str
     incremental: bool
@@ -148,7 +148,7 @@ def _lives(changes: DataFrame) -> DataFrame:
 def _both(items: DataFrame, lives: DataFrame) -> DataFrame:
     """Return each life once, as exported and as known.
 
-    Of a task that is gone an export may not tell the life: then it is the latest.
+    Of a task that is gone an export may not hold the life: then it is the latest.
     """
     latest = lives.groupBy("task_id").agg(f.max("created_at").alias("_latest"))
     dated = items.join(latest, "task_id", "left").withColumn(

@@ -32,7 +32,7 @@ def legible(raw: DataFrame) -> Column:
 def changes(raw: DataFrame) -> DataFrame:
     """Return the changes that *raw* lines tell, each once however often it came.
 
-    What an export tells of a version counts only where no stream has told it, and once.
+    A version from an export counts only where no stream has it, and once.
     """
     instants = {
         column.name: f.timestamp_micros(column.name).alias(column.name)

@@ -1,6 +1,6 @@
 """The proof: every task's history, change by change, against the lifecycle table.
 
-Nothing is believed but the changes themselves.  What is found is told with the task and version it
+Nothing is believed but the changes themselves.  Each finding names the task and the version it
 was found at; a history without findings is one in which every move was legal, no version is
 missing, no task had two leases at a time and none was forgotten.
 """
@@ -39,8 +39,8 @@ _LIFE: Final = ("task_id", "created_at")
 class LakeProof:
     """What the proof looked at and found; ``violations`` are numbers by kind.
 
-    ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if that was told;
-    ``since`` the first day that was asked for; ``live`` whether lost tasks were looked for.
+    ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if known;
+    ``since`` the first day requested; ``live`` whether lost tasks were looked for.
     """
 
     first: datetime | None

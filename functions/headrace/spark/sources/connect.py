@@ -135,7 +135,7 @@ class _Explained:
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:
     """The error for whoever set this up, if *error* is about the setup.
 
-    Told by names: botocore's errors are known to the store alone.
+    Recognised by names: botocore's errors are known to the store alone.
     """
     if type(error).__name__ == "NoRegionError":
         return _nowhere("region", "no local service runs here, and no region is known")

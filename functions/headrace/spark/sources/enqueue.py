@@ -280,7 +280,7 @@ def _contradictions(
 def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
     """Log what became of the rows; raise InvalidRequest if some were bad.
 
-    The good ones are in by now.  These are what the parts told, each of which may have run more
+    The good ones are in by now.  These are the counts of the parts, each of which may have run more
     than once: what is true stands in the tables.
     """
     summary = EnqueueSummary()

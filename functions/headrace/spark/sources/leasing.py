@@ -47,7 +47,7 @@ ARROW: Final = pa.schema(
 class Intake:
     """What to lease: up to *max_rows* tasks, under *group* and in *worker*'s name.
 
-    They are shared out over *shards*; if that is not told, each shard may give as many.
+    They are shared out over *shards*; if that is not known, each shard may give as many.
     *rate* is how many tasks a second each shard may give; None is as many as there are.
     """
 

@@ -1,6 +1,6 @@
 """The options of the formats: one row each, from which they are read, refused and documented.
 
-Spark hands options over as texts.  What is wrong with one is told by its name and its limit.
+Spark hands options over as texts.  An error names the option and its limit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -229,7 +229,7 @@ def _page(text: bytes, wire: pa.StructType) -> _Page:
 def _followed(
     ask: Callable[[Item | None], bytes], wire: pa.StructType, limiter: RateLimiter
 ) -> Iterator[Any]:
-    """Yield what is on all pages: the next one is asked for before this one is handed out."""
+    """Yield what is on all pages: the next one is requested before this one is handed out."""
     with ThreadPoolExecutor(1, "page") as ahead:
         coming: Future[bytes] | None = ahead.submit(ask, None)
         while coming is not None:
@@ -241,13 +241,13 @@ def _followed(
 
 
 def _spend(limiter: RateLimiter, units: float) -> None:
-    """Wait for as long as *units* take at the rate that was asked for."""
+    """Wait for as long as *units* take at the requested rate."""
     left = math.ceil(units)
     while left > 0:
         left -= limiter.next(left)
 
 
 def _pages(reading: TableReading) -> Pages:
-    """Return the table, asked again and again while it is away: no page is ever left out."""
+    """The pages of the table, retried while it is away: no page is ever left out."""
     store = cast("DynamoStore", connect.store(reading.connection))
     return cast("Pages", RetryingStore(store.pages()))

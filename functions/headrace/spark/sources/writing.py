@@ -52,7 +52,7 @@ class QueueWriter(api.DataSourceArrowWriter):
         return _settled(self.outlet, rows_of(iterator, self.outlet.default))
 
     def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
-        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.outlet, messages)
 
 
@@ -67,7 +67,7 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
         return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
 
     def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
-        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.outlet, messages)
 
 

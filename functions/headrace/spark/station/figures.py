@@ -1,4 +1,4 @@
-"""What a station has done, batch by batch, told to people, programs and logs."""
+"""What a station has done, batch by batch, shown to people, programs and logs."""
 
 import json
 import logging

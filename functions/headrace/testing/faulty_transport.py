@@ -17,7 +17,7 @@ _CALLS: Final[dict[str, Call]] = {"tasks": "enqueue", "dequeue": "dequeue", "rep
 _PATH: Final = re.compile(r"/v1/(?:queues/[^/]+/(?=tasks|reports|dequeue)|(?=dequeue))(\w+)")
 
 
-def troubled(
+def faulty(
     respond: Respond, faults: Faults, *, lapse: Leases, may_repeat: Callable[[str, str], bool]
 ) -> Respond:
     """Return *respond* as it is on a bad day.

@@ -41,7 +41,7 @@ def client_on(*replies: Reply, retries: int = 6) -> tuple[Client, Wire]:
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [
         LOST,
         REFUSED,
@@ -52,8 +52,8 @@ def client_on(*replies: Reply, retries: int = 6) -> tuple[Client, Wire]:
         httpx.Response(502, content=b"<html>"),
     ],
 )
-def test_what_may_pass_is_tried_again(trouble: Reply) -> None:
-    client, wire = client_on(trouble, trouble, reply(200, HEALTHY))
+def test_what_may_pass_is_tried_again(failure: Reply) -> None:
+    client, wire = client_on(failure, failure, reply(200, HEALTHY))
     assert client.health().status == "ok"
     assert len(wire.waits) == 2
 

@@ -77,10 +77,10 @@ def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: Worl
     extended = world.use.leases.extend(group)
 
     for name in (group, f"{task.lease_id}.{task.attempts}.YWRhOjE"):
-        message = world.say(task, "INFLIGHT", lease=name, progress="7", keepalive=1)
-        assert message.outcome is ReportOutcome.OK
-        assert message.task is not None
-        assert message.task.lease_expires_at == extended.expires_at
+        answer = world.say(task, "INFLIGHT", lease=name, progress="7", keepalive=1)
+        assert answer.outcome is ReportOutcome.OK
+        assert answer.task is not None
+        assert answer.task.lease_expires_at == extended.expires_at
 
     shown = world.see(task.id)
     assert (shown.progress, shown.lease_expires_at) == ("7", extended.expires_at)

@@ -41,7 +41,7 @@ def test_a_report_whose_result_cannot_be_kept_spawns_nothing(world: World) -> No
     world.put(queue)
     task = world.one(queue)
 
-    message = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
+    answer = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
 
-    assert message.outcome is ReportOutcome.INVALID
+    assert answer.outcome is ReportOutcome.INVALID
     assert world.use.inspect.count(queue).count == 1

@@ -150,10 +150,10 @@ def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bo
     world.put(queue)
     child = (queue, TaskSpec("1", id="order-1", dedupe_key=key))
 
-    message = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
+    answer = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
 
-    assert message.outcome is ReportOutcome.OK
-    assert [made.outcome for made in message.spawned] == [EnqueueOutcome.EXISTING]
+    assert answer.outcome is ReportOutcome.OK
+    assert [made.outcome for made in answer.spawned] == [EnqueueOutcome.EXISTING]
     assert world.take(queue) == ()
 
 

@@ -49,7 +49,7 @@ _log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above t
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _ConsoleCall:
     """One call of the function: what it was sent, and what it has cost so far."""
 
     event: Mapping[str, Any]
@@ -65,7 +65,7 @@ class _Call:
 def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> ConsoleResponse:
     """Answer one request for *route*."""
     with metered() as meter:
-        call = _Call(event, request_id, meter, time.perf_counter())
+        call = _ConsoleCall(event, request_id, meter, time.perf_counter())
         context: RequestContext | None = None
         try:
             request = read_request(event, request_id)
@@ -148,7 +148,7 @@ def _nonce(context: RequestContext) -> str:
     return str(context.signing.read(DOOR, context.request.cookies.get(DOOR, "")) or "")
 
 
-def _finish(reply: Reply, context: RequestContext, call: _Call) -> ConsoleResponse:
+def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
     request = context.request
     if isinstance(reply, ConsoleResponse):
         return reply
@@ -176,7 +176,7 @@ def _finish(reply: Reply, context: RequestContext, call: _Call) -> ConsoleRespon
     return ConsoleResponse(render(reply, frame), reply.http_status, cookies=cookies)
 
 
-def _parts(page: Page, context: RequestContext, call: _Call) -> ConsoleResponse:
+def _parts(page: Page, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
     frame = _frame(context, call, nonce=_nonce(context), flash=None)
     try:
         return ConsoleResponse(render(page, frame, parts=context.request.parts), page.http_status)
@@ -184,7 +184,9 @@ def _parts(page: Page, context: RequestContext, call: _Call) -> ConsoleResponse:
         raise NotFound("this page has no such part") from None
 
 
-def _frame(context: RequestContext, call: _Call, *, nonce: str, flash: Flash | None) -> Frame:
+def _frame(
+    context: RequestContext, call: _ConsoleCall, *, nonce: str, flash: Flash | None
+) -> Frame:
     by = context.principal
     who = None
     if by is not None:
@@ -205,7 +207,7 @@ def _frame(context: RequestContext, call: _Call, *, nonce: str, flash: Flash | N
     )
 
 
-def _bare_frame(at: urls.Urls, call: _Call) -> Frame:
+def _bare_frame(at: urls.Urls, call: _ConsoleCall) -> Frame:
     """Return the frame of a page when nothing is known of who sees it."""
     return Frame(
         now=utc_now(),
@@ -222,7 +224,9 @@ def _served(at: urls.Urls, name: str) -> str:
     return at.to(urls.STATIC, name=assets()[name].name)
 
 
-def _refusal(error: HeadraceError, context: RequestContext | None, call: _Call) -> ConsoleResponse:
+def _refusal(
+    error: HeadraceError, context: RequestContext | None, call: _ConsoleCall
+) -> ConsoleResponse:
     """Answer with what happened, what was not done, and by which name the logs know it."""
     at = urls.Urls.of(call.event)
     signing = Link("Sign in", at.to(urls.SIGN_IN))

@@ -90,7 +90,7 @@ def look(context: RequestContext) -> Reply:
 
 
 @dataclass(slots=True)
-class _Look:
+class _QueueLook:
     """The newest dead of one queue, as far as they were looked at."""
 
     queue: str
@@ -103,9 +103,9 @@ class _Look:
         return not self.begun or self.cursor is not None
 
 
-def _look(context: RequestContext, queues: Sequence[Queue]) -> list[_Look]:
+def _look(context: RequestContext, queues: Sequence[Queue]) -> list[_QueueLook]:
     """Look at the same number of each queue, and share what is not needed among the others."""
-    looks = [_Look(queue.name) for queue in queues]
+    looks = [_QueueLook(queue.name) for queue in queues]
     left = _LOOKS
     while (going := [look for look in looks if look.more]) and left >= len(going):
         share = left // len(going)
@@ -119,7 +119,7 @@ def _look(context: RequestContext, queues: Sequence[Queue]) -> list[_Look]:
     return looks
 
 
-def _grouped(context: RequestContext, looks: Sequence[_Look]) -> list[DeadGroup]:
+def _grouped(context: RequestContext, looks: Sequence[_QueueLook]) -> list[DeadGroup]:
     """Return the groups, the largest first, the latest first among those as large."""
     found: dict[str, list[Task]] = {}
     for look in looks:
@@ -155,7 +155,7 @@ def _group(context: RequestContext, name: str, tasks: Sequence[Task]) -> DeadGro
     )
 
 
-def _looked_text(looks: Sequence[_Look]) -> str:
+def _looked_text(looks: Sequence[_QueueLook]) -> str:
     total = sum(len(look.tasks) for look in looks)
     cut = [look for look in looks if look.more]
     if not cut:

@@ -45,7 +45,7 @@ class SuspectStanding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownSuspect:
     """The end of a lease, or the group that has it; whether this process gave it out itself."""
 
     until: datetime
@@ -74,7 +74,7 @@ class Suspects:
 class Watch:
     """What this process knows of leases."""
 
-    _known: OrderedDict[_Key, _Known] = field(default_factory=OrderedDict)
+    _known: OrderedDict[_Key, _KnownSuspect] = field(default_factory=OrderedDict)
     _groups: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _looks: OrderedDict[Place, _Looks] = field(default_factory=OrderedDict)
     _astray: dict[str, datetime] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Watch:
 
     def _learn(self, task: Task, until: datetime | None, *, ours: bool) -> None:
         if until is not None:
-            known = _Known(until, group_of(task.lease_id), ours)
+            known = _KnownSuspect(until, group_of(task.lease_id), ours)
             with self._lock:
                 _put(self._known, _key(task), known, most=_REMEMBERED)
 

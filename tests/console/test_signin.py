@@ -1,4 +1,4 @@
-"""The door: keys, sessions, cookies, and the forms that others would like to send."""
+"""Signing in: keys, sessions, cookies, and the forms that others would like to send."""
 
 from datetime import timedelta
 

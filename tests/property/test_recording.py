@@ -1,4 +1,4 @@
-"""Whatever happens to tasks, and however the stream delivers it, the books tell the truth."""
+"""Whatever happens to tasks, and however the stream delivers it, the counters are right."""
 
 import random
 from collections import Counter

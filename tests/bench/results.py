@@ -38,7 +38,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PartOutcome:
     """All that one part has to say."""
 
     figures: dict[str, Any]

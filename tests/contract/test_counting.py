@@ -15,7 +15,7 @@ from headrace.store.base import CountPage, Position
 from headrace.store.memory import MemoryStore
 from headrace.testing.clock import START
 from tests.contract.conftest import World, new_world
-from tests.contract.test_bounded import Counting
+from tests.contract.test_bounded import TimedStore
 from tests.contract.test_bounded import counted as counted_world
 from tests.contract.test_bounded import counting as counting_store
 from tests.manual_clock import ManualClock
@@ -108,7 +108,7 @@ def test_a_count_goes_on_behind_the_last_shard_of_a_queue_that_has_fewer_meanwhi
     assert by_state[State.DEAD] == 1
 
 
-def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: Counting) -> None:
+def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: TimedStore) -> None:
     counting.seconds = 0.5
     numbers, cursor = 0, None
     while True:

@@ -112,7 +112,7 @@ def test_the_environment_says_where_the_lake_is(value: str, lake: str | None) ->
 # ---- The recorder
 
 
-class Failing:
+class FailingLake:
     """A lake that is away until told otherwise."""
 
     def __init__(self, lake: Lake) -> None:
@@ -155,7 +155,7 @@ def test_every_change_of_a_batch_is_in_the_lake(it: Recorder, tmp_path: Path) ->
 def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
     it: Recorder, tmp_path: Path
 ) -> None:
-    lake = Failing(FolderLake(tmp_path))
+    lake = FailingLake(FolderLake(tmp_path))
     it.recording.changelog = Changelog(lake)
     queue = it.world.queue()
     it.world.put(queue)

@@ -196,7 +196,7 @@ def test_a_fault_on_the_way_says_what_was_done_and_the_rest_can_follow(world: Wo
     ids = kill(world, queue, 8)
     found = look(world, queue)
     sound = world.use.bulk.store
-    world.use.bulk.store = Failing(sound, after=3)  # type: ignore[assignment]  # a part of one
+    world.use.bulk.store = FailingStore(sound, after=3)  # type: ignore[assignment]  # a part of one
     broken = world.use.selections.begin(found.name, at=0)
 
     assert (broken.at, broken.changed, broken.rest) == (3, 3, 5)
@@ -232,7 +232,7 @@ def test_a_set_is_kept_for_a_day(world: World) -> None:
 
 
 @dataclass
-class Failing:
+class FailingStore:
     """A store whose table goes away after some commits."""
 
     store: Any
@@ -257,7 +257,7 @@ TASKS = 400
 RETRIES = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=0, jitter=0)
 
 
-class Watched(DynamoStore):
+class WatchedStore(DynamoStore):
     """The real store; notes what operators change."""
 
     touched: list[str]
@@ -313,7 +313,7 @@ def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
     named: Any = {"tasks_table": tables.tasks, "control_table": tables.control, "dialect": dialect}
     theirs = DynamoStore(dynamodb, **named)
     factory = Factory(build(settings, theirs))
-    store = Watched(dynamodb, **named)
+    store = WatchedStore(dynamodb, **named)
     store.touched = []
     operator = build(settings, store)
     queue = "race"

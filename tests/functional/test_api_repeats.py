@@ -290,7 +290,7 @@ def test_a_repeated_action_tells_what_the_first_one_did(
 
 def test_it_costs_two_writes_and_nothing_without_the_header(call: Service) -> None:
     path = call.queue("mail")
-    store_writes = Counting()
+    store_writes = RecordCounter()
     service = service_over(store_writes)
     service.queue("mail")
 
@@ -307,7 +307,7 @@ def test_it_costs_two_writes_and_nothing_without_the_header(call: Service) -> No
 # -------------------------------------------------------- what happens while the first one runs
 
 
-class Counting(MemoryStore):
+class RecordCounter(MemoryStore):
     """Counts the records that it takes."""
 
     records_written = 0
@@ -331,16 +331,16 @@ class Meanwhile(MemoryStore):
         if then is not None:
             then()
         if self.dead:
-            raise ProcessDied
+            raise ApiProcessDied
         return super().put_record(record, replaces=replaces)
 
     def set_key_lock(self, lock: KeyLock) -> bool:
         if self.dead:
-            raise ProcessDied
+            raise ApiProcessDied
         return super().set_key_lock(lock)
 
 
-class ProcessDied(BaseException):
+class ApiProcessDied(BaseException):
     """Nothing that is written may come after it."""
 
 
@@ -381,7 +381,7 @@ def test_a_first_one_whose_process_died_lapses_and_the_next_goes_on() -> None:
         store.dead = True
 
     store.then = die
-    with pytest.raises(ProcessDied):
+    with pytest.raises(ApiProcessDied):
         call("POST", "/v1/queues/mail/pause", headers=under("k"))
     store.dead = False
 

@@ -50,7 +50,7 @@ class RecordConsumer:
             return list(self.taken)
 
 
-class Table:
+class PumpedTable:
     """A table with a stream, and a pump on it."""
 
     def __init__(self, client: DynamoDBClient, engine: Engine, name: str) -> None:
@@ -84,11 +84,11 @@ class Table:
 
 
 @pytest.fixture
-def table(dynamodb: DynamoDBClient, engine: Engine, tables: TableNames) -> Table:
-    return Table(dynamodb, engine, tables.tasks)
+def table(dynamodb: DynamoDBClient, engine: Engine, tables: TableNames) -> PumpedTable:
+    return PumpedTable(dynamodb, engine, tables.tasks)
 
 
-def test_every_change_comes_in_order_as_lambda_sends_it(table: Table) -> None:
+def test_every_change_comes_in_order_as_lambda_sends_it(table: PumpedTable) -> None:
     consumer = RecordConsumer()
     table.put("a")
     with table.pumped(consumer) as pump:
@@ -109,7 +109,7 @@ def test_every_change_comes_in_order_as_lambda_sends_it(table: Table) -> None:
     assert {event["shardId"] for event in consumer.events} == {f"shardId-00000001-{table.name}"}
 
 
-def test_a_pump_that_starts_again_goes_on_where_it_was(table: Table) -> None:
+def test_a_pump_that_starts_again_goes_on_where_it_was(table: PumpedTable) -> None:
     consumer = RecordConsumer()
     table.put("a", "b", "c")
 
@@ -117,7 +117,7 @@ def test_a_pump_that_starts_again_goes_on_where_it_was(table: Table) -> None:
         assert consumer.wait_for(1) == [3]
 
 
-def test_what_failed_comes_again_and_nothing_is_left_out(table: Table) -> None:
+def test_what_failed_comes_again_and_nothing_is_left_out(table: PumpedTable) -> None:
     consumer = RecordConsumer()
     tries: list[int] = []
 
@@ -132,7 +132,7 @@ def test_what_failed_comes_again_and_nothing_is_left_out(table: Table) -> None:
 
 
 def test_a_record_that_cannot_be_taken_at_all_is_found_and_left_out(
-    table: Table, caplog: pytest.LogCaptureFixture
+    table: PumpedTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = RecordConsumer()
 
@@ -149,7 +149,7 @@ def test_a_record_that_cannot_be_taken_at_all_is_found_and_left_out(
     assert "Record 4 of the stream is left out" in caplog.text
 
 
-def test_large_values_that_nobody_counts_are_left_out(table: Table) -> None:
+def test_large_values_that_nobody_counts_are_left_out(table: PumpedTable) -> None:
     consumer = RecordConsumer()
     table.put("small", payload="x" * 100)
     table.put("large", payload="x" * 300_000)
@@ -164,7 +164,7 @@ def test_large_values_that_nobody_counts_are_left_out(table: Table) -> None:
     assert images[1][SIZES] == {"payload": 300_000, "result": None}
 
 
-def test_a_lake_that_keeps_payloads_gets_whole_images(table: Table) -> None:
+def test_a_lake_that_keeps_payloads_gets_whole_images(table: PumpedTable) -> None:
     table.put("large", payload="x" * 300_000)
     with Reader(table.database, table.name, whole=True) as reader:
         (record,), _ = reader.after(0, 10)
@@ -174,7 +174,7 @@ def test_a_lake_that_keeps_payloads_gets_whole_images(table: Table) -> None:
     assert SIZES not in image
 
 
-def test_a_batch_has_a_bound_in_records_and_bytes(table: Table) -> None:
+def test_a_batch_has_a_bound_in_records_and_bytes(table: PumpedTable) -> None:
     table.put(*(f"t{number}" for number in range(30)))
     with Reader(table.database, table.name) as reader:
         some, more = reader.after(0, 10)
@@ -189,7 +189,7 @@ def test_a_batch_has_a_bound_in_records_and_bytes(table: Table) -> None:
 
 
 @pytest.mark.slow  # beside other tests: it trims what they have left, in small steps
-def test_what_the_pump_has_not_consumed_is_never_trimmed(table: Table) -> None:
+def test_what_the_pump_has_not_consumed_is_never_trimmed(table: PumpedTable) -> None:
     table.put(*"abcdef")
     later = time.time() + stream.KEPT_SECONDS + 5
 
@@ -201,7 +201,7 @@ def test_what_the_pump_has_not_consumed_is_never_trimmed(table: Table) -> None:
     assert sequence_numbers(table) == [4, 5, 6]
 
 
-def sequence_numbers(table: Table) -> list[int]:
+def sequence_numbers(table: PumpedTable) -> list[int]:
     query = "SELECT sequence_number FROM _stream_records WHERE table_name = ? ORDER BY id"
     with contextlib.closing(sqlite3.connect(table.database)) as connection:
         return [int(number) for (number,) in connection.execute(query, (table.name,))]
@@ -212,7 +212,7 @@ def test_the_template_says_whom_the_stream_goes_to(template: Template) -> None:
     assert stream_function({"Resources": {}}) is None
 
 
-class Client:
+class StreamConnection:
     """One kept connection to a service."""
 
     def __init__(self, service: Launched) -> None:
@@ -266,14 +266,14 @@ EVENTS = ("enqueued", "started", "succeeded", "failed", "dead")
 
 @pytest.mark.slow
 def test_the_service_counts_what_happens_and_a_killed_one_goes_on(tmp_path: Path) -> None:
-    with launched(data_dir=tmp_path) as service, Client(service) as client:
+    with launched(data_dir=tmp_path) as service, StreamConnection(service) as client:
         client.call("POST", "/v1/queues", {"name": "mail"})
         client.work("mail", 200)
         assert client.recorded("mail", EVENTS, [200, 200, 200, 0, 0]) == [200, 200, 200, 0, 0]
         client.work("mail", 100)
         service.kill()
 
-    with launched(data_dir=tmp_path) as service, Client(service) as client:
+    with launched(data_dir=tmp_path) as service, StreamConnection(service) as client:
         client.work("mail", 50)
         assert client.recorded("mail", EVENTS, [350, 350, 350, 0, 0]) == [350, 350, 350, 0, 0]
         stats = client.call("GET", "/v1/queues/mail/stats")

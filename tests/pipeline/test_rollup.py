@@ -209,7 +209,7 @@ def test_a_run_may_be_repeated_and_a_killed_one_run_again(day: LakeFrames, again
     assert everything(lake) == once
 
 
-class Killed(Exception):
+class RollupKilled(Exception):
     """Stands for a process that ends in the middle."""
 
 
@@ -227,9 +227,9 @@ def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
     def say(text: str) -> None:
         steps.append(text)
         if len(steps) > at_step:
-            raise Killed
+            raise RollupKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(RollupKilled):
         rolled(lake, say=say)
     reported = rolled(lake)
 
@@ -263,9 +263,9 @@ def test_a_day_that_was_half_replaced_is_made_again(
         if text.endswith(": queue_minutes"):  # and Spark had taken away the files before
             for table in TABLES:
                 shutil.rmtree(Path(lake.path("tables", table.name, f"dt={TODAY}")))
-            raise Killed
+            raise RollupKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(RollupKilled):
         rollup(lake, today=later, say=say, **how)
     reported = rollup(lake, today=later)
 

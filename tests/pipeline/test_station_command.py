@@ -40,7 +40,7 @@ wrong = Station(queue="in", to="out", transform=lambda tasks: tasks.where("nix >
 
 
 @dataclass
-class Told:
+class StationProcess:
     """A station under way, and what it has told so far, in lines."""
 
     process: subprocess.Popen[str]
@@ -59,7 +59,7 @@ class Told:
 
 
 @contextmanager
-def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[Told]:
+def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[StationProcess]:
     """Run `headrace station run` on the tables of *harness*, in *folder*."""
     (folder / "stations.py").write_text(MODULE)
     where = {
@@ -80,7 +80,7 @@ def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[Tol
     reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
     reader.start()
     try:
-        yield Told(process, lines, reader)
+        yield StationProcess(process, lines, reader)
     finally:
         process.kill()
         process.wait()

@@ -52,7 +52,7 @@ class ProcessDied(BaseException):
     """It does nothing more, not even what stands in a ``finally``."""
 
 
-class Interrupted(MemoryStore):
+class InterruptedStore(MemoryStore):
     """Lets an event happen at the n-th call."""
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class Interrupted(MemoryStore):
 
 
 @dataclass
-class Story:
+class DequeueStory:
     """One dequeue of three tasks under a key, what happens to it, and how it goes on."""
 
     how: str
     batches: type[DeliveryBatch] = DeliveryBatch
-    store: Interrupted = field(default_factory=Interrupted)
+    store: InterruptedStore = field(default_factory=InterruptedStore)
     world: World = field(init=False)
     answers: list[list[Task]] = field(default_factory=list)
     tries: int = 0
@@ -203,10 +203,12 @@ class Story:
             assert len(flying) <= 3
 
 
-def stories(how: str, event: str, batches: type[DeliveryBatch] = DeliveryBatch) -> Iterator[Story]:
+def stories(
+    how: str, event: str, batches: type[DeliveryBatch] = DeliveryBatch
+) -> Iterator[DequeueStory]:
     """Yield every story in which *event* happens once, at whatever call of the store."""
     for at in range(1, 100):
-        story = Story(how, batches)
+        story = DequeueStory(how, batches)
         if not story.happens(event, at):
             assert at > 3
             return
@@ -251,7 +253,7 @@ class NotesLater(DeliveryBatch):
 
     def note(self, entries: Any, *, now: Any) -> None:
         store = self.store
-        assert isinstance(store, Interrupted)
+        assert isinstance(store, InterruptedStore)
         commit = type(store).commit
         super_note = super().note
 

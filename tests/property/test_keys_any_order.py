@@ -25,7 +25,7 @@ from tests.property.all_orders import Actor, Gated, all_orders
 HOUR = timedelta(hours=1)
 
 
-class Case:
+class KeyCase:
     """A service with one key, "ci", and processes that do *what* with keys at once.
 
     ``rotate!1`` is a process that ends before the second of its calls.
@@ -122,10 +122,10 @@ def _calls(what: str) -> int | None:
 
 def run(what: str, store: type[MemoryStore] = MemoryStore) -> int:
     """Check each order of *what*; return how many there are."""
-    case: list[Case] = []
+    case: list[KeyCase] = []
 
     def begin() -> Sequence[Actor]:
-        case[:] = [Case(store(), what.split())]
+        case[:] = [KeyCase(store(), what.split())]
         return case[0].actors
 
     orders = 0

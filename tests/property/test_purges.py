@@ -67,7 +67,7 @@ class Meddled(LaggingStore):
 
 
 @dataclass
-class Life:
+class TaskLife:
     """What a task was since when: its latest life, and in which states."""
 
     number: int
@@ -101,7 +101,7 @@ class Purges(RuleBasedStateMachine):
         queues = self.world.use.queues
         queues.removals = replace(queues.removals, sleep=lambda _: None)
         self.world.use.reaping.removals = queues.removals
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, TaskLife] = {}
         self.held: list[Task] = []
         self.purges: list[Purge] = []
 
@@ -119,7 +119,7 @@ class Purges(RuleBasedStateMachine):
         self.clock.forward(0.001)
         if step == "enqueue":
             (task_id,) = self.world.put(self.queue)
-            self.lives[task_id] = Life(0, [(self.clock(), E)])
+            self.lives[task_id] = TaskLife(0, [(self.clock(), E)])
         elif step == "take":
             for task in self.world.use.deliveries.dequeue(self.queue).tasks:
                 self.held.append(task)
@@ -150,7 +150,7 @@ class Purges(RuleBasedStateMachine):
         answer = self.world.use.bulk.by_ids(self.queue, BulkAction.RESTART, [task.id])
         if answer.changed:
             number = self.lives[task.id].number + 1
-            self.lives[task.id] = Life(number, [(self.clock(), E)])
+            self.lives[task.id] = TaskLife(number, [(self.clock(), E)])
 
     @rule(step=st.sampled_from(STEPS), which=st.integers(0, 7))
     def step(self, step: str, which: int) -> None:

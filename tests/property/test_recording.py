@@ -82,7 +82,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Life:
+class RecordedService:
     """Tasks in four queues, to which anything may happen."""
 
     def __init__(self, store: Store | None = None, clock: ManualClock | None = None) -> None:
@@ -122,7 +122,7 @@ class Life:
 def test_after_any_history_the_counts_are_the_truth(
     history: list[tuple[str, str, int, float]], chance: random.Random
 ) -> None:
-    life = Life()
+    life = RecordedService()
     for call in history:
         life.call(*call)
     changes = life.stream.taken()

@@ -24,7 +24,7 @@ from headrace.ops.recounting import Recounted
 from headrace.store.base import CountPage
 from headrace.store.memory import MemoryStore
 from tests.manual_clock import ManualClock
-from tests.property.test_recording import COMMON, QUEUES, Life, calls
+from tests.property.test_recording import COMMON, QUEUES, RecordedService, calls
 from tests.streamed import SHARD, Unsure
 
 Call = tuple[str, str, int, float]
@@ -48,14 +48,14 @@ class Midst(MemoryStore):
         return page
 
 
-class Story:
+class RecountStory:
     """A service whose recorder is behind, and may lose what it has not come to."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.midst = Midst(self.clock)
         self.unsure = Unsure(self.midst)
-        self.life = Life(self.unsure.store, self.clock)
+        self.life = RecordedService(self.unsure.store, self.clock)
         self.world = self.life.world
         self.backlog: list[dict[str, Any]] = []
         self.cursors: dict[str, str | None] = {}
@@ -112,7 +112,7 @@ class Story:
             self.record(20)
 
 
-class Told(Story):
+class RandomStory(RecountStory):
     """A story in which acts are drawn by *chance*."""
 
     def __init__(self, history: Sequence[Call], chance: random.Random) -> None:
@@ -167,7 +167,7 @@ ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
 def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_drained(
     history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
 ) -> None:
-    story = Told(history, chance)
+    story = RandomStory(history, chance)
     with story.unsure.failing(*fates):
         for name in acts:
             story.act(name)
@@ -192,7 +192,7 @@ COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
 def test_in_every_order_of_a_small_case(life: list[Call], steps: int) -> None:
     """Two changes, the recorder that comes to each, and a recount in so many steps."""
     for order in sorted(set(permutations("ccrr" + "s" * steps))):
-        story = Story()
+        story = RecountStory()
         story.world.use.recounting.patience = 2.5 if steps == 2 else -1
         story.midst.counted_at_once = 100
         story.change(("enqueue", "plain", 1, 4))

@@ -45,7 +45,7 @@ PASS_SECONDS: Final = 43.0
 _DELIVERED: Final = {"lease_length": timedelta(seconds=5), "worker": "gone:1", "started_at": START}
 
 
-class Killed(BaseException):
+class ReaperKilled(BaseException):
     """What nobody catches: the process is gone."""
 
 
@@ -102,14 +102,14 @@ class SlowTable:
         place = given[0] if given else None
         if self.killed or (isinstance(place, Place) and place.queue == self.deadly):
             self.killed = True
-            raise Killed
+            raise ReaperKilled
         if isinstance(place, Place) and place.queue in self.throttled:
             self.clock.forward(THROTTLED)
             raise Unavailable("throttled")
 
 
 @dataclass
-class Deployment:
+class ReaperDeployment:
     """A deployment whose reaper comes every minute.
 
     *refused* are parts that Lambda does not take, *lost* those that it takes and never runs; a look

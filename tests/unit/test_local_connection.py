@@ -12,7 +12,7 @@ GET = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @dataclass
-class Wire:
+class KeptTransport:
     """A transport that keeps what is written."""
 
     written: bytes = b""
@@ -67,12 +67,12 @@ def owner() -> Owner:
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def wire() -> KeptTransport:
+    return KeptTransport()
 
 
 @pytest.fixture
-def connection(owner: Owner, wire: Wire) -> Connection:
+def connection(owner: Owner, wire: KeptTransport) -> Connection:
     made = Connection(owner, max_body=1000, max_head=1000, clock=lambda: owner.now)
     made.connection_made(wire)
     return made
@@ -86,7 +86,7 @@ def answer(connection: Connection, owner: Owner, *, full: bool) -> None:
 
 
 def test_the_next_request_waits_until_the_answer_before_is_taken(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET * 2)
     answer(connection, owner, full=True)
@@ -100,7 +100,7 @@ def test_the_next_request_waits_until_the_answer_before_is_taken(
 
 
 def test_an_answer_has_a_minute_to_be_taken(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET)
     assert connection.deadline == float("inf"), "a handler has its own time"
@@ -113,7 +113,7 @@ def test_an_answer_has_a_minute_to_be_taken(
 
 
 def test_no_more_is_read_ahead_than_has_a_bound(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET)
     reads = []
@@ -129,7 +129,7 @@ def test_no_more_is_read_ahead_than_has_a_bound(
 
 
 def test_an_answer_to_who_has_hung_up_is_thrown_away(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET)
     wire.abort()

@@ -20,7 +20,7 @@ ANSWER = {"Items": [{"n": {"N": "1" * 38}}], "Count": 1}
 
 
 @dataclass
-class Table:
+class FakeDynamoDB:
     """DynamoDB's end of the wire: notes what it is asked, answers as it is told, else 200."""
 
     url: str = ""
@@ -29,8 +29,8 @@ class Table:
 
 
 @pytest.fixture
-def table() -> Iterator[Table]:
-    table = Table()
+def table() -> Iterator[FakeDynamoDB]:
+    table = FakeDynamoDB()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -61,7 +61,7 @@ def table() -> Iterator[Table]:
     server.server_close()
 
 
-def raw(table: Table) -> RawClient:
+def raw(table: FakeDynamoDB) -> RawClient:
     session = boto3.Session("AKIDEXAMPLE", "secret", "session-token", region_name="eu-west-1")
     retries = Config(retries={"total_max_attempts": 1})
     client = session.client("dynamodb", endpoint_url=table.url, config=retries)
@@ -77,7 +77,7 @@ QUERY = {
 }
 
 
-def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: Table) -> None:
+def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: FakeDynamoDB) -> None:
     assert raw(table).query(**QUERY) == ANSWER
     ((headers, body),) = table.requested
     assert json.loads(body) == QUERY
@@ -109,7 +109,7 @@ def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: Table) -> None:
 )
 @pytest.mark.parametrize("trouble", [(0, b""), (500, b"{}"), (400, b"{}")])
 def test_trouble_is_asked_again_of_boto3(
-    table: Table, trouble: tuple[int, bytes], call: Callable[[RawClient], dict[str, Any]]
+    table: FakeDynamoDB, trouble: tuple[int, bytes], call: Callable[[RawClient], dict[str, Any]]
 ) -> None:
     table.answers.append(trouble)
     assert "ResponseMetadata" in call(raw(table))
@@ -118,7 +118,7 @@ def test_trouble_is_asked_again_of_boto3(
     assert "Boto3" in headers["User-Agent"]
 
 
-def test_what_dynamodb_refuses_is_boto3s_error(table: Table) -> None:
+def test_what_dynamodb_refuses_is_boto3s_error(table: FakeDynamoDB) -> None:
     refusal = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException", "message": "x"}'
     table.answers += [(400, refusal), (400, refusal)]
     with pytest.raises(ClientError) as error:
@@ -126,14 +126,14 @@ def test_what_dynamodb_refuses_is_boto3s_error(table: Table) -> None:
     assert error.value.response["Error"]["Code"] == "ThrottlingException"
 
 
-def test_the_other_calls_are_boto3s_own(table: Table) -> None:
+def test_the_other_calls_are_boto3s_own(table: FakeDynamoDB) -> None:
     client = raw(table)
     client.put_item(TableName="tasks", Item={"task_id": {"S": "a"}})
     assert "Boto3" in table.requested[0][0]["User-Agent"]
     assert client.exceptions.ConditionalCheckFailedException
 
 
-def test_a_proxy_is_left_to_boto3(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_left_to_boto3(table: FakeDynamoDB, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", table.url)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

@@ -20,7 +20,7 @@ from tests.manual_clock import ManualClock
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=9, base_seconds=0, jitter=0)
 
 
-class Interrupted:
+class InterruptedSlots:
     """A store that lets others act before one kind of call, once."""
 
     def __init__(self, store: Store) -> None:
@@ -34,12 +34,12 @@ class Interrupted:
         return getattr(self._store, name)
 
 
-class Killed(BaseException):
+class SlotKilled(BaseException):
     """The process is gone."""
 
 
 def killed() -> None:
-    raise Killed
+    raise SlotKilled
 
 
 class Places:
@@ -47,13 +47,13 @@ class Places:
 
     def __init__(self, limit: int, tasks: int = 25) -> None:
         self.store, self.clock = MemoryStore(), ManualClock()
-        self.views: list[Interrupted] = []
+        self.views: list[InterruptedSlots] = []
         self.first = self.service()
         self.first.queues.create("q", self.settings(limit))
         self.enqueue(tasks)
 
     def service(self) -> UseCases:
-        self.views.append(Interrupted(self.store))
+        self.views.append(InterruptedSlots(self.store))
         settings = Settings(admin_key="test", settings_ttl_seconds=0)
         return build(settings, cast("Store", self.views[-1]), now=self.clock)
 
@@ -83,7 +83,7 @@ class Places:
     def die_after_reserving(self, count: int = 1) -> None:
         use = self.service()
         self.views[-1].others["commit"] = killed
-        with pytest.raises(Killed):
+        with pytest.raises(SlotKilled):
             self.take(use, count)
 
     def held(self) -> int:

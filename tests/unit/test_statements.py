@@ -45,7 +45,7 @@ COUNT = 'SET "version" = "version" + ?, "last_move" = ?'
 
 
 @dataclass(frozen=True)
-class Told:
+class Forms:
     """One condition in both forms; ``value`` None when it needs none."""
 
     condition: Condition
@@ -56,48 +56,48 @@ class Told:
 
 
 CONDITIONS = [
-    Told(
+    Forms(
         In("mail", State.INFLIGHT),
         'begins_with("queue#state", ?)',
         "begins_with(#c, :c)",
         "queue#state",
         {"S": "mail#INFLIGHT#"},
     ),
-    Told(Equals("lease_id", "lse_1"), '"lease"."id" = ?', "#c = :c", "lease.id", {"S": "lse_1"}),
-    Told(Equals("version", 7), '"version" = ?', "#c = :c", "version", {"N": "7"}),
-    Told(Equals("lease_expires_at", NOW), '"lease"."expires_at" = ?', "#c = :c",
+    Forms(Equals("lease_id", "lse_1"), '"lease"."id" = ?', "#c = :c", "lease.id", {"S": "lse_1"}),
+    Forms(Equals("version", 7), '"version" = ?', "#c = :c", "version", {"N": "7"}),
+    Forms(Equals("lease_expires_at", NOW), '"lease"."expires_at" = ?', "#c = :c",
          "lease.expires_at", MICROS),
-    Told(AtMost("scheduled_at", NOW), '"scheduled_at" <= ?', "#c <= :c", "scheduled_at", MICROS),
-    Told(
+    Forms(AtMost("scheduled_at", NOW), '"scheduled_at" <= ?', "#c <= :c", "scheduled_at", MICROS),
+    Forms(
         UnsetOrAfter("expires_at", NOW),
         '("expires_at" IS MISSING OR "expires_at" > ?)',
         "(attribute_not_exists(#c) OR #c > :c)",
         "expires_at",
         MICROS,
     ),
-    Told(
+    Forms(
         UnsetOrAtMost("returned_at", NOW),
         '("returned_at" IS MISSING OR "returned_at" <= ?)',
         "(attribute_not_exists(#c) OR #c <= :c)",
         "returned_at",
         MICROS,
     ),
-    Told(Unset("retry"), '"retry" IS MISSING', "attribute_not_exists(#c)", "retry", None),
-    Told(
+    Forms(Unset("retry"), '"retry" IS MISSING', "attribute_not_exists(#c)", "retry", None),
+    Forms(
         Shorter("errors", 20),
         '"errors"[19] IS MISSING',
         "attribute_not_exists(#c[19])",
         "errors",
         None,
     ),
-    Told(
+    Forms(
         Begins("lease_id", "lsg_1:"),
         'begins_with("lease"."id", ?)',
         "begins_with(#c, :c)",
         "lease.id",
         {"S": "lsg_1:"},
     ),
-    Told(
+    Forms(
         Begins("settled_lease_id", "lsg_1", not_so=True),
         '("settled_lease_id" IS MISSING OR NOT begins_with("settled_lease_id", ?))',
         "(attribute_not_exists(#c) OR NOT begins_with(#c, :c))",
@@ -108,7 +108,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("reported", CONDITIONS, ids=lambda reported: repr(reported.condition)[:40])
-def test_a_condition_as_partiql(reported: Told) -> None:
+def test_a_condition_as_partiql(reported: Forms) -> None:
     sent = statement(Change(HEARTBEAT, "t-1", when=(reported.condition,)), "tasks")
 
     expected = (
@@ -120,7 +120,7 @@ def test_a_condition_as_partiql(reported: Told) -> None:
 
 
 @pytest.mark.parametrize("reported", CONDITIONS, ids=lambda reported: repr(reported.condition)[:40])
-def test_a_condition_as_an_expression(reported: Told) -> None:
+def test_a_condition_as_an_expression(reported: Forms) -> None:
     write = single_write(Change(HEARTBEAT, "t-1", when=(reported.condition,)), "tasks")
 
     assert write.operation == "update_item"

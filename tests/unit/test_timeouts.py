@@ -36,7 +36,7 @@ THROTTLED = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException",
 
 
 @dataclass
-class Table:
+class SlowDynamoDB:
     """DynamoDB's end of the wire, and the time.  With status 0 it hangs up without a word."""
 
     status: int = 0
@@ -56,8 +56,8 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def table() -> Iterator[Table]:
-    table = Table()
+def table() -> Iterator[SlowDynamoDB]:
+    table = SlowDynamoDB()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -107,7 +107,7 @@ def test_the_authorizer_may_ask_twice_and_still_answer(template: Template) -> No
     assert 2 * CALL_SECONDS + ANSWER_SECONDS < whole < API_GATEWAY_SECONDS
 
 
-def test_whatever_is_asked_has_the_same_time_for_a_request(table: Table) -> None:
+def test_whatever_is_asked_has_the_same_time_for_a_request(table: SlowDynamoDB) -> None:
     client = connected(table.url)
     raw = client._pool.connection_pool_kw["timeout"]  # noqa: SLF001  it shows it nowhere else
     botocores = client.put_item.__self__.meta.config
@@ -130,7 +130,9 @@ ASK: dict[str, tuple[int, Any]] = {  # how often it asks at most
 
 @pytest.mark.parametrize("way", ASK)
 @pytest.mark.parametrize("seconds", [4.9, 12.0, 17.0, 300.0])
-def test_no_try_begins_that_could_end_too_late(table: Table, way: str, seconds: float) -> None:
+def test_no_try_begins_that_could_end_too_late(
+    table: SlowDynamoDB, way: str, seconds: float
+) -> None:
     most, ask = ASK[way]
     end = table.now + seconds
 
@@ -143,7 +145,7 @@ def test_no_try_begins_that_could_end_too_late(table: Table, way: str, seconds: 
     assert len(table.requested) == most or seconds < 300
 
 
-def test_outside_of_a_call_there_is_no_end(table: Table) -> None:
+def test_outside_of_a_call_there_is_no_end(table: SlowDynamoDB) -> None:
     with pytest.raises(ConnectionClosedError):
         connected(table.url).get_item(**KEYED)
 
@@ -152,7 +154,7 @@ def test_outside_of_a_call_there_is_no_end(table: Table) -> None:
 
 
 def test_nobody_sleeps_before_a_try_that_could_not_begin(
-    table: Table, monkeypatch: pytest.MonkeyPatch
+    table: SlowDynamoDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=slept.append))
@@ -174,7 +176,7 @@ def test_nobody_sleeps_before_a_try_that_could_not_begin(
     ],
 )
 def test_a_table_that_does_not_answer_is_a_503_that_says_when_to_try_again(
-    table: Table,
+    table: SlowDynamoDB,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
     path: str,

@@ -32,7 +32,7 @@ def limited(rate: RateLimiting, clock: ManualClock, name: str = "mail") -> Queue
     return Queue(name, settings, clock(), clock())
 
 
-class Counting(MemoryStore):
+class BucketCounter(MemoryStore):
     """Counts what is asked of buckets; some answers get lost, the write having taken effect."""
 
     def __init__(self, lost: float = 0.0) -> None:
@@ -69,9 +69,9 @@ class Load:
     seconds: float = 20.0
 
 
-def simulated(load: Load) -> tuple[list[tuple[float, int]], Counting]:
+def simulated(load: Load) -> tuple[list[tuple[float, int]], BucketCounter]:
     """Return when how many tokens were used, and what it took."""
-    clock, store, chance = ManualClock(), Counting(load.lost), random.Random(11)
+    clock, store, chance = ManualClock(), BucketCounter(load.lost), random.Random(11)
     queue, start = limited(load.rate, clock), clock()
     services = [Tokens(store, clock) for _ in range(load.services)]
     asks = sorted(
@@ -149,7 +149,7 @@ def test_a_busy_service_writes_to_the_bucket_ten_times_a_second_not_with_each_ca
 
 
 def test_a_bucket_known_to_be_empty_is_not_asked() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue, tokens = limited(RateLimiting(2, 10), clock), Tokens(store, clock)
     assert tokens.take(queue, 5).count == 2
     store.writes = store.reads = 0
@@ -164,7 +164,7 @@ def test_a_bucket_known_to_be_empty_is_not_asked() -> None:
 
 
 def test_a_service_that_was_refused_looks_before_it_writes_again() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue = limited(RateLimiting(1, 1), clock)
     services = [Tokens(store, clock) for _ in range(16)]
     for _ in range(10):
@@ -176,7 +176,7 @@ def test_a_service_that_was_refused_looks_before_it_writes_again() -> None:
 
 
 def test_rare_tokens_that_nobody_used_are_there_for_others() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue = limited(HOURLY, clock)
     ada, bob = Tokens(store, clock), Tokens(store, clock)
 
@@ -189,7 +189,7 @@ def test_rare_tokens_that_nobody_used_are_there_for_others() -> None:
 
 
 def test_rare_tokens_given_back_once_others_drew_are_kept_for_oneself() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue = limited(HOURLY, clock)
     ada, bob = Tokens(store, clock), Tokens(store, clock)
 
@@ -202,7 +202,7 @@ def test_rare_tokens_given_back_once_others_drew_are_kept_for_oneself() -> None:
 
 
 def test_a_new_rate_holds_at_once_also_where_the_old_one_is_still_believed() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     old = limited(HOURLY, clock)
     ada, bob = Tokens(store, clock), Tokens(store, clock)
     assert ada.take(old, 25).count == 12
@@ -219,7 +219,7 @@ def test_a_new_rate_holds_at_once_also_where_the_old_one_is_still_believed() -> 
 
 
 def test_a_bucket_forgotten_is_full_again() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue, tokens = limited(HOURLY, clock), Tokens(store, clock)
     tokens.take(queue, 12)
 
@@ -229,7 +229,7 @@ def test_a_bucket_forgotten_is_full_again() -> None:
 
 
 def test_what_it_waits_for_is_told_without_taking_anything() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue, tokens = limited(HOURLY, clock), Tokens(store, clock)
 
     assert tokens.wait_seconds(queue) == 0

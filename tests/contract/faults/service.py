@@ -31,7 +31,7 @@ REPORTS: list[tuple[str, dict[str, Any], State]] = [
 
 
 @dataclass
-class Service:
+class FaultyService:
     """A service on a faulty client, and what it takes to make it faulty for a while."""
 
     world: World
@@ -68,7 +68,7 @@ def tasks_of(dequeue: Callable[[], Sequence[Task]]) -> list[Task]:
         return []
 
 
-def everything(service: Service) -> list[Answer]:
+def everything(service: FaultyService) -> list[Answer]:
     """Return every item of both tables, read past the faults."""
     scan = service.client._client.scan  # noqa: SLF001  the real client, whatever it suffers from
     items = [

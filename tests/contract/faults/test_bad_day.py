@@ -12,7 +12,7 @@ from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import EnqueueOutcome
 from tests.contract.faults.client import Faults
-from tests.contract.faults.service import AT_ONCE, Service, insisted, tasks_of
+from tests.contract.faults.service import AT_ONCE, FaultyService, insisted, tasks_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.contract.faults.service import AT_ONCE, Service, insisted, tasks_of
     indirect=["sender"],
 )
 def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(
-    new_service: Callable[[], Service], seed: int
+    new_service: Callable[[], FaultyService], seed: int
 ) -> None:
     """Callers do what a client does: they repeat a call that was answered with Unavailable."""
     services = [new_service() for _ in range(3)]

@@ -97,7 +97,7 @@ class Drivers:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChaosOutcome:
     """What the run and its lake tell."""
 
     tasks: int
@@ -130,7 +130,9 @@ class Outcome:
         yield "holds" if self.holds else "DOES NOT HOLD"
 
 
-def survived(folder: Path, *, tasks: int, workers: int, drivers: int, seed: int = 7) -> Outcome:
+def survived(
+    folder: Path, *, tasks: int, workers: int, drivers: int, seed: int = 7
+) -> ChaosOutcome:
     """Put *tasks* through both stations, killing as many *workers* and *drivers* on the way."""
     chance = random.Random(seed)
     at_once = {"kind": "fixed", "max_retries": 50, "base_seconds": 0, "jitter": 0}
@@ -160,7 +162,9 @@ def survived(folder: Path, *, tasks: int, workers: int, drivers: int, seed: int 
         codes = stations.stop()
         in_queues = {name: _size(client, name) for name in ("in", "middle", "out")}
         report, moved = _lake(folder, tasks)
-    return Outcome(tasks, seconds, killed, ended, by_themselves, moved, in_queues, codes, report)
+    return ChaosOutcome(
+        tasks, seconds, killed, ended, by_themselves, moved, in_queues, codes, report
+    )
 
 
 @contextmanager

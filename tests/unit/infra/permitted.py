@@ -41,7 +41,7 @@ class Use:
 
 
 @dataclass
-class Watched:
+class WatchedClient:
     """boto3's client, which notes what is asked of it."""
 
     client: DynamoDBClient

@@ -34,7 +34,7 @@ from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
-from tests.unit.infra.permitted import Watched, allowed
+from tests.unit.infra.permitted import WatchedClient, allowed
 
 EVERYTHING = tuple(State)
 UNSEEN = {
@@ -50,7 +50,7 @@ class Stories:
 
     def __init__(self, client: DynamoDBClient, tables: TableNames, dialect: Dialect) -> None:
         self.dialect: Dialect = dialect
-        self.watched = Watched(client, tables)
+        self.watched = WatchedClient(client, tables)
         self.clock = ManualClock()
         self.worlds = (self._world(client, tables), self._world(self.watched, tables))
 

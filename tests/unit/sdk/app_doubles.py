@@ -18,7 +18,7 @@ LEASE_END = datetime(2026, 11, 21, 8, 0, 30, tzinfo=UTC)
 
 
 @dataclass
-class Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
+class FakeHttp(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Keeps what it is sent; ``may_create`` and ``may_schedule`` say what the key may."""
 
     queues: dict[str, Any] = field(default_factory=dict)

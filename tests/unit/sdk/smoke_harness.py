@@ -44,7 +44,7 @@ def as_it_is(_request: httpx.Request, answer: Answer) -> httpx.Response:
 
 
 @dataclass
-class Deployment:
+class SmokeDeployment:
     """A deployment at a stage of API Gateway, whose timers run whenever somebody waits."""
 
     spoil: Spoil = as_it_is
@@ -200,7 +200,7 @@ def no_answer(_request: httpx.Request, _answer: Answer) -> httpx.Response:
     raise httpx.ConnectError(message)
 
 
-class Counting:
+class RequestCounter:
     """Lets so many requests through, and then something happens: before or after the next one."""
 
     def __init__(self, number: int, error: BaseException, *, after: bool) -> None:

@@ -10,15 +10,15 @@ import pytest
 from headrace import App, Context, Reject, Report
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.domain.errors import LeaseLost
-from tests.unit.sdk.app_doubles import FakeControl, Service, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, FakeHttp, leased, run
 
 
-class Boom(Exception):
+class AroundError(Exception):
     pass
 
 
 def ending_async(handle: Callable[[], Any], held: FakeControl | None = None) -> Report | None:
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail", soft_timeout=1, timeout=2)
     async def load(payload: Any) -> Any:
@@ -119,7 +119,7 @@ def traced(app: App, seen: list[str]) -> None:
             seen.append(f"{name} {ctx.id}")
             try:
                 yield
-            except Boom:
+            except AroundError:
                 seen.append(f"{name} boom")
                 raise
             seen.append(f"{name} done")
@@ -128,7 +128,7 @@ def traced(app: App, seen: list[str]) -> None:
 
 
 def test_middlewares_stand_around_each_attempt_the_first_outermost() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     seen: list[str] = []
     traced(app, seen)
     app.handler(queue="mail")(lambda payload: seen.append("handler"))
@@ -137,13 +137,13 @@ def test_middlewares_stand_around_each_attempt_the_first_outermost() -> None:
 
 
 def test_middlewares_see_the_exception_also_of_async_handlers() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     seen: list[str] = []
     traced(app, seen)
 
     @app.handler(queue="mail")
     async def load(payload: Any) -> None:
-        raise Boom
+        raise AroundError
 
     report = asyncio.run(app.execute_async(leased(1), FakeControl()))
     assert report is not None
@@ -153,7 +153,7 @@ def test_middlewares_see_the_exception_also_of_async_handlers() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_an_exception_of_a_middleware_is_the_attempts(before: bool) -> None:  # noqa: FBT001 (a case)
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.middleware
     def around(ctx: Context) -> Iterator[None]:
@@ -169,4 +169,4 @@ def test_an_exception_of_a_middleware_is_the_attempts(before: bool) -> None:  # 
 
 def test_what_does_not_yield_is_no_middleware() -> None:
     with pytest.raises(TypeError, match="write a function of ctx that yields"):
-        Service().app().middleware(lambda ctx: iter([None]))
+        FakeHttp().app().middleware(lambda ctx: iter([None]))

@@ -10,14 +10,14 @@ from headrace import Context, Report
 from headrace.client.codec import PLAIN
 from headrace.client.sending import SpawnedTask, reports_body
 from headrace.domain.errors import InvalidRequest, LeaseLost, PayloadTooLarge
-from tests.unit.sdk.app_doubles import LEASE_END, NOW, FakeControl, Service, call, leased
+from tests.unit.sdk.app_doubles import LEASE_END, NOW, FakeControl, FakeHttp, call, leased
 
 
 def attempt(
     handle: Callable[[Context], Any], held: FakeControl | None = None, **settings: Any
 ) -> Report:
     """Let *handle* do as it likes with the context, and return the report."""
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail", **settings)
     def load(ctx: Context) -> Any:
@@ -46,7 +46,7 @@ def test_the_context_says_which_task_this_is() -> None:
 
 
 def test_the_context_comes_whatever_its_parameter_is_called() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.task(name="send")
     def send(to: str, here: Context) -> str:
@@ -60,7 +60,7 @@ def test_the_context_comes_whatever_its_parameter_is_called() -> None:
 def test_the_fence_is_the_start_of_the_attempt_in_microseconds() -> None:
     assert attempt(lambda ctx: ctx.fence).result == int(NOW.timestamp()) * 1_000_000
     later = datetime(2026, 11, 21, 8, 0, 0, 1, tzinfo=UTC)
-    app = Service().app()
+    app = FakeHttp().app()
     app.handler(queue="mail")(_fence)
     report = app.execute(leased(started_at=later), FakeControl())
     assert report is not None
@@ -141,7 +141,7 @@ def test_a_move_and_children_end_with_the_attempt_or_not_at_all() -> None:
         handle(ctx)
         raise ValueError
 
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail")
     def load(ctx: Context) -> None:
@@ -153,7 +153,7 @@ def test_a_move_and_children_end_with_the_attempt_or_not_at_all() -> None:
 
 
 def test_task_functions_can_be_spawned_and_moved_to_with_their_arguments() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.task(name="send", queue="out", retries=1, dedupe="mail:{to}")
     def send(to: str) -> None: ...

@@ -14,18 +14,18 @@ from headrace.client.app.names import name_of
 from headrace.client.app.posting import Posting
 from headrace.client.app.queues import AppQueues
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
-from tests.unit.sdk.app_doubles import NOW, Service, call
+from tests.unit.sdk.app_doubles import NOW, FakeHttp, call
 
 
 def send(to: str, subject: str = "hi") -> str:
     return f"{subject} {to}"
 
 
-def service(**settings: Any) -> Service:
-    return Service(queues={"mail": {}}, **settings)
+def service(**settings: Any) -> FakeHttp:
+    return FakeHttp(queues={"mail": {}}, **settings)
 
 
-def only(sent: Service) -> dict[str, Any]:
+def only(sent: FakeHttp) -> dict[str, Any]:
     (task,) = sent.tasks
     return task
 
@@ -266,7 +266,7 @@ def test_a_dedupe_that_asks_for_no_argument_is_refused_at_declaration(dedupe: An
 
 
 def test_many_calls_are_enqueued_in_order_and_their_queue_made() -> None:
-    sent = Service()
+    sent = FakeHttp()
     task = sent.app().task(queue="mail", tags={"a": "1"})(send)
     results = task.enqueue_many({"to": str(n)} for n in range(60))
     assert len(results) == 60
@@ -301,7 +301,7 @@ def test_one_id_or_key_for_many_calls_is_refused() -> None:
 
 
 def test_a_missing_queue_is_made_with_its_declared_settings() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app()
     app.queue("mail", shards=2)
     app.task(queue="mail")(send).enqueue("a")
@@ -310,7 +310,7 @@ def test_a_missing_queue_is_made_with_its_declared_settings() -> None:
 
 
 def test_a_key_that_may_not_make_queues_hears_the_command() -> None:
-    app = Service(may_create=False).app()
+    app = FakeHttp(may_create=False).app()
     with pytest.raises(NotFound, match="this key may not make queues: run `headrace queue create"):
         app.task(queue="mail")(send).enqueue("a")
     with pytest.raises(NotFound, match="headrace queue create mail"):
@@ -318,7 +318,7 @@ def test_a_key_that_may_not_make_queues_hears_the_command() -> None:
 
 
 def test_an_app_that_makes_no_queues_says_the_command() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app(create_queues=False)
     with pytest.raises(NotFound, match="create_queues=False"):
         app.task(queue="mail")(send).enqueue("a")

@@ -121,11 +121,11 @@ def _parameter(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return instant(value, field=name)
+        return instant_text(value, field=name)
     return str(value)
 
 
-def instant(at: datetime, *, field: str) -> str:
+def instant_text(at: datetime, *, field: str) -> str:
     """Return *at* as the API writes instants.
 
     Raises InvalidRequest naming *field* for one without a time zone.

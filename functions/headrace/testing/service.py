@@ -173,8 +173,8 @@ class MemoryService:
     def tick(self) -> Timers:
         """Run the cloud's timers once: reaper, scheduler and recorder.
 
-        They take back lapsed leases, bury what is expired, enqueue the ticks of schedules, and
-        count what happened for stats and metrics.
+        They take back lapsed leases, dead-letter what is expired, enqueue the ticks of schedules,
+        and count what happened for stats and metrics.
         """
         use = self.use_cases
         reaped, ticked = use.reaping.run(), use.ticking.run()

@@ -12,13 +12,13 @@ from headrace.spark import register
 from headrace.spark.sources.connect import StoreConnection
 from tests.bench.bare import PAYLOAD, BareClient
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.station import BATCH, SHARDS, THREADS, engine_with
 
 _WARM_UP = 1_000
 
 
-def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
     """Measure the engine, the sink, and the sink again with the same rows."""
     del folder
     register(spark)

@@ -26,7 +26,7 @@ from headrace.store.lake import FolderLake
 from tests.bench.bare import PAYLOAD
 from tests.bench.results import Bar
 from tests.pipeline import exports
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.nullserver import PAGE_ITEMS, serving
 
 SEGMENTS = 4
@@ -80,7 +80,7 @@ class BotoReader(DataSourceReader):
                 yield row["task_id"], row["queue#state"], row["payload"], int(row["attempts"])
 
 
-def measured(spark: SparkSession, folder: str, rows: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, rows: int) -> Iterator[Measured]:
     """Measure all four readers; yield what was found."""
     register(spark)
     spark.dataSource.register(BotoSource)

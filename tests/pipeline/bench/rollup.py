@@ -12,7 +12,7 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import rollup
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ SECONDS = 60  # of two processors, for so many changes
 _FILES = 2  # of an hour
 
 
-def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Measured]:
     """Measure a rollup, the next one with one more batch, and the proof; yield what was found."""
     warm = LakeFrames(spark, f"{folder}/warm")
     change_log(warm, WARM_UP)

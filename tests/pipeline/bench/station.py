@@ -33,7 +33,7 @@ from infra.local.stream import add_index
 from infra.local.tables import TableNames, create_tables, load_template
 from tests.bench.bare import PAYLOAD, BareClient
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 
 SHARDS = 2
 THREADS = 4
@@ -62,7 +62,7 @@ class BareMover(BareClient):
         self._execute(self._move, ids)
 
 
-def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
     """Measure engine, station, engine, and an SDK loop; yield what was found."""
     del folder
     with engine_with("in", "out") as (engine, uses):

@@ -12,7 +12,7 @@ from headrace.client.call import (
     PagedCall,
     RawAnswer,
     Read,
-    instant,
+    instant_text,
     nothing,
     params_of,
     path_of,
@@ -50,7 +50,7 @@ def create_key(
     """
     body = {"name": name, "role": role, "queues": list(queues)}
     if expires_at is not None:
-        body["expires_at"] = instant(expires_at, field="expires_at")
+        body["expires_at"] = instant_text(expires_at, field="expires_at")
     return ApiCall(
         "POST",
         path_of("keys"),

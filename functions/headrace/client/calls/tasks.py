@@ -12,7 +12,7 @@ from headrace.client.call import (
     PagedCall,
     RawAnswer,
     SteppedCall,
-    instant,
+    instant_text,
     nothing,
     params_of,
     path_of,
@@ -246,7 +246,7 @@ def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
             body[name] = _words(value)
         else:
             is_instant = isinstance(value, datetime)
-            body[name] = instant(value, field=f"filter.{name}") if is_instant else value
+            body[name] = instant_text(value, field=f"filter.{name}") if is_instant else value
     if where and not body:  # {} is every task, but whoever names a field means some
         message = "names fields and gives all of them as None"
         raise InvalidRequest(f"filter {message}", errors=[FieldError("filter", message)])

@@ -11,7 +11,7 @@ from headrace.client.call import (
     ListPage,
     PagedCall,
     RawAnswer,
-    instant,
+    instant_text,
     nothing,
     params_of,
     path_of,
@@ -128,7 +128,7 @@ def extend_lease(id: str) -> ApiCall[Lease]:
 
 
 def close_lease(id: str) -> ApiCall[None]:
-    """End a lease and give back what is unsettled under it, no attempt used.
+    """End a lease and release what is unsettled under it, no attempt used.
 
     Raises LeaseLost when it lapsed before, and NotFound.
     """
@@ -169,7 +169,7 @@ def put_worker(
         "concurrency": concurrency,
         "running": list(running),
         "version": version,
-        "started_at": instant(started_at, field="started_at"),
+        "started_at": instant_text(started_at, field="started_at"),
     }
 
     def read(answer: RawAnswer) -> str | None:

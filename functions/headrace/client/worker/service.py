@@ -66,7 +66,7 @@ class WorkerService(Protocol):
         ...
 
     def close_lease(self, id: str) -> None:
-        """End it and give back what is unsettled under it.  Raises LeaseLost, NotFound."""
+        """End it and release what is unsettled under it.  Raises LeaseLost, NotFound."""
         ...
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:

@@ -132,7 +132,7 @@ def number(texts: Array, kind: pa.DataType) -> Array:
         return pa.array([None if one is None else read(one) for one in texts.to_pylist()], kind)
 
 
-def instant(texts: Array) -> Array:
+def timestamps(texts: Array) -> Array:
     """Return microseconds as instants."""
     return number(texts, pa.int64()).cast(INSTANT)
 
@@ -146,7 +146,7 @@ def _number(items: Array, column: TaskColumn) -> Array:
 
 
 def _micros(items: Array, column: TaskColumn) -> Array:
-    return instant(pc.struct_field(items, [*column.path, "N"]))
+    return timestamps(pc.struct_field(items, [*column.path, "N"]))
 
 
 def _seconds(items: Array, column: TaskColumn) -> Array:

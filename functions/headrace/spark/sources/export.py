@@ -123,7 +123,7 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
         WRITTEN.name: pa.nulls(len(ids), decode.INSTANT),
     }
     if incremental:
-        own[WRITTEN.name] = decode.instant(
+        own[WRITTEN.name] = decode.timestamps(
             pc.struct_field(images["Metadata"], ["WriteTimestampMicros", "N"])
         )
     rows = decode.batch_of(

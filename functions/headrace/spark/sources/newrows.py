@@ -156,7 +156,7 @@ def _payload(name: str, text: str | None) -> str:
     return _NULL if text is None else json_text(name, text)
 
 
-def _instant(_: str, at: datetime | None) -> datetime | None:
+def _aware(_: str, at: datetime | None) -> datetime | None:
     """Return an aware instant; Spark hands rows out in this machine's local time."""
     return None if at is None else at.astimezone(UTC)
 
@@ -204,9 +204,9 @@ def _plain(value: object) -> str:
 
 _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "payload": _payload,
-    "scheduled_at": _instant,
+    "scheduled_at": _aware,
     "delay_in_seconds": _within(*limits.DELAY_SECONDS),
-    "expires_at": _instant,
+    "expires_at": _aware,
     "dedupe_key": _key,
     "tags": _tags,
     "keepalive_timeout_in_seconds": _within(*limits.KEEPALIVE_SECONDS),

@@ -149,7 +149,7 @@ def _announcer(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """Finish or give back at the first signal, and leave off at once at the second.
+    """Finish or release at the first signal, and leave off at once at the second.
 
     Gives what listens to the signals anew.
     """

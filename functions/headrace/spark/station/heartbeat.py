@@ -23,7 +23,7 @@ class StationHeartbeat(PeriodicThread):
 
     def __init__(self, station: "Station", uses: UseCases, stopping: threading.Event) -> None:
         """Prepare."""
-        super().__init__(SECONDS, self.sign, name="a station's heartbeat")
+        super().__init__(SECONDS, self.sign, name="a station's sign of life")
         self.quiet = False
         self._workers = uses.workers
         self._sign = Sign(station.worker, (station.queue,), uses.now(), version=__version__)

@@ -70,7 +70,7 @@ def listen(
 ) -> "ApiServer":
     """Listen on `port` (0: any free one); nothing is answered before `serve()` is called.
 
-    `clock` tells seconds, by which what is too slow is ended.
+    `clock` returns seconds, by which what is too slow is ended.
 
     Raises:
         PortUnusable: the port is taken, or may not be used.

@@ -53,7 +53,7 @@ def wanted_metrics(context: RequestContext, queue: str) -> MetricSeries:
 
 
 def spans(context: RequestContext, query: dict[str, object]) -> tuple[Tab, ...]:
-    """Return the links to each length of time; *query* is what else the page was asked."""
+    """Return the links to each length of time; *query* is the rest of the page's query."""
     wanted = _wanted_span(context)
     return tuple(
         Tab(

@@ -58,7 +58,7 @@ class TaskQuery:
 
     @property
     def narrowed(self) -> bool:
-        """Whether anything besides the state is asked."""
+        """Whether anything besides the state is filtered by."""
         return any(self.given[name] for name in NAMES)
 
     def query(self, **changed: object) -> dict[str, object]:

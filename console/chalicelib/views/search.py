@@ -15,7 +15,7 @@ routes: Final = Routes()
 
 @routes.get(urls.SEARCH, Permission.READ)
 def find(context: RequestContext) -> Reply:
-    """Go to what was asked for."""
+    """Go to the task or queue searched for."""
     wanted = context.request.param("q")[:128]
     if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
         try:

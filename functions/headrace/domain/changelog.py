@@ -39,7 +39,7 @@ FORGET: Final = "forget"
 """The move of a task that the table removed because it was past its retention."""
 
 FILLED: Final = "export-"
-"""How the shard of a line begins that no stream told: it was made up from an export."""
+"""How the shard of a line begins that no stream wrote: it was made from an export."""
 
 # Attributes by the names under which headrace.store.items keeps them; a test compares.
 TASK_ID: Final = "task_id"

@@ -119,7 +119,7 @@ class TaskFilter:
 
     @classmethod
     def of_fields(cls, named: Mapping[str, Any]) -> Self:
-        """Return the filter that fields() was asked of."""
+        """Return the filter that fields() wrote."""
 
         def instant(name: str) -> datetime | None:
             return datetime.fromisoformat(named[name]) if name in named else None

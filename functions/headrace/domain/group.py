@@ -72,7 +72,7 @@ class Group:
         return self.state is GroupState.OPEN and self.expires_at > now
 
     def new_lease(self, token: str) -> str:
-        """Return the lease of one delivery under this group; *token* tells it from all others."""
+        """Return the lease of one delivery under this group; *token* makes it unique."""
         return f"{self.id}{_MARK}{token}"
 
 

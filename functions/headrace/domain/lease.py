@@ -56,7 +56,7 @@ class LeaseName:
 
 
 def shown_lease(task: Task) -> str:
-    """Return the name by which the worker that has *task* is told its lease."""
+    """Return the name of its lease that the worker of *task* is given."""
     group = group_of(task.lease_id)
     return str(LeaseName.of(task)) if group is None or _was_under(group, task) else group
 

@@ -56,7 +56,7 @@ class QueueFlows:
     def kept(self, now: int, most: int) -> "QueueFlows":
         """Return the flows worth keeping at *now*, in microseconds since 1970.
 
-        Hours that ended an hour ago are told as one, what is over a day ago is left out.
+        Hours that ended an hour ago are kept as one number, what is over a day ago is left out.
         Of more edges than fit into *most* bytes the busiest stay.
         """
         slot_now = now // SLOT

@@ -1,4 +1,4 @@
-"""A request under an ``Idempotency-Key``: what tells it from others, what is known of the first.
+"""A request under an ``Idempotency-Key``: what identifies it, what is known of the first.
 
 Everything here is pure.  The first request under a key runs; a repeat of it gets the first answer;
 another request under the same key is a conflict.  What failed is forgotten, and runs anew.

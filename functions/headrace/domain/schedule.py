@@ -125,7 +125,7 @@ def tick_id(queue: str, name: str, tick: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Which ticks of a schedule have been enqueued, told so that it stays small.
+    """Which ticks of a schedule have been enqueued, in a form that stays small.
 
     ``recent`` are those that may still be ahead.  ``done`` are stretches of time, first and last
     tick included, in which every tick has been enqueued; there is more than one only after ticks

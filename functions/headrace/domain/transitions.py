@@ -4,7 +4,7 @@ The stream shows every write of a task as two images in DynamoDB's own JSON.  ``
 from where to where the task went and what happened on the way.  It runs for each write of the whole
 table, so it looks at few attributes and never makes a Task of them.
 
-When it happened is told by the images, to the microsecond; only where they do not say it (a
+The images say when it happened, to the microsecond; only where they do not say it (a
 release, a delete) is it when the stream saw the write, to the second.
 """
 

@@ -76,7 +76,7 @@ class DeliveryBatch:
             raise Overtaken("another try of this call is leasing, or has been answered")
 
     def note_nothing(self, *, now: datetime) -> bool:
-        """Write down, for a caller that repeats itself, that it is told of no task.
+        """Write down, for a caller that repeats itself, that it got no task.
 
         Returns False when an earlier try has leased something meanwhile: that is its answer.
         """

@@ -47,7 +47,7 @@ class Candidates:
         """Read a little more than is wanted, so that a lost race finds something else.
 
         In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
-        Not bounded by the clock: the first task that is not due yet tells when to ask again.
+        Not bounded by the clock: the first task that is not due yet says when to ask again.
         """
         ready: list[Entry] = []
         place = Place(queue.name, State.ENQUEUED, shard)

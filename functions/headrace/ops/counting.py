@@ -72,7 +72,7 @@ class CountPosition:
 
     @classmethod
     def read(cls, state: Any) -> "CountPosition":  # noqa: ANN401  what state() returned
-        """Return the position that state() was asked of."""
+        """Return the position that state() wrote."""
         as_of, span, shard, after = state
         if after is not None:
             after = Position(datetime.fromisoformat(after[0]).astimezone(UTC), after[1])

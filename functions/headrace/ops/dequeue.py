@@ -45,7 +45,7 @@ class DequeueResult:
 
 @dataclass(slots=True)
 class Call:
-    """What is asked of one queue, and what is learnt of it on the way."""
+    """What is wanted of one queue, and what is learnt of it on the way."""
 
     count: int
     worker: str
@@ -67,7 +67,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One queue as it is looked at: its settings, and what is asked of it."""
+    """One queue as it is looked at: its settings, and what is wanted of it."""
 
     queue: Queue
     call: Call

@@ -242,7 +242,7 @@ class Walk:
 
     @classmethod
     def read(cls, state: Any) -> "Walk":  # noqa: ANN401  what state() returned
-        """Return the walk that state() was asked of."""
+        """Return the walk that state() wrote."""
         as_of, span, seen = state
         positions = {
             int(shard): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)

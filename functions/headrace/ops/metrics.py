@@ -1,4 +1,4 @@
-"""A series of points for charts: which steps are asked for, and what happened in each."""
+"""A series of points for charts: the steps wanted, and what happened in each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ counts for some seconds, and its cursor goes on.  The recorder goes on too, befo
 after: by the rule of ``domain/recount`` it knows of each change, however late it comes to it,
 whether the new count has seen it.
 
-- What is counted is a record of its own, and every buffer of the recorder's counters is told of it
+- What is counted is a record of its own, and every buffer of the counters notes it
   before the first page is counted: from then on buffers add up what the new count has not seen.
 - While pages are counted, the buffers are *held*: the recorder lets what is of this queue wait,
   some seconds at most, so that it never judges by a record which lacks the page that is just read.

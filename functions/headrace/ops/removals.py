@@ -108,7 +108,7 @@ class Removals:
         """Remove tasks and note in *gone* which; after each page, yield.
 
         Whoever stops leaves the rest for later: how far it is, is written down.  At the end, tell
-        whether all is gone, as far as the index shows.  *revises*: then the audit is told how many
+        whether all is gone, as far as the index shows.  *revises*: then the audit notes how many
         it were in all.
         """
         late = self.now() >= _again(removal)

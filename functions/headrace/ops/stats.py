@@ -128,7 +128,7 @@ class StatsOperations:
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
         """Return how *queue* is doing; *exact* counts every entry of the index instead.
 
-        Of a queue that has more entries than one call may count, the recorder tells all the same.
+        Of a queue that has more entries than one call may count, the recorder knows all the same.
         Raises NotFound.
         """
         source = self.queues.cached(queue)
@@ -375,7 +375,7 @@ class StatsOperations:
         return _Seen(entries, complete)
 
     def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
-        """Return the last entry of a state by its own time, on the shards that are asked."""
+        """Return the last entry of a state by its own time, on the shards that are looked at."""
         found: list[Entry] = []
         for place in queue.places(state)[:_SHARDS_ASKED]:
             found += self.store.entries(place, until=until, descending=True, limit=1).entries

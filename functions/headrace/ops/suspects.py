@@ -95,7 +95,7 @@ class Watch:
         self._learn(task, min(until, now + _TRUST_FOR), ours=False)
 
     def extended(self, group: Group) -> None:
-        """Learn the end of a group, whoever told of it."""
+        """Learn the end of a group, wherever it comes from."""
         with self._lock:
             _put(self._groups, group.id, group.expires_at, most=_PLACES)
 

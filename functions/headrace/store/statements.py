@@ -1,4 +1,4 @@
-"""A Change as DynamoDB is told it: as a PartiQL statement, or as a single conditional write.
+"""A Change as DynamoDB takes it: as a PartiQL statement, or as a single conditional write.
 
 Pure text, made from the same conditions and effects in both forms.  Every attribute name is
 quoted or aliased, because ``queue#state`` is no bare word and DynamoDB reserves hundreds of others.

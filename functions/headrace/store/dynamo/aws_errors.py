@@ -24,7 +24,7 @@ _NEVER_ARRIVED: Final = (ConnectTimeoutError, EndpointConnectionError)
 
 
 class AnswerLost(Unavailable):
-    """The table was asked and did not answer: what was asked of it may be done all the same."""
+    """The table did not answer a request, which may have been done all the same."""
 
 
 @contextmanager

@@ -23,7 +23,7 @@ _TARGET: Final = "DynamoDB_20120810."
 _OK: Final = 200
 CONNECTIONS: Final = 50
 
-# Who is asked when the short way did not work.
+# Used when the short way did not work.
 _METHODS: Final = {
     "BatchExecuteStatement": "batch_execute_statement",
     "BatchGetItem": "batch_get_item",

@@ -189,7 +189,7 @@ class DynamoStore(GroupLeaseTable, Limits, ControlTable):
         """Make all changes in one transaction; tell whether they are made, else none is.
 
         A transaction returns no items, so they are read back.  Whoever changed one in between
-        is met as after a lost answer.  The meter is told what the batch would have cost.
+        is met as after a lost answer.  The meter notes what the batch would have cost.
         """
         if len(batch) == 1 or any(change.gone for change in batch.values()):
             return False

@@ -74,7 +74,7 @@ def filesystem(folder: Path) -> str:
 
 
 def is_disk(folder: Path) -> bool:
-    """Tell whether what is written to *folder* outlives the power."""
+    """Whether what is written to *folder* outlives the power."""
     return filesystem(folder) not in _IN_MEMORY
 
 

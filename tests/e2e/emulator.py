@@ -66,7 +66,7 @@ def import_api(document: dict[str, Any], *rest: object) -> str:
 
 
 def matches(media_type: str | None, patterns: list[str] | None) -> bool:
-    """Tell whether a body of this type goes to functions in base64."""
+    """Whether a body of this type goes to functions in base64."""
     written = [pattern.replace("~1", "/") for pattern in patterns or []]
     found: bool = _matches(media_type, written)
     return found

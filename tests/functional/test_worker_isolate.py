@@ -62,7 +62,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether a process has ended, though nobody may have asked how."""
+    """Whether a process has ended, though nobody may have asked how."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except FileNotFoundError:

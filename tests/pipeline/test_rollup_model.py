@@ -55,7 +55,7 @@ def delivered(line: dict[str, Any]) -> bool:
 
 
 def left(line: dict[str, Any]) -> bool:
-    """Tell whether the task's life in its queue is over, in other words than the rollup's."""
+    """Whether the task's life in its queue is over, in other words than the rollup's."""
     if line.get("state_from") not in LIVE:
         return False
     same_queue = line.get("queue_to") == line["queue_from"]

@@ -134,7 +134,7 @@ class Known:
         return head if mark else None
 
     def answers_to(self, name: str) -> bool:
-        """Tell whether *name*, of a group or of a delivery, means the lease that is held."""
+        """Whether *name*, of a group or of a delivery, means the lease that is held."""
         if name == self.lease is not None:
             return True
         return self.group is not None and name == self.group and self.first
@@ -195,7 +195,7 @@ class Model:
     groups: dict[str, Group] = field(default_factory=dict)
 
     def lapsed(self, task: Known, now: datetime) -> bool:
-        """Tell whether the lease of *task* is past its end: its own, or its group's."""
+        """Whether the lease of *task* is past its end: its own, or its group's."""
         group = self.groups.get(task.group or "")
         end = group.end if group is not None else task.lease_end
         return end is not None and end <= now

@@ -325,7 +325,7 @@ class SaysNothing(DeliveryBatch):
 
 
 def caught(how: str, event: str, batches: type[DeliveryBatch]) -> bool:
-    """Tell whether some story goes wrong."""
+    """Whether some story goes wrong."""
     try:
         for story in stories(how, event, batches):
             before = story.repeated()

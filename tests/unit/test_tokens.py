@@ -93,7 +93,7 @@ def simulated(load: Load) -> tuple[list[tuple[float, int]], BucketCounter]:
 
 
 def exceeds(used: list[tuple[float, int]], rate: RateLimiting) -> bool:
-    """Tell whether more was used in some window than a bucket and what flows in meanwhile."""
+    """Whether more was used in some window than a bucket and what flows in meanwhile."""
     per_second = rate.max_tokens / Rate.of(rate).interval.total_seconds()
     level, before = float(rate.max_tokens), 0.0
     for at, count in used:  # full at the start, as it ever is at most

@@ -152,7 +152,7 @@ def _show(session: CliSession, result: Reported) -> Exit:
 
 
 def _state(result: Reported) -> str:
-    """Say how the task stands now."""
+    """The state of the task now, in words."""
     if result.lease is not None:
         return f"{result.state}, leased until {when(result.lease.expires_at)}"
     if result.state == State.ENQUEUED:

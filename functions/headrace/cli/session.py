@@ -31,7 +31,7 @@ _NO_ANSWER: Final = re.compile(r"[A-Z]+ \S+ got no answer: (?:\[Errno -?\d+\] )?
 
 
 def _at_terminal() -> bool:
-    """Tell whether there is somebody to ask."""
+    """Whether there is somebody to ask."""
     return sys.stdin.isatty()
 
 
@@ -136,7 +136,7 @@ class CliSession:
             raise Failed(f"--key-file {self.key_file}: {why}", Exit.USAGE) from error
 
     def note(self, text: str) -> None:
-        """Tell a person something that is no data: on stderr, unless --quiet."""
+        """Show a person something that is no data: on stderr, unless --quiet."""
         if not self.quiet:
             click.echo(text, err=True)
 

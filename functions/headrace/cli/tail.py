@@ -38,7 +38,7 @@ class SeenTasks:
         return len(self._marks)
 
     def is_news(self, task: Task, since: datetime) -> bool:
-        """Tell whether *task* is new, or stands otherwise than it did; remember how."""
+        """Whether *task* is new, or stands otherwise than it did; remember how."""
         mark = (task.state, task.attempts, task.scheduled_at, task.started_at)
         known = self._marks.get(task.id)
         if known == mark:

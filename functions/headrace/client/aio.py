@@ -121,7 +121,7 @@ class AsyncClient:
 
     @property
     def consumed(self) -> Consumed:
-        """What its calls have cost so far."""
+        """The cost of its calls so far."""
         return self._transport.usage.so_far
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ _PENDING: Final = 10_000  # enqueues that wait; then enqueue() itself waits
 
 
 class Sender(Protocol):
-    """What a batcher needs of a client."""
+    """The part of a client that a batcher needs."""
 
     codec: Codec
 
@@ -43,7 +43,7 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is gathered for one queue."""
+    """The tasks gathered for one queue."""
 
     entries: list[bytes] = field(default_factory=list)
     futures: list[Future[Enqueued]] = field(default_factory=list)
@@ -185,7 +185,7 @@ class Batcher:
 
 
 def _without_wrong(left: list[_Sent], error: InvalidRequest) -> list[_Sent]:
-    """Tell those that *error* names, else all, and return the others."""
+    """Notify those that *error* names, else all, and return the others."""
     named = {int(found[1]) for wrong in error.errors if (found := _ENTRY.match(wrong.field))}
     wrong = {place for place in named if place < len(left)} or set(range(len(left)))
     for place in wrong:

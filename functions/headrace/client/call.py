@@ -23,7 +23,7 @@ _ACCEPTED: Final = 202
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """What came back, before it means anything."""
+    """A response, before it is decoded."""
 
     status: int
     body: bytes
@@ -78,7 +78,7 @@ class CallStep(Protocol):
 
     @property
     def cursor(self) -> str | None:
-        """What the next call sends."""
+        """The cursor that the next call sends."""
 
 
 S = TypeVar("S", bound=CallStep)
@@ -86,7 +86,7 @@ S = TypeVar("S", bound=CallStep)
 
 @dataclass(frozen=True, slots=True)
 class SteppedCall(Generic[S]):
-    """What may take several calls, as the calls, and how two answers are one."""
+    """An operation that may take several calls, and how to merge two answers."""
 
     at: Callable[[str | None], ApiCall[S]]
     together: Callable[[S, S], S]

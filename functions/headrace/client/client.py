@@ -119,7 +119,7 @@ class Client:
 
     @property
     def consumed(self) -> Consumed:
-        """What its calls have cost so far."""
+        """The cost of its calls so far."""
         return self._transport.usage.so_far
 
     def __repr__(self) -> str:

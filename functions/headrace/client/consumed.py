@@ -35,7 +35,7 @@ class Usage:
 
     @property
     def so_far(self) -> Consumed:
-        """What all calls together have cost."""
+        """The cost of all calls together."""
         return self._so_far
 
     def add(self, header: str | None) -> None:

@@ -55,7 +55,7 @@ class Stats(Model, frozen=True, kw_only=True):
 
 
 class Point(Model, frozen=True, kw_only=True):
-    """What happened in one step of a series; waits and runs in seconds.
+    """One step of a series; waits and runs in seconds.
 
     Numbers are None where the service has them no longer, or not yet from the lake.
     """
@@ -82,7 +82,7 @@ class Metrics(Model, frozen=True, kw_only=True):
 
 
 class ScheduleInShort(Model, frozen=True, kw_only=True):
-    """What its queue shows of a schedule."""
+    """A schedule as its queue shows it."""
 
     name: str
     cron: str | None
@@ -209,7 +209,7 @@ class Task(Model, frozen=True, kw_only=True):
 
     @property
     def result(self) -> Any:  # noqa: ANN401 (any JSON value)
-        """What came of it.  Raises Unreadable."""
+        """The result.  Raises Unreadable."""
         return _decoded(self, "result", self.result_json)
 
     @property
@@ -229,7 +229,7 @@ class LeasedTask(Task, frozen=True, kw_only=True):
 
 
 class Enqueued(Model, frozen=True, kw_only=True):
-    """What became of one entry of an enqueue.
+    """The outcome of one entry of an enqueue.
 
     ``queue`` is where its task is.  One that is EXISTING in another queue has no ``task`` here, and
     no ``queue`` either where the key may not know it; nor has one that is done and was not kept.
@@ -256,14 +256,14 @@ class Dequeued(Model, frozen=True, kw_only=True):
 
 
 class Spawned(Model, frozen=True, kw_only=True):
-    """What became of a task spawned by a report."""
+    """The outcome of a task spawned by a report."""
 
     outcome: Literal["CREATED", "EXISTING", "DUPLICATE"]
     id: str
 
 
 class Reported(Model, frozen=True, kw_only=True):
-    """What became of one report; ``now`` is the service's time."""
+    """The outcome of one report; ``now`` is the service's time."""
 
     task_id: str
     outcome: Literal["OK", "NOT_FOUND", "NOT_INFLIGHT", "STALE_LEASE", "INVALID"]
@@ -295,7 +295,7 @@ class Reason(Model, frozen=True, kw_only=True):
 
 
 class BulkResult(Model, frozen=True, kw_only=True):
-    """What became of one task that was named."""
+    """The outcome for one task that was named."""
 
     id: str
     outcome: Literal["DELETED", "RESTARTED", "DUE", "MOVED", "NOT_FOUND", "SKIPPED"]

@@ -63,7 +63,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a worker says of a task it holds."""
+    """A worker's report on a task it holds."""
 
     task_id: str
     lease_id: str

@@ -62,7 +62,7 @@ def prepare(memory: str | None = None, options: str | None = None) -> None:
 
 
 def system_java() -> bool:
-    """Tell whether the Java that Spark's launcher would take is new enough, and whole."""
+    """Whether the Java that Spark's launcher would take is new enough, and whole."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:

@@ -59,7 +59,7 @@ class Fault:
         self.faults.requested = [fault for fault in self.faults.requested if fault is not self]
 
     def strikes(self) -> bool:
-        """Tell whether it happens this time, and count it."""
+        """Whether it happens this time, and count it."""
         if self.rate is not None:
             happens = self.faults.chance.random() < self.rate
         else:

@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 (of pytest-xdist, if it is there)
-    """Tell another process of pytest-xdist the seed."""
+    """Pass the seed on to another process of pytest-xdist."""
     node.workerinput[_SEED] = node.config.option.headrace_seed
 
 

@@ -48,7 +48,7 @@ class _How(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """What one round of the cloud's timers did."""
+    """The work of one round of the cloud's timers."""
 
     reaped: Reaped
     ticked: Ticked

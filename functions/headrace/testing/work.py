@@ -99,7 +99,7 @@ class Ran:
 
 @dataclass(slots=True)
 class _Control:
-    """What an attempt can ask of its worker."""
+    """The worker's side of an attempt."""
 
     client: Client
     clock: ManualClock
@@ -184,7 +184,7 @@ class Work:
         return _awaited(self._app, task, control)
 
     def _anything_due(self) -> bool:
-        """Tell whether a dequeue could find something; most minutes of a long time are empty."""
+        """Whether a dequeue could find something; most minutes of a long time are empty."""
         now, queues = self._service.clock.now, set(self._app.queues)
         return any(
             task.state is State.ENQUEUED and task.due_at <= now and task.queue in queues

@@ -112,7 +112,7 @@ class ChaosOutcome:
 
     @property
     def holds(self) -> bool:
-        """Tell whether each task was settled exactly once by each station, and none was lost."""
+        """Whether each task was settled exactly once by each station, and none was lost."""
         return self.proof.holds and self.moved_as_planned == self.tasks == self.in_queues["out"]
 
     def lines(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ def nothing_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(client: object) -> bool:
-    """Tell whether botocore's client has been made."""
+    """Whether botocore's client has been made."""
     return "_WhenAsked" not in type(client).__name__ or "_client" in vars(client)
 
 

@@ -34,7 +34,7 @@ Spoil: TypeAlias = Callable[[httpx.Request, Answer], httpx.Response]
 
 
 def is_of(operation: str, method: str, path: str) -> bool:
-    """Tell whether a request is one of an operation of the API."""
+    """Whether a request is one of an operation of the API."""
     by, template = OPERATIONS[operation]
     return method == by and bool(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path))
 

@@ -40,7 +40,7 @@ class LeftOut(Exception):
 
 
 class CheckOutcome(StrEnum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -67,7 +67,7 @@ class CheckRow:
 
 @dataclass(slots=True)
 class Smoke:
-    """What checks work with, and what one leaves for those after it.
+    """The tools of the checks, and what one leaves for those after it.
 
     ``name`` is the main queue's and that of all else that it makes; ``other`` is a second queue, in
     which nothing is dequeued once a lease has been left to lapse there.

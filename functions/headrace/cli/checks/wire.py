@@ -98,7 +98,7 @@ class Wire:
 
     @property
     def consumed(self) -> Consumed:
-        """What all requests together have cost, as their answers say."""
+        """The cost of all requests together, by their answers' headers."""
         return self._units.so_far
 
     @property

@@ -345,7 +345,7 @@ class App:
     # ------------------------------------------------------------------- for workers: `Executor`
 
     def route(self, task: LeasedTask) -> TaskRoute:
-        """Say how *task* is run.  Raises nothing: what nobody knows fails when it is executed."""
+        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
         try:
             found = self._found(task)
         except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
@@ -392,5 +392,5 @@ def _is_call(payload: object) -> bool:
 
 
 def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """Tell whether a function was declared again, as notebooks do."""
+    """Whether a function was declared again, as notebooks do."""
     return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)

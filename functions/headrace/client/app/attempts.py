@@ -34,7 +34,7 @@ _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = W
 
 
 class Runnable(Protocol):
-    """What can be run for a task: a task function or a raw handler."""
+    """The handler of a task: a task function or a raw handler."""
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from headrace.client.sending import Report
 
 
 class AttemptControl(Protocol):
-    """What the worker gives each attempt; it is used from the handler's thread or loop."""
+    """The worker's side of each attempt; used from the handler's thread or loop."""
 
     def progress(self, value: object) -> None:
         """Have *value* sent with a heartbeat soon; does not wait for the network."""
@@ -44,10 +44,10 @@ class TaskRoute:
 
 
 class Executor(Protocol):
-    """What the worker asks of an app."""
+    """The interface of an app that the worker uses."""
 
     def route(self, task: LeasedTask) -> TaskRoute:
-        """Say how *task* is run.  Raises nothing: what nobody knows fails when it is executed."""
+        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
         ...
 
     def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:

@@ -139,7 +139,7 @@ class Periodic:
             return None
 
     def _is(self, stored: Schedule) -> bool:
-        """Tell whether *stored* says the same; what the service defaults is not compared."""
+        """Whether *stored* says the same; what the service defaults is not compared."""
         wanted = {**self.fields, "tags": self.fields["tags"] or {}}
         if wanted["timezone"] is None:
             wanted["timezone"] = _UTC

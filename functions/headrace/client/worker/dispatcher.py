@@ -147,7 +147,7 @@ class Dispatcher:
             self._observers.ended(held.task, held.route, outcome, seconds)
 
     def _settled(self, held: InflightTask, report: Report, result: Reported) -> None:
-        """Say how a task ended, once the service has taken it.
+        """Log how a task ended, once the service has taken it.
 
         One thread says it for all: handlers that fought for the log would pay more for a line
         than for everything else.

@@ -39,7 +39,7 @@ def released(task: LeasedTask, *, delay: float | None = None) -> Report:
 
 
 def failed(task: LeasedTask, kind: str, message: str, *, retryable: bool = True) -> Report:
-    """Say that an attempt failed, and why."""
+    """The report of an attempt that failed, and why."""
     return Report(
         task_id=task.id,
         lease_id=task.lease.id,

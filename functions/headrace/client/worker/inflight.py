@@ -1,4 +1,4 @@
-"""The tasks a worker holds a lease of, each with where it stands."""
+"""The in-flight tasks of a worker: those it holds a lease of, each with its stage."""
 
 import enum
 import math
@@ -190,7 +190,7 @@ class InflightTask:
 
 
 class InflightTasks:
-    """All that is held; *on_level* is called when so few are left as requested."""
+    """All in-flight tasks; *on_level* is called when so few are left as requested."""
 
     def __init__(self) -> None:
         # By task and lease: many may have one lease, and a task may come back to where it was lost.

@@ -126,7 +126,7 @@ class ChildAttempt:
         self.killed: Interruption | None = None
 
     def interrupt(self, why: Interruption) -> None:
-        """Tell it of the soft limit, kill it for anything else."""
+        """Send it the soft limit, kill it for anything else."""
         if why is Interruption.SOFT_LIMIT:
             self._process.say(("soft",))
         else:
@@ -135,7 +135,7 @@ class ChildAttempt:
             self.killed = why
 
     def prolonged(self, expires_at: datetime) -> None:
-        """Tell it."""
+        """Send it the new end."""
         self._process.say(("lease", expires_at))
 
     def ended(self) -> None:

@@ -35,19 +35,19 @@ class Observers(Observer):
         self._all = tuple(observers)
 
     def taken(self, queue: str, count: int) -> None:
-        """Tell all."""
+        """Notify all."""
         self._notify(lambda observer: observer.taken(queue, count))
 
     def started(self, task: LeasedTask, route: TaskRoute) -> None:
-        """Tell all."""
+        """Notify all."""
         self._notify(lambda observer: observer.started(task, route))
 
     def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
-        """Tell all."""
+        """Notify all."""
         self._notify(lambda observer: observer.ended(task, route, outcome, seconds))
 
     def lost(self, task: LeasedTask, why: str) -> None:
-        """Tell all."""
+        """Notify all."""
         self._notify(lambda observer: observer.lost(task, why))
 
     def _notify(self, notify: Callable[[Observer], None]) -> None:

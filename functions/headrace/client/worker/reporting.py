@@ -1,4 +1,4 @@
-"""What came of the tasks: gathered, sent in batches, kept and sent again while it counts."""
+"""Reports of tasks: gathered, sent in batches, kept and sent again while they count."""
 
 import logging
 import random

@@ -82,7 +82,7 @@ def _reaches_out(report: Report) -> bool:
 
 
 def failure_instead(report: Report, refused: Refused) -> Report | None:
-    """Say of a task whose report cannot be taken that it failed, and why: it would again."""
+    """The report that a task failed, in place of one that cannot be taken: it would fail again."""
     if report.status in {"RELEASED", "INFLIGHT"}:
         return None
     problems = "; ".join(f"{field.field} {field.message}" for field in refused.errors)

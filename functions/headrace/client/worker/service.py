@@ -19,7 +19,7 @@ _log = logging.getLogger("headrace.worker")
 
 
 class WorkerService(Protocol):
-    """What a worker asks of the service; every method raises headrace.domain.errors."""
+    """The service as a worker uses it; every method raises headrace.domain.errors."""
 
     @property
     def codec(self) -> Codec:

@@ -1,4 +1,4 @@
-"""Which queues to ask in one call, in which order, and when: weights or strict order, and pauses.
+"""Which queues to poll in one call, in which order, and when: by weight or strictly, with pauses.
 
 While nothing comes all queues are asked together, once the first of their pauses is over: one call
 costs more than to look at a few more queues.  While tasks come, those that were found empty are
@@ -83,7 +83,7 @@ class Sources:
         self._idle = True  # whether the latest answer was empty
 
     def next(self, now: float) -> list[Source]:
-        """Return the queues to ask in one call, in order; none of them: none yet."""
+        """The queues to poll in one call, in order; none of them: none yet."""
         able = [source for source in self.all if source.refused_until <= now]
         open_now = [source for source in able if source.next_at <= now]
         if not open_now:

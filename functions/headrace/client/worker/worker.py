@@ -291,7 +291,7 @@ class Worker:
 
 
 def _shutdown_wait(running: int, seconds: float) -> str:
-    """Say what those who stop a worker wait for."""
+    """The part of the log line that says what a stopping worker waits for."""
     if not running:
         return ""
     tasks, them = ("1 task has", "it") if running == 1 else (f"{running} tasks have", "them")

@@ -61,7 +61,7 @@ def backfill(
     payloads: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Backfilled:
-    """Tell the lake what the export at *address*, ``…/AWSDynamoDB/<id>``, knows beyond it.
+    """Fill the lake with what the export at *address*, ``…/AWSDynamoDB/<id>``, knows beyond it.
 
     *payloads* are patterns of the queues whose payloads are kept.
     Raises InvalidRequest for an export that is not as it was written.

@@ -16,12 +16,12 @@ Lines that tell two stories of one version both stay: the proof is there to find
 
 
 def filled_in() -> Column:
-    """Tell what was made up from an export."""
+    """Whether a line was made up from an export."""
     return f.coalesce(f.col("shard").startswith(FILLED), f.expr("false"))
 
 
 def legible(raw: DataFrame) -> Column:
-    """Tell which lines say what a change cannot be without."""
+    """Whether lines hold what a change cannot be without."""
     needed = (*CHANGES.key, "recorded_at", "move")
     legible_line = f.expr("true")
     for name in needed:

@@ -55,7 +55,7 @@ class LakeProof:
 
     @property
     def holds(self) -> bool:
-        """Tell whether nothing was found."""
+        """Whether nothing was found."""
         return not self.violations
 
     def text(self) -> str:

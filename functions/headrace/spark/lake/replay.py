@@ -50,7 +50,7 @@ Connect = Callable[[Codec], Client]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What to enqueue again, and how.
+    """A replay: the tasks to enqueue again, and how.
 
     Attributes:
         name: of the replay; a part of every new task's id.
@@ -84,7 +84,7 @@ class ReplaySelection:
 
     @property
     def usd(self) -> float:
-        """What the writes cost."""
+        """The cost of the writes."""
         return self.write_units * cost.Prices().write / 1e6
 
 

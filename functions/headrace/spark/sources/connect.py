@@ -166,7 +166,7 @@ def _settings(connection: StoreConnection) -> Settings:
 
 
 def _is_here(connection: StoreConnection) -> bool:
-    """Tell whether the tables are on this machine, where units are free and syncs are not."""
+    """Whether the tables are on this machine, where units are free and syncs are not."""
     url = connection.dynamodb_url
     return url is not None and urlsplit(url).hostname in _LOOPBACK
 

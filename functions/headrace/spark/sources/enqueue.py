@@ -88,7 +88,7 @@ class Sending:
 
 @dataclass(slots=True)
 class EnqueueSummary(WriterCommitMessage):
-    """What became of rows: numbers by outcome, and the first bad ones with their reasons.
+    """The outcome of rows: numbers by outcome, and the first bad ones with their reasons.
 
     ``differing`` of those that were there before have another payload than the row.
     Of rows that Spark sent twice it tells the second time; who wants to know counts the queue.
@@ -211,7 +211,7 @@ def _enqueue(
 
 
 def _was_in(queue: str, task: Task | None) -> bool:
-    """Tell whether *task* was added to *queue* once, and has gone on since."""
+    """Whether *task* was added to *queue* once, and has gone on since."""
     return task is not None and any(hop.queue == queue for hop in task.trail)
 
 

@@ -134,7 +134,7 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
 
 
 def _there(items: decode.Array, column: TaskColumn) -> decode.Array:
-    """Tell of each of *items* whether it has what *column* is made of."""
+    """Whether each of *items* has what *column* is made of."""
     return pc.is_valid(pc.struct_field(items, [*column.path, "S"]))
 
 

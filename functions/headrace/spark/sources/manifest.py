@@ -56,7 +56,7 @@ class Export:
 
     @property
     def incremental(self) -> bool:
-        """Tell whether it has what changed, and not the whole table."""
+        """Whether it has what changed, and not the whole table."""
         return self.since is not None
 
 

@@ -115,7 +115,7 @@ def _all() -> str:
 
 
 def random_ids(ids: Sequence[object]) -> bool:
-    """Tell whether *ids* look as if they were drawn: all of them are UUIDs of version 4."""
+    """Whether *ids* look as if they were drawn: all of them are UUIDs of version 4."""
 
     def drawn(text: object) -> bool:
         try:

@@ -47,7 +47,7 @@ class Outlet:
 
 @dataclass(slots=True)
 class SettleSummary:
-    """What became of rows: numbers of tasks by outcome, and a few reasons of each bad one.
+    """The outcome of rows: numbers of tasks by outcome, and a few reasons of each bad one.
 
     ``amiss`` are those of ``counts`` that were not settled as their rows say, by outcome too: of
     those that were retried or are dead the ones whose rows could not be carried out, and all that

@@ -32,7 +32,7 @@ WRITING: Final = (
 
 @dataclass
 class Settled(api.WriterCommitMessage):
-    """What became of the rows of one partition, and how they stood there.
+    """The outcome of the rows of one partition, and their order there.
 
     Of a partition that Spark ran twice it tells the second time.
     """

@@ -45,7 +45,7 @@ class Taken:
 
 
 class Outcome(Protocol):
-    """What becomes of a task: a row of the settling frame."""
+    """The outcome of a task: a row of the settling frame."""
 
     def row(self) -> dict[str, Any]:
         """Return the columns besides id and lease."""

@@ -88,8 +88,8 @@ class Posting:
         )
         self._tally.add(answer.headers.get(HEADER))
         if not answer.is_success or answer.text != ANSWER:
-            said = f"{answer.status_code} {answer.text:.500}"
-            raise PostingFailed(f"{notification.correlator}: answered {said}")
+            answered = f"{answer.status_code} {answer.text:.500}"
+            raise PostingFailed(f"{notification.correlator}: answered {answered}")
 
     def _next(self) -> Notification | None:
         with self._lock:

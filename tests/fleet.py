@@ -9,7 +9,7 @@ from headrace.domain.queue import QueueSettings
 from headrace.ops.dequeue import DequeueResult
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportStatus, TaskReport
-from headrace.ops.workers import Command, Sign
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import lease_name
@@ -51,11 +51,11 @@ class Fleet:
         deliveries.claims.chance = random.Random(self._number())
         return use
 
-    def sign(self, places: Iterable[int] | None = None) -> None:
+    def heartbeat(self, places: Iterable[int] | None = None) -> None:
         """Send the heartbeat of the workers at *places*, or of all."""
         for place in range(len(self._names)) if places is None else places:
-            sign = Sign(self._names[place], ("mail",), self.stage.now())
-            self._near.workers.alive(BOOTSTRAP, sign)
+            heartbeat = WorkerHeartbeat(self._names[place], ("mail",), self.stage.now())
+            self._near.workers.alive(BOOTSTRAP, heartbeat)
 
     def command(self, place: int, command: Command) -> None:
         self._near.workers.ask(BOOTSTRAP, self._names[place], command)

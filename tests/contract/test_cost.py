@@ -14,7 +14,7 @@ from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
-from headrace.ops.workers import Command, Sign
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.store.base import Meter, metered
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
@@ -330,14 +330,16 @@ def test_expiring_and_purging_write_no_more_than_entry_and_task(world: World) ->
 
 def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: World) -> None:
     workers = world.use.workers
-    sign = Sign("host-12:34567", ("mail",), world.clock(), running=("tsk_" + "0" * 26,) * 8)
+    heartbeat = WorkerHeartbeat(
+        "host-12:34567", ("mail",), world.clock(), running=("tsk_" + "0" * 26,) * 8
+    )
 
-    first = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
-    workers.ask(BOOTSTRAP, sign.name, Command.STOP)
-    reported = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
+    first = spend(lambda: workers.alive(BOOTSTRAP, heartbeat), tasks=1)
+    workers.ask(BOOTSTRAP, heartbeat.name, Command.STOP)
+    reported = spend(lambda: workers.alive(BOOTSTRAP, heartbeat), tasks=1)
 
     assert [first, reported] == [(1.0, 0.0), (1.0, 0.0)]
-    assert workers.alive(BOOTSTRAP, sign) is Command.STOP
+    assert workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
 
 
 def test_a_request_of_a_session_reads_one_unit_and_writes_one_a_minute(world: World) -> None:

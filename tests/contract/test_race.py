@@ -20,7 +20,7 @@ from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
-from headrace.ops.workers import Sign
+from headrace.ops.workers import WorkerHeartbeat
 from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
@@ -217,7 +217,9 @@ def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
     services = [on_engine.service(sender) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
     for number in range(THREADS):
-        services[0].workers.alive(BOOTSTRAP, Sign(f"worker-{number}", ("race",), utc_now()))
+        services[0].workers.alive(
+            BOOTSTRAP, WorkerHeartbeat(f"worker-{number}", ("race",), utc_now())
+        )
     ids = fill(services[0], "race", TASKS if sender == "batch" else TASKS // 2)
     left = Left(len(ids))
 

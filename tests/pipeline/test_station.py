@@ -260,8 +260,8 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
     harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
     heartbeat.sign()
 
-    assert seen.sign.name.startswith("air@")
-    assert seen.sign.queues == ("in",)
+    assert seen.heartbeat.name.startswith("air@")
+    assert seen.heartbeat.queues == ("in",)
     assert stopping.is_set()
 
 

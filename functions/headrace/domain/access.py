@@ -47,7 +47,7 @@ class Permission(StrEnum):
     LIST = "list"  #: lists of tasks; workers
     DETAILS = "details"  #: payload, result and progress of what may be read or listed
     ENQUEUE = "enqueue"
-    WORK = "work"  #: dequeue, report, a worker's sign of life
+    WORK = "work"  #: dequeue, report, a worker's heartbeat
     OPERATE = "operate"  #: change tasks by hand; pause and resume; schedules; audit; workers
     ADMINISTER = "administer"  #: create, edit and delete queues; keys
 

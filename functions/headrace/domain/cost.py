@@ -25,8 +25,8 @@ MONTH_SECONDS: Final = 30 * 86_400
 IDLE_POLL_SECONDS: Final = 3.1
 """How often an idle worker asks in the cloud, once it has waited for a while: a mean, measured."""
 
-SIGN_SECONDS: Final = 30.0
-"""How often a worker gives a sign of life, idle or not."""
+WORKER_HEARTBEAT_SECONDS: Final = 30.0
+"""How often a worker sends a heartbeat, idle or not."""
 
 _KB: Final = 1024
 _GB: Final = 1_000_000_000
@@ -240,10 +240,10 @@ def idle_worker_usd(
 ) -> float:
     """Return the cost in a month of one worker that asks and gets nothing.
 
-    One call asks for up to 32 of its *queues*; each takes a read unit, a sign of life a write unit.
+    One call asks for up to 32 of its *queues*; each takes a read unit, a heartbeat a write unit.
     """
     prices, time = prices or Prices(), time or CallTime()
-    polls, signs = MONTH_SECONDS / IDLE_POLL_SECONDS, MONTH_SECONDS / SIGN_SECONDS
-    calls = polls * math.ceil(queues / DEQUEUE_QUEUES[1]) + signs
+    polls, heartbeats = MONTH_SECONDS / IDLE_POLL_SECONDS, MONTH_SECONDS / WORKER_HEARTBEAT_SECONDS
+    calls = polls * math.ceil(queues / DEQUEUE_QUEUES[1]) + heartbeats
     each = (prices.api + prices.invocations) / 1e6 + time.gb_seconds(0) * prices.gb_second
-    return calls * each + (polls * queues * prices.read + signs * prices.write) / 1e6
+    return calls * each + (polls * queues * prices.read + heartbeats * prices.write) / 1e6

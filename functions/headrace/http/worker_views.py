@@ -22,14 +22,14 @@ def workers_json(page: WorkerPage) -> str:
 
 
 def _fields(worker: LiveWorker) -> dict[str, Any]:
-    sign = worker.sign
+    heartbeat = worker.heartbeat
     return {
-        "name": sign.name,
-        "queues": sign.queues,
-        "concurrency": sign.concurrency,
-        "running": sign.running,
-        "version": sign.version,
-        "started_at": instant(sign.started_at),
+        "name": heartbeat.name,
+        "queues": heartbeat.queues,
+        "concurrency": heartbeat.concurrency,
+        "running": heartbeat.running,
+        "version": heartbeat.version,
+        "started_at": instant(heartbeat.started_at),
         "seen_at": instant(worker.seen_at),
         "command": worker.command,
     }

@@ -16,7 +16,7 @@ from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import EnqueueOutcome
-from headrace.ops.workers import Command, Sign
+from headrace.ops.workers import Command, WorkerHeartbeat
 from tests.contract.conftest import World
 from tests.contract.faults.client import Answer, Faults
 from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, FaultyService
@@ -335,13 +335,13 @@ def test_a_delete_whose_answer_was_lost_is_no_missing_task(
 def test_a_command_to_a_worker_that_was_not_heard_of_is_given(
     service: FaultyService, world: World
 ) -> None:
-    sign = Sign("ada", ("mail",), world.clock())
+    heartbeat = WorkerHeartbeat("ada", ("mail",), world.clock())
 
     with service.suffering(lost=1):
-        assert world.use.workers.alive(BOOTSTRAP, sign) is None
+        assert world.use.workers.alive(BOOTSTRAP, heartbeat) is None
         requested = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
 
-    assert requested.command is world.use.workers.alive(BOOTSTRAP, sign) is Command.STOP
+    assert requested.command is world.use.workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
 
 
 def test_a_queue_whose_creation_was_not_heard_of_is_created(

@@ -28,7 +28,7 @@ from headrace.ops import schedule_body
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP, acting
 from headrace.ops.removal_body import Removal
-from headrace.ops.workers import Command, Sign
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
@@ -95,8 +95,8 @@ def the_api(of: Stories) -> None:
         _groups(world, queue)
         _operators(world, queue, other)
         _schedules(world, queue)
-        sign = Sign("ada:1", ("mail",), world.clock())
-        use.workers.alive(BOOTSTRAP, sign)
+        heartbeat = WorkerHeartbeat("ada:1", ("mail",), world.clock())
+        use.workers.alive(BOOTSTRAP, heartbeat)
         use.workers.ask(BOOTSTRAP, "ada:1", Command.STOP)
         use.workers.list(BOOTSTRAP)
         use.stats.of(queue)

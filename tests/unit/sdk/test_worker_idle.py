@@ -74,4 +74,4 @@ def test_an_idle_worker_asks_for_all_its_queues_in_one_call(
     signs = idle.requests["PUT /v1/workers/idle"]
     assert idle.requests.total() == requested + signs
     assert seconds / requested == pytest.approx(cost.IDLE_POLL_SECONDS, rel=within)
-    assert seconds / signs == pytest.approx(cost.SIGN_SECONDS, rel=within)
+    assert seconds / signs == pytest.approx(cost.WORKER_HEARTBEAT_SECONDS, rel=within)

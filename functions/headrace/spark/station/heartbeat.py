@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import __version__
 from headrace.domain.access import Principal, Role
-from headrace.ops.workers import Command, Sign
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
 from headrace.spark.sources.periodic import PeriodicThread
 
@@ -26,7 +26,9 @@ class StationHeartbeat(PeriodicThread):
         super().__init__(SECONDS, self.sign, name="a station's sign of life")
         self.quiet = False
         self._workers = uses.workers
-        self._sign = Sign(station.worker, (station.queue,), uses.now(), version=__version__)
+        self._sign = WorkerHeartbeat(
+            station.worker, (station.queue,), uses.now(), version=__version__
+        )
         self._stopping = stopping
 
     def sign(self) -> bool:

@@ -10,7 +10,7 @@ from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.group import Group
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
-from headrace.domain.operate import STATES, BulkAction, operate
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
@@ -38,7 +38,11 @@ def planned() -> list[Change]:
         settle.reclaim(held, queue, now=_T0, spread=0),
         settle.release_from_closed_group(held, queue, now=_T0),
         *(plan.purge(task_in(state)) for state in State),
-        *(_operated(action, state) for action, states in STATES.items() for state in states),
+        *(
+            _operated(action, state)
+            for action, states in STATES_BY_ACTION.items()
+            for state in states
+        ),
     ]
     blind = replace(Held.of(held), task=None)
     for known in (Held.of(held), blind):

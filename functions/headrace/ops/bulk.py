@@ -13,7 +13,7 @@ from typing import Final
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
-from headrace.domain.operate import STATES, BulkAction, Unfit, operate
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
 from headrace.domain.snapshot import TaskSnapshot
 from headrace.domain.task import Task
@@ -183,7 +183,7 @@ class BulkOperations:
     ) -> BulkAnswer:
         """Act page after page, counting in *outcome* what is done."""
         until = self.now() + timedelta(seconds=self.patience)
-        taken = replace(where, states=where.states or tuple(map(str, STATES[job.action])))
+        taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
         wanted = _PAGE if limit is None else min(_PAGE, limit)
         while True:
             page, walk, more = self._page(job.queue, taken, walk, wanted, until)

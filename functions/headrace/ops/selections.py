@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from headrace.domain.errors import Conflict, FieldError, HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
-from headrace.domain.operate import STATES, BulkAction, Unfit, operate
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.snapshot import TaskSnapshot, came_after
 from headrace.domain.task import Task
 from headrace.ops.audit import Audit
@@ -74,7 +74,7 @@ class Selections:
         for queue in queues:
             self.queues.cached(queue)
         now = self.now()
-        meant = replace(where, states=where.states or tuple(map(str, STATES[action])))
+        meant = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[action])))
         new = TaskSelection(new_lease_token()[4:], action, tuple(queues), meant, by, now)
         self.store.put_record(to_record(new), replaces=None)
         return self.go_on(new.name)

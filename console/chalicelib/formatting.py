@@ -78,7 +78,7 @@ def ago(at: datetime, now: datetime) -> str:
     return f"{about(seconds)} ago" if seconds > 0 else f"in {about(-seconds)}"
 
 
-def instant(at: datetime) -> str:
+def rfc3339(at: datetime) -> str:
     """Return *at* for a machine: RFC 3339, microseconds."""
     return f"{at.isoformat(timespec='microseconds')[:26]}Z"
 

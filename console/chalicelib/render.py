@@ -69,10 +69,10 @@ def _ago(context: Context, at: datetime) -> Markup:
     """Return an instant as relative text, the instant itself in the element."""
     now: datetime = context["frame"].now
     return _TIME.format(
-        formatting.instant(at), formatting.clock(at), "ago", formatting.ago(at, now)
+        formatting.rfc3339(at), formatting.clock(at), "ago", formatting.ago(at, now)
     )
 
 
 def _clock(at: datetime) -> Markup:
     """Return an instant in full."""
-    return _TIME.format(formatting.instant(at), formatting.clock(at), "clock", formatting.clock(at))
+    return _TIME.format(formatting.rfc3339(at), formatting.clock(at), "clock", formatting.clock(at))

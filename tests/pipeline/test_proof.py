@@ -17,7 +17,7 @@ from headrace.spark.lake.checks import checks, legal_moves
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
 from headrace.spark.lake.schemas import CHANGES
-from headrace.store.items import instant, micros
+from headrace.store.items import from_micros, micros
 from tests.pipeline.stories import HOUR, MINUTE, SECOND, Story, at, true_history, write
 
 Found = set[tuple[str, str]]
@@ -112,7 +112,9 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fo
         lines += story.lines
     reported = recorded(lake, lines).read(CHANGES)
     ends = [line["recorded_at"] for line in lines]
-    found = violations(reported, first=instant(min(ends)), last=instant(max(ends))).collect()
+    found = violations(
+        reported, first=from_micros(min(ends)), last=from_micros(max(ends))
+    ).collect()
     return {(row["kind"], row["task_id"]) for row in found}
 
 

@@ -14,7 +14,7 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.domain.transitions import Event, Transition, transition
 from headrace.store import keys
-from headrace.store.items import FIELDS, instant
+from headrace.store.items import FIELDS, from_micros
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -85,7 +85,7 @@ def test_an_enqueue_brings_a_task(watched: WatchedWorld) -> None:
 
     assert (change.left, change.entered) == (None, (queue, ENQUEUED))
     assert watched.seconds(change) == [(Event.ENQUEUED, queue, None)]
-    assert instant(change.at) == watched.clock()  # when it came, not when it is due
+    assert from_micros(change.at) == watched.clock()  # when it came, not when it is due
 
 
 def test_a_delivery_tells_how_long_the_task_was_due(watched: WatchedWorld) -> None:
@@ -99,7 +99,7 @@ def test_a_delivery_tells_how_long_the_task_was_due(watched: WatchedWorld) -> No
 
     assert (change.left, change.entered) == ((queue, ENQUEUED), (queue, INFLIGHT))
     assert watched.seconds(change) == [(Event.STARTED, queue, 2.501)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
 def delivered(watched: WatchedWorld, **settings: Any) -> Any:
@@ -140,7 +140,7 @@ def test_a_failed_attempt_is_a_failure_and_a_wait(watched: WatchedWorld) -> None
 
     assert change.entered == (task.queue, ENQUEUED)
     assert watched.seconds(change) == [(Event.FAILED, task.queue, 3.0)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
 @pytest.mark.parametrize("end", ["fail", "lapse"])
@@ -229,7 +229,7 @@ def test_an_operators_move_enqueues_there(watched: WatchedWorld) -> None:
 
     assert (change.left, change.entered) == ((queue, ENQUEUED), (other, ENQUEUED))
     assert watched.seconds(change) == [(Event.ENQUEUED, other, None)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
 @pytest.mark.parametrize("end", ["SUCCEEDED", "FAILED"])
@@ -244,7 +244,7 @@ def test_a_restart_enqueues_again(watched: WatchedWorld, end: str) -> None:
 
     assert change.entered == (task.queue, ENQUEUED)
     assert watched.seconds(change) == [(Event.ENQUEUED, task.queue, None)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
 def test_running_a_task_now_is_no_event(watched: WatchedWorld) -> None:
@@ -367,7 +367,7 @@ def goodbyes(watched: WatchedWorld, queue: str) -> list[Event]:
     (record,) = watched.store.taken()
     change = read(record)
     assert (change.left and change.left[0], change.entered) == (queue, None)
-    assert instant(change.at) == watched.clock() or not change.happenings
+    assert from_micros(change.at) == watched.clock() or not change.happenings
     return [happening.event for happening in change.happenings]
 
 

@@ -35,7 +35,7 @@ MaxRetries = Callable[[str], int]
 """Gives the retries that a queue grants, by its name."""
 
 
-def instant(at: datetime | None) -> str | None:
+def rfc3339(at: datetime | None) -> str | None:
     """Return *at*, which is UTC, as every answer writes it."""
     return None if at is None else f"{at.isoformat(timespec='microseconds')[:26]}Z"
 
@@ -48,8 +48,8 @@ def queue_fields(queue: Queue) -> dict[str, Any]:
     return {
         "name": queue.name,
         **asdict(queue.settings),
-        "created_at": instant(queue.created_at),
-        "updated_at": instant(queue.updated_at),
+        "created_at": rfc3339(queue.created_at),
+        "updated_at": rfc3339(queue.updated_at),
         "version": queue.version,
     }
 
@@ -79,7 +79,7 @@ def new_key_json(made: IssuedKey) -> str:
 
 def keys_json(page: KeyPage) -> str:
     """Return a page of keys."""
-    keys = [{**_key_fields(key), "last_used_at": instant(key.last_used_at)} for key in page.keys]
+    keys = [{**_key_fields(key), "last_used_at": rfc3339(key.last_used_at)} for key in page.keys]
     return dumps({"keys": keys, "cursor": page.cursor})
 
 
@@ -90,8 +90,8 @@ def _key_fields(key: ShownKey) -> dict[str, Any]:
         "role": key.role,
         "queues": key.queues,
         "prefix": key.prefix,
-        "created_at": instant(key.created_at),
-        "expires_at": instant(key.expires_at),
+        "created_at": rfc3339(key.created_at),
+        "expires_at": rfc3339(key.expires_at),
     }
 
 
@@ -180,7 +180,7 @@ def counted_json(counted: Counted) -> str:
             "count": counted.count,
             "by_state": by_state,
             "exact": not counted.partial,
-            "as_of": instant(counted.as_of),
+            "as_of": rfc3339(counted.as_of),
             "partial": counted.partial,
             "cursor": counted.cursor,
         }
@@ -207,7 +207,7 @@ def recounted_json(recounted: "Recounted") -> str:
 
 def explained_json(reasons: Iterable[NotRunningReason]) -> str:
     """Return why a task is not running."""
-    shown = [{**asdict(reason), "until": instant(reason.until)} for reason in reasons]
+    shown = [{**asdict(reason), "until": rfc3339(reason.until)} for reason in reasons]
     return dumps({"reasons": shown})
 
 
@@ -219,7 +219,7 @@ def bulk_json(answer: BulkAnswer) -> str:
 def audit_json(page: AuditListing) -> str:
     """Return a page of what was changed by hand."""
     entries = [
-        {**asdict(entry), "at": instant(entry.at), "filter": _audited(entry.filter)}
+        {**asdict(entry), "at": rfc3339(entry.at), "filter": _audited(entry.filter)}
         for entry in page.entries
     ]
     return dumps({"entries": entries, "cursor": page.cursor})
@@ -230,7 +230,7 @@ def _audited(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if where is None:
         return None
     return {
-        name: instant(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
+        name: rfc3339(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
         for name, value in where.items()
     }
 
@@ -268,7 +268,7 @@ def _errors(errors: tuple[TaskError, ...]) -> str:
     entries: list[Mapping[str, Any]] = [
         {
             "attempt": error.attempt,
-            "at": instant(error.at),
+            "at": rfc3339(error.at),
             "worker": error.worker,
             "kind": error.kind,
             "type": error.type,
@@ -285,7 +285,7 @@ def _trail(task: Task) -> str:
         return "[]"
     by = current_actor()
     hops = [
-        {"queue": by.shown(hop.queue) if by else hop.queue, "at": instant(hop.at)}
+        {"queue": by.shown(hop.queue) if by else hop.queue, "at": rfc3339(hop.at)}
         for hop in task.trail
     ]
     return dumps(hops)

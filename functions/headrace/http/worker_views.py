@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.http.views import dumps, instant
+from headrace.http.views import dumps, rfc3339
 from headrace.ops.workers import Command, LiveWorker, WorkerPage
 
 
@@ -29,7 +29,7 @@ def _fields(worker: LiveWorker) -> dict[str, Any]:
         "concurrency": heartbeat.concurrency,
         "running": heartbeat.running,
         "version": heartbeat.version,
-        "started_at": instant(heartbeat.started_at),
-        "seen_at": instant(worker.seen_at),
+        "started_at": rfc3339(heartbeat.started_at),
+        "seen_at": rfc3339(worker.seen_at),
         "command": worker.command,
     }

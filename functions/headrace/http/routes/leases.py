@@ -12,7 +12,7 @@ from headrace.http.lease_bodies import LeaseBody
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
-from headrace.http.views import dumps, instant
+from headrace.http.views import dumps, rfc3339
 from headrace.ops import visibility
 from headrace.runtime.wiring import use_cases
 
@@ -81,7 +81,7 @@ def close(id: LeaseInPath) -> Answered:
 
 
 def _shown(group: Group, status: int = 200) -> Answered:
-    lease = {"id": group.id, "expires_at": instant(group.expires_at)}
+    lease = {"id": group.id, "expires_at": rfc3339(group.expires_at)}
     return json_answer(dumps({"lease": lease}), status)
 
 

@@ -20,7 +20,7 @@ from headrace.spark.lake.changes import filled_in
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import CHANGES, DAY
-from headrace.store.items import instant
+from headrace.store.items import from_micros
 
 EXAMPLES: Final = 20
 REAPED_WITHIN: Final = "10 MINUTES"
@@ -94,7 +94,7 @@ def proof(
     ).first()
     if size is None or size["first"] is None:
         return _written(lake, LakeProof(None, None, 0, 0, **made))
-    first, last = instant(size["first"]), instant(size["last"])
+    first, last = from_micros(size["first"]), from_micros(size["last"])
     say(f"replaying {size['changes']:,} changes")
     found = violations(changes, first=first, last=last, live=live, live_at=live_at).cache()
     try:

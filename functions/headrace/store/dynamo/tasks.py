@@ -38,7 +38,7 @@ from headrace.store.items import (
     Item,
     entry_from_item,
     from_item,
-    instant,
+    from_micros,
     micros,
     partition,
     to_item,
@@ -428,7 +428,7 @@ def _last(answer: dict[str, Any]) -> Position | None:
     last = answer.get("LastEvaluatedKey")
     if last is None:
         return None
-    return Position(instant(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
+    return Position(from_micros(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
 
 
 @contextmanager

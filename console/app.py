@@ -12,7 +12,7 @@ with starting():
 
     from console.chalicelib.answer import SECURITY
     from console.chalicelib.dispatch import answer
-    from console.chalicelib.routes import Route
+    from console.chalicelib.routes import ConsoleRoute
     from console.chalicelib.views import (
         audit,
         copying,
@@ -94,7 +94,7 @@ def _build() -> Chalice:
     return built
 
 
-def _view(route: Route) -> Callable[..., ChaliceResponse]:
+def _view(route: ConsoleRoute) -> Callable[..., ChaliceResponse]:
     def view(**_names: str) -> ChaliceResponse:
         made = answer(route, _EVENT.get(), _REQUEST_ID.get())
         return ChaliceResponse(made.body, made.all_headers(), made.status)

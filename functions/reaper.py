@@ -1,4 +1,4 @@
-"""Lambda entry point: take back lapsed leases, bury the expired, finish purges, once a minute.
+"""Lambda entry point: end lapsed leases, expire tasks, finish purges, once a minute.
 
 Where that takes more than one pass a minute, the timer's invokes others, each with its part.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.ops.reaper_record import Part
+from headrace.ops.reaper_record import ReaperPart
 from headrace.runtime import telemetry
 from headrace.runtime.again import runs_again
 from headrace.runtime.deadline import in_time
@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:
 
 
 def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
-    use, part = use_cases(), Part.of(event)
+    use, part = use_cases(), ReaperPart.of(event)
 
     def time_left() -> float:
         return context.get_remaining_time_in_millis() / 1000 - LAST_PAGE_SECONDS
@@ -41,5 +41,5 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
         hand_on = again if part is None else None
         reaped = asdict(use.reaping.run(part, time_left=time_left, hand_on=hand_on))
     logger.info("reaped", extra=reaped)
-    telemetry.tell(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
+    telemetry.emit(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
     return reaped

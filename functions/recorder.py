@@ -25,5 +25,5 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
         logger.error("left out a record", extra={"shard": shard, "reason": reason})
     failed = [] if recorded.failed_at is None else [{"itemIdentifier": recorded.failed_at}]
     logger.debug("recorded", extra={"shard": shard, "counted": recorded.counted})
-    telemetry.tell(use.settings.metrics, telemetry.of_recorder(recorded.events), use.now())
+    telemetry.emit(use.settings.metrics, telemetry.of_recorder(recorded.events), use.now())
     return {"batchItemFailures": failed, "state": {}}

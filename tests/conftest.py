@@ -4,6 +4,7 @@
 """
 
 import copy
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -31,6 +32,9 @@ _CREDENTIALS = {
     "aws_secret_access_key": "local",
 }
 
+
+# Started in the background by a shell, it would be ignored here and in the commands under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DIALECTS: dict[str, Dialect] = {"embedded": "embedded", "dynamodb": "aws"}
 

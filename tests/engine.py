@@ -34,7 +34,7 @@ _STOP_SECONDS: Final = 5.0
 _ASK_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _MEMORY: Final = "512m"
-_TETHER: Final = PROJECT_ROOT / "infra" / "local" / "tether.py"
+_DIE_WITH_PARENT: Final = PROJECT_ROOT / "infra" / "local" / "die_with_parent.py"
 
 
 class EngineMissing(RuntimeError):
@@ -78,9 +78,9 @@ def find_java() -> str:
     Raises EngineMissing.
     """
     home = os.environ.get("JAVA_HOME")
-    asked = [str(Path(home, "bin", "java"))] if home else []
-    asked += [path for path in (shutil.which("java"), _packaged_java()) if path]
-    for java in asked:
+    candidates = [str(Path(home, "bin", "java"))] if home else []
+    candidates += [path for path in (shutil.which("java"), _packaged_java()) if path]
+    for java in candidates:
         if _major(java) >= OLDEST_JAVA:
             return java
     raise EngineMissing(
@@ -100,12 +100,12 @@ def _packaged_java() -> str | None:
 def _major(java: str) -> int:
     """Major version of a Java; 0 for what is none, or is Java 8 and calls itself 1."""
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return 0
-    version = _VERSION.search(said.stderr)
+    version = _VERSION.search(answer.stderr)
     return int(version[1]) if version else 0
 
 
@@ -131,7 +131,7 @@ def _start(java: str, jar: Path, port: int, folder: Path) -> DynamoDBLocal:
     command += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={folder}"]
     command += ["-jar", str(jar), "-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", str(_TETHER), str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -171,12 +171,12 @@ def main() -> int:
     """Run it in a terminal until Ctrl-C; exit code 2 where it cannot run."""
     parser = argparse.ArgumentParser(prog="python -m tests.engine", description=__doc__)
     parser.add_argument("--port", type=int, help="where to listen on 127.0.0.1; else a free one")
-    asked = parser.parse_args()
+    candidates = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
-        with dynamodb_local(asked.port) as engine:
+        with dynamodb_local(candidates.port) as engine:
             print(f"DynamoDB Local answers at {engine.url}, its data in memory.")  # noqa: T201  for a person
             print(f"  make run: HEADRACE_DYNAMODB_URL={engine.url} make run")  # noqa: T201  likewise
             print("Ctrl-C stops it.", flush=True)  # noqa: T201  likewise

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.local.lambdas import Event, LambdaContext
-from infra.local.tables import Function, Route
+from infra.local.lambdas import Event, InvocationContext
+from infra.local.tables import ApiRoute, Function
 
 API = Function("ApiFunction", "api.handler", timeout_seconds=29, memory_mb=512)
 ROUTES = [
-    Route("ANY", "/v1/{proxy+}", API),
-    Route("GET", "/v2/things/{thing}", API),
-    Route("POST", "/v2/things/{thing}", API),
-    Route("GET", "/v2/things/special", API),
+    ApiRoute("ANY", "/v1/{proxy+}", API),
+    ApiRoute("GET", "/v2/things/{thing}", API),
+    ApiRoute("POST", "/v2/things/{thing}", API),
+    ApiRoute("GET", "/v2/things/special", API),
 ]
 
 
@@ -21,9 +21,9 @@ class FakeHandler:
 
     answer: Any = field(default_factory=lambda: {"statusCode": 200, "body": "fine"})
     events: list[Event] = field(default_factory=list)
-    contexts: list[LambdaContext] = field(default_factory=list)
+    contexts: list[InvocationContext] = field(default_factory=list)
 
-    def __call__(self, event: Event, context: LambdaContext) -> Any:
+    def __call__(self, event: Event, context: InvocationContext) -> Any:
         self.events.append(event)
         self.contexts.append(context)
         if isinstance(self.answer, Exception):

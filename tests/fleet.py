@@ -4,12 +4,12 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.ops.dequeue import Dequeued
+from headrace.ops.dequeue import DequeueResult
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportStatus
-from headrace.ops.workers import Command, Sign
+from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import lease_name
@@ -51,24 +51,24 @@ class Fleet:
         deliveries.claims.chance = random.Random(self._number())
         return use
 
-    def sign(self, places: Iterable[int] | None = None) -> None:
-        """Give a sign of life of the workers at *places*, or of all."""
+    def heartbeat(self, places: Iterable[int] | None = None) -> None:
+        """Send the heartbeat of the workers at *places*, or of all."""
         for place in range(len(self._names)) if places is None else places:
-            sign = Sign(self._names[place], ("mail",), self.stage.now())
-            self._near.workers.alive(BOOTSTRAP, sign)
+            heartbeat = WorkerHeartbeat(self._names[place], ("mail",), self.stage.now())
+            self._near.workers.alive(BOOTSTRAP, heartbeat)
 
-    def sign_of_others(self, number: int) -> None:
-        """Give a sign of life of so many workers that do nothing."""
+    def heartbeats_of_others(self, number: int) -> None:
+        """Send a heartbeat of so many workers that do nothing."""
         for place in range(number):
-            sign = Sign(f"idle-{place:05d}", ("mail",), self.stage.now())
-            self._near.workers.alive(BOOTSTRAP, sign)
+            heartbeat = WorkerHeartbeat(f"idle-{place:05d}", ("mail",), self.stage.now())
+            self._near.workers.alive(BOOTSTRAP, heartbeat)
 
     def command(self, place: int, command: Command) -> None:
         self._near.workers.ask(BOOTSTRAP, self._names[place], command)
 
     def enqueue(self, count: int) -> None:
         tasks = [
-            NewTask("{}", id=f"task-{self.seed}-{self.made + number}") for number in range(count)
+            TaskSpec("{}", id=f"task-{self.seed}-{self.made + number}") for number in range(count)
         ]
         for first in range(0, count, 25):
             self._near.tasks.enqueue("mail", tasks[first : first + 25])
@@ -87,7 +87,7 @@ class Fleet:
         named: bool = True,
         reports: bool = True,
         service: int | None = None,
-    ) -> Dequeued:
+    ) -> DequeueResult:
         """Dequeue once, and report what was got."""
         use = self._services[(place if service is None else service) % len(self._services)]
         began = self.stage.passed
@@ -105,7 +105,7 @@ class Fleet:
         if answer.tasks and reports:
             done = ReportStatus.SUCCEEDED
             use.reports.report(
-                "mail", [Report(task.id, lease_name(task), done) for task in answer.tasks]
+                "mail", [TaskReport(task.id, lease_name(task), done) for task in answer.tasks]
             )
         return answer
 

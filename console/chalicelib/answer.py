@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from console.chalicelib.request import Request
+from console.chalicelib.request import ConsoleRequest
 from headrace.runtime.headers import ALWAYS
 
 HTML: Final = "text/html; charset=utf-8"
@@ -23,7 +23,7 @@ SECURITY: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ConsoleResponse:
     """An answer; ``cookies`` are whole lines for Set-Cookie."""
 
     body: str = ""
@@ -42,7 +42,7 @@ class Answer:
         }
 
 
-def cookie(request: Request, name: str, value: str, *, seconds: int) -> str:
+def cookie(request: ConsoleRequest, name: str, value: str, *, seconds: int) -> str:
     """Return a cookie for our pages only; 0 *seconds* takes it away.  *value* has no spaces."""
     secure = "; Secure" if request.secure else ""
     return (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.chalicelib import words
+from console.chalicelib import formatting
 from console.chalicelib.pages.parts import Chart, ChartRow, Series, Spark
 
 SPARK_WIDTH: Final = 120
@@ -24,7 +24,7 @@ Value = float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line of a chart before it is drawn."""
 
     name: str
@@ -74,14 +74,14 @@ def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
     highest = max(values, default=0)
     total = sum(values)
     top = highest or 1
-    said = f"{words.number(total)} {of} in the last hour"
+    summary = f"{formatting.number(total)} {of} in the last hour"
     if total:
-        said += f", at most {words.number(highest)} in {per}"
+        summary += f", at most {formatting.number(highest)} in {per}"
     inner = SPARK_HEIGHT - 2  # room for half of the line above and below
     return Spark(
         line(values, SPARK_WIDTH, inner, top=top) if total else "",
         area(values, SPARK_WIDTH, inner, top=top) if total else "",
-        said,
+        summary,
         SPARK_WIDTH,
         SPARK_HEIGHT,
     )
@@ -89,14 +89,14 @@ def spark(values: Sequence[float], *, of: str, per: str) -> Spark:
 
 def chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     *,
     times: Sequence[str],
-    said: Callable[[float], str],
+    format_value: Callable[[float], str],
     unit: str = "",
     filled: bool = False,
 ) -> Chart:
-    """Return a chart of *lines* at *times*; *said* puts a number into words, *unit* follows it."""
+    """Return a chart of *lines* at *times*; *format_value* writes a number, *unit* follows it."""
     known = [value for line in lines for value in line.values if value is not None]
     top = round_top(max(known, default=0))
     inner = CHART_HEIGHT - 2  # room for half of a line above and below
@@ -116,16 +116,18 @@ def chart(
         )
         for line, style in zip(lines, STYLES, strict=False)
     )
-    highest = (_highest(line, said, unit) for line in lines)
+    highest = (_highest(line, format_value, unit) for line in lines)
     return Chart(
         title,
         f"{title}, from {times[0] if times else 'now'} UTC on. {'; '.join(highest)}.",
         drawn,
         f"M0 0H{CHART_WIDTH}M0 {inner / 2:g}H{CHART_WIDTH}M0 {inner}H{CHART_WIDTH}",
-        f"{said(top)}{unit}",
+        f"{format_value(top)}{unit}",
         times[0] if times else "",
         tuple(
-            ChartRow(time, tuple(NOTHING if value is None else said(value) for value in values))
+            ChartRow(
+                time, tuple(NOTHING if value is None else format_value(value) for value in values)
+            )
             for time, values in zip(times, _by_time(lines), strict=True)
         ),
         CHART_WIDTH,
@@ -157,12 +159,12 @@ def without_rests(values: Sequence[Value]) -> list[Value]:
     ]
 
 
-def _highest(line: Line, said: Callable[[float], str], unit: str) -> str:
+def _highest(line: ChartLine, format_value: Callable[[float], str], unit: str) -> str:
     known = [value for value in line.values if value is not None]
-    return f"{line.name} at most {said(max(known))}{unit}" if known else f"no {line.name}"
+    return f"{line.name} at most {format_value(max(known))}{unit}" if known else f"no {line.name}"
 
 
-def _by_time(lines: Sequence[Line]) -> Sequence[tuple[Value, ...]]:
+def _by_time(lines: Sequence[ChartLine]) -> Sequence[tuple[Value, ...]]:
     return list(zip(*(line.values for line in lines), strict=True))
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from console.chalicelib import words
+from console.chalicelib import formatting
 
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS: Final = (
@@ -30,14 +30,14 @@ def spoken(cron: str | None, every_seconds: float | None, zone: str) -> str:
     """Return when a schedule runs, in words, or the expression itself."""
     if cron is None:
         return f"every {_length(every_seconds or 0)}"
-    said = _cron(cron.upper().split())
+    text = _cron(cron.upper().split())
     where = "" if zone == "UTC" else f", {zone} time"
-    return f"{said or cron}{where}"
+    return f"{text or cron}{where}"
 
 
 def _length(seconds: float) -> str:
     """Return a length without its one: ``every minute``, not ``every 1 min``."""
-    return _ALONE.get(seconds) or words.duration(seconds)
+    return _ALONE.get(seconds) or formatting.duration(seconds)
 
 
 def _cron(fields: list[str]) -> str | None:
@@ -55,8 +55,8 @@ def _cron(fields: list[str]) -> str | None:
         return None
     within = "" if days == "every day" else f", {days}"
     if hour == "*":
-        said = _within_the_hour(minute)
-        return said and f"{said}{within}"
+        text = _within_the_hour(minute)
+        return text and f"{text}{within}"
     every = _step(hour, 24)
     if every and _is_number(minute, 59):
         past = f" at {int(minute)} min past" if int(minute) else ""

@@ -1,4 +1,4 @@
-"""The lifecycle as a picture with one task in it; the moves are those of the domain's table."""
+"""The lifecycle as a picture with one task in it; the transitions are the domain's."""
 
 from typing import Final
 
@@ -35,7 +35,9 @@ def lifecycle(current: Status) -> Diagram:
         elif any(row.target is target for row in rules(action, source)):
             retry = action is Action.FAIL and target is State.ENQUEUED
             arrows.append(Arrow(path, "retry" if retry else _WORDS.get(action, str(action)), x, y))
-    said = f"The task is {current.value.lower()}. Its life goes from scheduled to ready to inflight"
+    summary = (
+        f"The task is {current.value.lower()}. Its life goes from scheduled to ready to inflight"
+    )
     return Diagram(
-        current.value.lower(), nodes, tuple(arrows), f"{said}, and ends as succeeded or dead."
+        current.value.lower(), nodes, tuple(arrows), f"{summary}, and ends as succeeded or dead."
     )

@@ -12,16 +12,17 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from console.chalicelib import nav, urls
-from console.chalicelib.answer import Answer, cookie
+from console.chalicelib.answer import ConsoleResponse, cookie
 from console.chalicelib.assets import assets
 from console.chalicelib.guard import check_form, from_elsewhere
 from console.chalicelib.pages.error import ErrorPage
-from console.chalicelib.pages.frame import Flash, Frame, Page, Units, Who
+from console.chalicelib.pages.frame import Flash, Frame, Page, PageCost, Who
 from console.chalicelib.pages.parts import Link
 from console.chalicelib.pages.signin import BouncePage
 from console.chalicelib.render import render
-from console.chalicelib.request import Request, read_request
-from console.chalicelib.routes import Redirect, Reply, Route
+from console.chalicelib.request import ConsoleRequest, read_request
+from console.chalicelib.request_context import RequestContext
+from console.chalicelib.routes import ConsoleRoute, Redirect, Reply
 from console.chalicelib.session import (
     DOOR,
     DOOR_LASTS,
@@ -29,7 +30,6 @@ from console.chalicelib.session import (
     SESSION,
     Signing,
 )
-from console.chalicelib.visit import Visit
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -49,7 +49,7 @@ _log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above t
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _ConsoleCall:
     """One call of the function: what it was sent, and what it has cost so far."""
 
     event: Mapping[str, Any]
@@ -62,147 +62,153 @@ class _Call:
         return str(self.event["requestContext"].get("stage") or "")
 
 
-def answer(route: Route, event: Mapping[str, Any], request_id: str) -> Answer:
+def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> ConsoleResponse:
     """Answer one request for *route*."""
     with metered() as meter:
-        call = _Call(event, request_id, meter, time.perf_counter())
-        visit: Visit | None = None
+        call = _ConsoleCall(event, request_id, meter, time.perf_counter())
+        context: RequestContext | None = None
         try:
             request = read_request(event, request_id)
-            visit = _enter(request, use_cases())
-            made = _finish(_reply(route, visit), visit, call)
-            _note_refusal(route, visit, made)
+            context = _enter(request, use_cases())
+            made = _finish(_reply(route, context), context, call)
+            _note_refusal(route, context, made)
             return made
         except Forbidden as error:
-            made = _refusal(error, visit, call)
-            _note_refusal(route, visit, made)
+            made = _refusal(error, context, call)
+            _note_refusal(route, context, made)
             return made
         except HeadraceError as error:
-            return _refusal(error, visit, call)
+            return _refusal(error, context, call)
         except Exception:  # noqa: BLE001  the edge of the process: logged, and the function lives on
             _log.exception("%s %s failed, request %s", route.method, route.path, request_id)
             failure = HeadraceError("Something went wrong here, and it was not your doing.")
-            return _refusal(failure, visit, call)
+            return _refusal(failure, context, call)
 
 
-def _enter(request: Request, use: UseCases) -> Visit:
+def _enter(request: ConsoleRequest, use: UseCases) -> RequestContext:
     """Find out who it is: the session must go on, and its key still stand."""
     signing = Signing.of(use.settings)
-    visit = Visit(request, use, signing, use.now())
+    context = RequestContext(request, use, signing, use.now())
     named = signing.named(request.cookies.get(SESSION, ""))
     if named is None:
-        return visit
+        return context
     try:
         # A page that refreshes itself is nobody at work.
         session, principal = use.sessions.resume(*named, active=request.parts is None)
     except Unauthenticated:
-        return visit
-    return replace(visit, principal=principal, session=session)
+        return context
+    return replace(context, principal=principal, session=session)
 
 
-def _reply(route: Route, visit: Visit) -> Reply:
-    request = visit.request
-    if route.needs is not None and visit.principal is None:
-        return _to_the_door(visit)
+def _reply(route: ConsoleRoute, context: RequestContext) -> Reply:
+    request = context.request
+    if route.needs is not None and context.principal is None:
+        return _redirect_to_sign_in(context)
     if route.method == "POST":
-        check_form(request, visit.signing, _nonce(visit))
+        check_form(request, context.signing, _nonce(context))
     if route.needs is not None:
-        visit.require(route.needs, *([visit.queue] if "queue" in request.names else []))
-    if visit.principal is None:
-        return route.view(visit)
-    with acting(visit.principal, request_id=request.request_id):
-        return route.view(visit)
+        context.require(route.needs, *([context.queue] if "queue" in request.names else []))
+    if context.principal is None:
+        return route.view(context)
+    with acting(context.principal, request_id=request.request_id):
+        return route.view(context)
 
 
-def _note_refusal(route: Route, visit: Visit | None, made: Answer) -> None:
+def _note_refusal(
+    route: ConsoleRoute, context: RequestContext | None, made: ConsoleResponse
+) -> None:
     """Log what somebody may not do, and note it in the audit if it would have changed something."""
-    if visit is None or visit.principal is None or made.status != HTTPStatus.FORBIDDEN:
+    if context is None or context.principal is None or made.status != HTTPStatus.FORBIDDEN:
         return
-    request, who = visit.request, visit.principal
+    request, who = context.request, context.principal
     what = f"{route.method} {route.path}"
     _log.warning("%s refused to key %s, request %s", what, who.key_id, request.request_id)
     if route.method == "POST":
         queue = request.names.get("queue")
         with acting(who, request_id=request.request_id), suppress(Unavailable):
-            visit.use.audit.note("refuse", queue=queue, where={"request": what}, changed=0)
+            context.use.audit.note("refuse", queue=queue, where={"request": what}, changed=0)
 
 
-def _to_the_door(visit: Visit) -> Reply:
-    request = visit.request
+def _redirect_to_sign_in(context: RequestContext) -> Reply:
+    request = context.request
     if request.parts is not None:
         raise Unauthenticated("the session is over: sign in again")
     if request.method != "GET":
         flash = Flash("failed", "Your session had ended, so nothing was done. Sign in again.")
-        return Redirect(visit.url(urls.SIGN_IN), flash)
+        return Redirect(context.url(urls.SIGN_IN), flash)
     if from_elsewhere(request) and SESSION not in request.cookies:
         return BouncePage(title="Opening", url=request.target)
-    return Redirect(visit.url(urls.SIGN_IN, {"next": request.target}))
+    return Redirect(context.url(urls.SIGN_IN, {"next": request.target}))
 
 
-def _nonce(visit: Visit) -> str:
-    """Return what forms are tied to: the session, or the cookie of who has none yet."""
-    if visit.session is not None:
-        return visit.session.nonce
-    return str(visit.signing.read(DOOR, visit.request.cookies.get(DOOR, "")) or "")
+def _nonce(context: RequestContext) -> str:
+    """Return the nonce of forms: the session's, or the cookie's of a visitor who has none yet."""
+    if context.session is not None:
+        return context.session.nonce
+    return str(context.signing.read(DOOR, context.request.cookies.get(DOOR, "")) or "")
 
 
-def _finish(reply: Reply, visit: Visit, call: _Call) -> Answer:
-    request = visit.request
-    if isinstance(reply, Answer):
+def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
+    request = context.request
+    if isinstance(reply, ConsoleResponse):
         return reply
     if isinstance(reply, Redirect):
         cookies = reply.cookies
         if reply.flash is not None:
-            value = visit.signing.write(FLASH, [reply.flash.kind, reply.flash.text])
+            value = context.signing.write(FLASH, [reply.flash.kind, reply.flash.text])
             cookies = (*cookies, cookie(request, FLASH, value, seconds=_FLASH_SECONDS))
-        return Answer(status=303, headers={"Location": reply.url}, cookies=cookies)
+        return ConsoleResponse(status=303, headers={"Location": reply.url}, cookies=cookies)
     if request.parts is not None:
-        return _parts(reply, visit, call)
+        return _parts(reply, context, call)
     cookies = ()
-    nonce = _nonce(visit)
+    nonce = _nonce(context)
     if not nonce:
         nonce = new_nonce()
-        value = visit.signing.write(DOOR, nonce)
+        value = context.signing.write(DOOR, nonce)
         cookies = (cookie(request, DOOR, value, seconds=int(DOOR_LASTS.total_seconds())),)
     flash = None
     if FLASH in request.cookies:
         cookies = (*cookies, cookie(request, FLASH, "", seconds=0))
-        match visit.signing.read(FLASH, request.cookies[FLASH]):
+        match context.signing.read(FLASH, request.cookies[FLASH]):
             case [str(kind), str(text)]:
                 flash = Flash(kind, text)
-    frame = _frame(visit, call, nonce=nonce, flash=flash)
-    return Answer(render(reply, frame), reply.http_status, cookies=cookies)
+    frame = _frame(context, call, nonce=nonce, flash=flash)
+    return ConsoleResponse(render(reply, frame), reply.http_status, cookies=cookies)
 
 
-def _parts(page: Page, visit: Visit, call: _Call) -> Answer:
-    frame = _frame(visit, call, nonce=_nonce(visit), flash=None)
+def _parts(page: Page, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
+    frame = _frame(context, call, nonce=_nonce(context), flash=None)
     try:
-        return Answer(render(page, frame, parts=visit.request.parts), page.http_status)
+        return ConsoleResponse(render(page, frame, parts=context.request.parts), page.http_status)
     except LookupError:
         raise NotFound("this page has no such part") from None
 
 
-def _frame(visit: Visit, call: _Call, *, nonce: str, flash: Flash | None) -> Frame:
-    by = visit.principal
+def _frame(
+    context: RequestContext, call: _ConsoleCall, *, nonce: str, flash: Flash | None
+) -> Frame:
+    by = context.principal
     who = None
     if by is not None:
         queues = "all queues" if by.everywhere else ", ".join(by.patterns)
-        who = Who(by.name, by.role.value, queues, visit.url(urls.SIGN_OUT))
+        who = Who(by.name, by.role.value, queues, context.url(urls.SIGN_OUT))
     return replace(
-        _bare_frame(visit.request.urls, call),
-        now=visit.now,
-        token=visit.signing.form_token(nonce) if nonce else "",
+        _bare_frame(context.request.urls, call),
+        now=context.now,
+        token=context.signing.form_token(nonce) if nonce else "",
         who=who,
-        nav=nav.links(visit) if by is not None else (),
-        search=visit.url(urls.SEARCH),
-        searched=visit.request.asked("q"),
+        nav=nav.links(context) if by is not None else (),
+        search=context.url(urls.SEARCH),
+        searched=context.request.param("q"),
         flash=flash,
-        units=Units(call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000),
+        units=PageCost(
+            call.meter.write, call.meter.read, (time.perf_counter() - call.started) * 1000
+        ),
     )
 
 
-def _bare_frame(at: urls.Urls, call: _Call) -> Frame:
-    """Return what surrounds a page when nothing is known of who sees it."""
+def _bare_frame(at: urls.Urls, call: _ConsoleCall) -> Frame:
+    """Return the frame of a page when nothing is known of who sees it."""
     return Frame(
         now=utc_now(),
         environment=call.environment,
@@ -218,7 +224,9 @@ def _served(at: urls.Urls, name: str) -> str:
     return at.to(urls.STATIC, name=assets()[name].name)
 
 
-def _refusal(error: HeadraceError, visit: Visit | None, call: _Call) -> Answer:
+def _refusal(
+    error: HeadraceError, context: RequestContext | None, call: _ConsoleCall
+) -> ConsoleResponse:
     """Answer with what happened, what was not done, and by which name the logs know it."""
     at = urls.Urls.of(call.event)
     signing = Link("Sign in", at.to(urls.SIGN_IN))
@@ -235,9 +243,9 @@ def _refusal(error: HeadraceError, visit: Visit | None, call: _Call) -> Answer:
         headers["Retry-After"] = str(getattr(error, "retry_after_seconds", 30))
     if isinstance(error, Forbidden):  # its cost would tell of what may not be seen
         call = replace(call, meter=Meter())
-    if visit is None:
+    if context is None:
         # Nothing is known of the visitor: the same page, with the bar left out.
         frame = _bare_frame(at, call)
     else:
-        frame = _frame(visit, call, nonce=_nonce(visit), flash=None)
-    return Answer(render(page, frame), page.http_status, headers=headers)
+        frame = _frame(context, call, nonce=_nonce(context), flash=None)
+    return ConsoleResponse(render(page, frame), page.http_status, headers=headers)

@@ -7,7 +7,7 @@ have, are left out of that reckoning and led round below the others, between the
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from console.chalicelib import words
+from console.chalicelib import formatting
 from console.chalicelib.pages.pipelines import Box, Flowchart, Join
 from headrace.ops.flows import Flow
 
@@ -109,7 +109,7 @@ def _join(
     (x1, y1), (x2, y2) = spots[flow.source], spots[flow.target]
     middle = BOX_HEIGHT // _SIDES
     width = round(1.5 + (_WIDEST - 1.5) * (flow.day / strongest) ** 0.5, 1)
-    word = f"{words.number(flow.hour)} /h"
+    word = f"{formatting.number(flow.hour)} /h"
     lift = round(width / 2) + 5  # of the word, above the line
     if below is not None:
         out, into = x1 + BOX_WIDTH + _ROUND // _SIDES, x2 - _ROUND + _BEND // _SIDES
@@ -135,11 +135,11 @@ def _fitted(name: str) -> str:
 
 
 def _words(flows: Sequence[Flow], queues: int) -> str:
-    count = words.count_of(len(flows), "flow")
+    count = formatting.count_of(len(flows), "flow")
     strongest = max(flows, key=lambda flow: flow.day, default=None)
     if strongest is None:
         return "No flows."
     return (
-        f"{count} between {words.count_of(queues, 'queue')}; the strongest goes from "
+        f"{count} between {formatting.count_of(queues, 'queue')}; the strongest goes from "
         f"{strongest.source} to {strongest.target}. The table below has them all."
     )

@@ -33,7 +33,7 @@ class Errors:
             self.add(wrong.field, wrong.message)
 
     def of(self, name: str) -> str:
-        """Return what is wrong with a field, or nothing."""
+        """Return the error of a field; empty for none."""
         return self.found.get(name, "")
 
     def whole(

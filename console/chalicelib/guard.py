@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from console.chalicelib.request import Request
+from console.chalicelib.request import ConsoleRequest
 from console.chalicelib.session import Signing
 from headrace.domain.errors import Forbidden
 
@@ -10,7 +10,7 @@ TOKEN: Final = "token"  # noqa: S105  the name of a field
 _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person
 
 
-def check_form(request: Request, signing: Signing, nonce: str) -> None:
+def check_form(request: ConsoleRequest, signing: Signing, nonce: str) -> None:
     """Raise Forbidden unless a form was sent by a page of ours, to the browser that sends it."""
     if elsewhere(request):
         raise Forbidden("this form was sent by another site")
@@ -18,13 +18,13 @@ def check_form(request: Request, signing: Signing, nonce: str) -> None:
         raise Forbidden("this form is too old, or was not made for you: open its page again")
 
 
-def elsewhere(request: Request) -> bool:
+def elsewhere(request: ConsoleRequest) -> bool:
     """Tell whether the browser says that another site made this request."""
     site = request.headers.get("sec-fetch-site")
     return site is not None and site not in _OURS
 
 
-def from_elsewhere(request: Request) -> bool:
+def from_elsewhere(request: ConsoleRequest) -> bool:
     """Tell whether a link on another site led here.
 
     Browsers send a strict cookie only along with requests from our own pages.

@@ -4,7 +4,7 @@ from typing import Final
 
 from console.chalicelib import urls
 from console.chalicelib.pages.parts import Link
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
 
 ENTRIES: Final = (
@@ -22,11 +22,11 @@ _OF_ALL_QUEUES: Final = frozenset({urls.PROOF})
 """Pages for keys that are for all queues."""
 
 
-def links(visit: Visit) -> tuple[Link, ...]:
+def links(context: RequestContext) -> tuple[Link, ...]:
     """Return the entries for whoever is signed in."""
-    here = visit.request.target.partition("?")[0].rstrip("/")
+    here = context.request.target.partition("?")[0].rstrip("/")
     return tuple(
-        Link(text, visit.url(route), current=visit.url(route) == here)
+        Link(text, context.url(route), current=context.url(route) == here)
         for text, route, needs in ENTRIES
-        if visit.allows(needs) and (visit.by.everywhere or route not in _OF_ALL_QUEUES)
+        if context.allows(needs) and (context.by.everywhere or route not in _OF_ALL_QUEUES)
     )

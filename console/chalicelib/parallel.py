@@ -12,7 +12,7 @@ _Out = TypeVar("_Out")
 
 
 def each(look: Callable[[_In], _Out], items: Iterable[_In]) -> tuple[_Out, ...]:
-    """Return what *look* says of each of *items*, in their order; the first fault is raised.
+    """Return the result of *look* for each of *items*, in order; the first fault is raised.
 
     Each look is made on behalf of the same key and measured by the same meter.
     """

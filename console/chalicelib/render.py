@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from console.chalicelib import words
+from console.chalicelib import formatting
 from console.chalicelib.pages.frame import Frame, Page
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -52,11 +52,11 @@ def environment() -> Environment:
         auto_reload=False,
     )
     filters: Mapping[str, Callable[..., Any]] = {
-        "number": words.number,
-        "rate": words.rate,
-        "size": words.size,
-        "duration": words.duration,
-        "cut": words.cut,
+        "number": formatting.number,
+        "rate": formatting.rate,
+        "size": formatting.size,
+        "duration": formatting.duration,
+        "cut": formatting.cut,
         "ago": _ago,
         "clock": _clock,
     }
@@ -68,9 +68,11 @@ def environment() -> Environment:
 def _ago(context: Context, at: datetime) -> Markup:
     """Return an instant as relative text, the instant itself in the element."""
     now: datetime = context["frame"].now
-    return _TIME.format(words.instant(at), words.clock(at), "ago", words.ago(at, now))
+    return _TIME.format(
+        formatting.rfc3339(at), formatting.clock(at), "ago", formatting.ago(at, now)
+    )
 
 
 def _clock(at: datetime) -> Markup:
     """Return an instant in full."""
-    return _TIME.format(words.instant(at), words.clock(at), "clock", words.clock(at))
+    return _TIME.format(formatting.rfc3339(at), formatting.clock(at), "clock", formatting.clock(at))

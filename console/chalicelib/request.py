@@ -18,7 +18,7 @@ Values = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ConsoleRequest:
     """What was asked.  Header names are in lower case; ``source`` is the client's address."""
 
     method: str
@@ -40,7 +40,7 @@ class Request:
         local = host.rsplit(":", 1)[0] in _LOCAL or host in _LOCAL
         return not (local and self.headers.get("x-forwarded-proto") == "http")
 
-    def asked(self, name: str, default: str = "") -> str:
+    def param(self, name: str, default: str = "") -> str:
         """Return a query parameter, without the space around it."""
         return self.query.get(name, (default,))[-1].strip()
 
@@ -49,14 +49,14 @@ class Request:
         return self.form.get(name, (default,))[-1]
 
 
-def read_request(event: Mapping[str, Any], request_id: str) -> Request:
+def read_request(event: Mapping[str, Any], request_id: str) -> ConsoleRequest:
     """Read the event.  Raises InvalidRequest for a form that cannot be read."""
     headers = {name.lower(): str(value) for name, value in (event.get("headers") or {}).items()}
     query = event.get("multiValueQueryStringParameters") or {}
     context = event["requestContext"]
     values = {name: tuple(map(str, given)) for name, given in query.items()}
     urls = Urls.of(event)
-    return Request(
+    return ConsoleRequest(
         method=context["httpMethod"],
         urls=urls,
         target=_target(str(context.get("path") or event["path"]), values),

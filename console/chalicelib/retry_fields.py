@@ -26,7 +26,7 @@ class Setting:
 
     def field(self, text: str, error: str = "") -> Field:
         """Return the field with *text* in it."""
-        options = tuple(Option(value, said, value == text) for value, said in self.options)
+        options = tuple(Option(value, label, value == text) for value, label in self.options)
         return Field(
             self.name, self.label, text, self.kind, self.hint, error,
             options=options, width=self.width,

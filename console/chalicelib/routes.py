@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from console.chalicelib.answer import Answer
+from console.chalicelib.answer import ConsoleResponse
 from console.chalicelib.pages.frame import Flash, Page
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
 
 
@@ -18,12 +18,12 @@ class Redirect:
     cookies: tuple[str, ...] = ()
 
 
-Reply = Page | Redirect | Answer
-View = Callable[[Visit], Reply]
+Reply = Page | Redirect | ConsoleResponse
+View = Callable[[RequestContext], Reply]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ConsoleRoute:
     """One route of the template.
 
     ``needs`` is asked of the key before the view runs, for the queue in the path if there is one;
@@ -40,7 +40,7 @@ class Route:
 class Routes:
     """The routes of one module of views."""
 
-    found: list[Route] = field(default_factory=list)
+    found: list[ConsoleRoute] = field(default_factory=list)
 
     def get(self, path: str, needs: Permission | None) -> Callable[[View], View]:
         """Make the function below the view of GET *path*."""
@@ -52,7 +52,7 @@ class Routes:
 
     def _add(self, method: str, path: str, needs: Permission | None) -> Callable[[View], View]:
         def register(view: View) -> View:
-            self.found.append(Route(method, path, view, needs))
+            self.found.append(ConsoleRoute(method, path, view, needs))
             return view
 
         return register

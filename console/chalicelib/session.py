@@ -63,7 +63,7 @@ class Signing:
         return self._serializer(purpose).dumps(value)
 
     def read(self, purpose: str, value: str) -> Any:  # noqa: ANN401  what write() was given
-        """Return what write() signed for *purpose*; None for anything else."""
+        """Return the value that write() signed for *purpose*; None for anything else."""
         try:
             return self._serializer(purpose).loads(value)
         except BadSignature:

@@ -33,7 +33,7 @@ class EncryptedCodec:
         return b'"%s"' % self._box.encrypt(self._plain.encode(value))
 
     def decode(self, text: bytes) -> Any:  # noqa: ANN401 (any JSON value)
-        """Return what *text* was made of.  Raises Unreadable for another key's, or plain text."""
+        """Decrypt *text*.  Raises Unreadable for another key's, or plain text."""
         try:
             token = json.loads(text)
             if not isinstance(token, str):

@@ -99,8 +99,8 @@ class Crew:
         """What the calls of all workers have cost; known when they have ended."""
         total = Consumed()
         for member in self._members:
-            if told := member.costs.read_text():
-                total += Consumed(**json.loads(told))
+            if text := member.costs.read_text():
+                total += Consumed(**json.loads(text))
         return total
 
     @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx2 as httpx
 
 from examples.ngsi.traffic import Notification
-from headrace.client.consumed import HEADER, Consumed, Tally
+from headrace.client.consumed import HEADER, Consumed, Usage
 
 THREADS = 4
 TIMEOUT_SECONDS = 15.0
@@ -29,7 +29,7 @@ class Posting:
             headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
             timeout=TIMEOUT_SECONDS,
         )
-        self._tally = Tally()
+        self._tally = Usage()
         self._waiting: Iterator[tuple[int, Notification]] = iter(enumerate(sent))
         self._half = len(sent) // 2
         self._at_half = at_half
@@ -88,8 +88,8 @@ class Posting:
         )
         self._tally.add(answer.headers.get(HEADER))
         if not answer.is_success or answer.text != ANSWER:
-            said = f"{answer.status_code} {answer.text:.500}"
-            raise PostingFailed(f"{notification.correlator}: answered {said}")
+            answered = f"{answer.status_code} {answer.text:.500}"
+            raise PostingFailed(f"{notification.correlator}: answered {answered}")
 
     def _next(self) -> Notification | None:
         with self._lock:

@@ -16,11 +16,11 @@ from examples.ngsi.trouble import die_for, fail_once
 __all__ = ["app"]
 
 
-def _tell_costs() -> None:
+def _write_costs() -> None:
     json.dump(asdict(app.client.consumed), sys.stdout)
     sys.stdout.flush()
 
 
 app.middleware(fail_once)
-app.middleware(die_for(Path(os.environ["NGSI_CRASH_TOKEN"]), last_words=_tell_costs))
-atexit.register(_tell_costs)
+app.middleware(die_for(Path(os.environ["NGSI_CRASH_TOKEN"]), last_words=_write_costs))
+atexit.register(_write_costs)

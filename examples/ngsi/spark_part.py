@@ -62,7 +62,7 @@ def by_stations(options: Options, python: Path, folder: Path, console: Console) 
         with display:
             seconds = watch(client, posting, display, options.timeout, look)
         look()
-        told = stations.finished()
+        facts = stations.finished()
         tasks = [task for of_queue in tasks_of(client).values() for task in of_queue]
     should_be = expected(sent, tasks)
     lines = (folder / "readings.jsonl").read_text(encoding="utf-8").splitlines()
@@ -76,8 +76,8 @@ def by_stations(options: Options, python: Path, folder: Path, console: Console) 
         retries=retries(tasks),
         worker_killed=stations.killed,
         readings_came=should_be.came,
-        readings=told["readings"],
-        readings_in_files=told["in_files"],
+        readings=facts["readings"],
+        readings_in_files=facts["in_files"],
         by_type=_by_type(lines),
         spark=up.spark,
         java=up.java,

@@ -59,7 +59,7 @@ class Stations:
         self.token = folder / "fatal-token"
         self.token.touch()
         self._log = folder / "spark.log"
-        self._told: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
         self.settled = 0
         environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("HEADRACE_")},
@@ -89,8 +89,8 @@ class Stations:
         Raises SparkLeftOut when it never will, StationsFailed when the process has ended.
         """
         self._check()
-        told = self._told
-        return Up(told["spark"], told["java"], told["seconds"]) if "java" in told else None
+        facts = self._facts
+        return Up(facts["spark"], facts["java"], facts["seconds"]) if "java" in facts else None
 
     @property
     def killed(self) -> bool:
@@ -107,9 +107,9 @@ class Stations:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
             self._reader.join()
-        if self._process.poll() != 0 or "readings" not in self._told:
+        if self._process.poll() != 0 or "readings" not in self._facts:
             raise StationsFailed(self._last_words())
-        return self._told
+        return self._facts
 
     @contextlib.contextmanager
     def ended_after(self) -> Iterator[None]:
@@ -133,21 +133,21 @@ class Stations:
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
-            told = json.loads(line)
-            if "queue" in told:
-                self.settled += told["tasks"]
+            facts = json.loads(line)
+            if "queue" in facts:
+                self.settled += facts["tasks"]
             else:
-                self._told = {**self._told, **told}
+                self._facts = {**self._facts, **facts}
 
     def _check(self) -> None:
         if self._process.poll() is None:
             return
         self._reader.join()
-        if "missing" in self._told:
-            raise SparkLeftOut(self._told["missing"])
+        if "missing" in self._facts:
+            raise SparkLeftOut(self._facts["missing"])
         raise StationsFailed(self._last_words())
 
     def _last_words(self) -> str:
         log = self._log.read_text(errors="replace")[-SHOWN_CHARACTERS:]
         ended = f"the stations' process ended, status {self._process.poll()}"
-        return "\n".join(filter(None, [ended, self._told.get("failed"), log]))
+        return "\n".join(filter(None, [ended, self._facts.get("failed"), log]))

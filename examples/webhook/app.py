@@ -50,7 +50,7 @@ async def call(ctx: Context, url: str, event: dict[str, Any]) -> int:
     }
     answer = await _http().post(url, content=body, headers=headers)
     if answer.status_code in _LATER or answer.status_code >= _SERVER_ERROR:
-        raise Retry(f"{url} answered {answer.status_code}", delay=_asked_wait(answer))
+        raise Retry(f"{url} answered {answer.status_code}", delay=_requested_wait(answer))
     if answer.status_code >= _CLIENT_ERROR:
         raise Reject(f"{url} does not want this: {answer.status_code}")
     return answer.status_code
@@ -60,7 +60,7 @@ def _signature(body: bytes) -> str:
     return hmac.new(os.environ["WEBHOOK_SECRET"].encode(), body, hashlib.sha256).hexdigest()
 
 
-def _asked_wait(answer: httpx.Response) -> float | None:
+def _requested_wait(answer: httpx.Response) -> float | None:
     """Return the seconds that the server asks to wait; None: as the queue says."""
     try:
         return min(max(float(answer.headers["Retry-After"]), 0.0), _LONGEST_WAIT)

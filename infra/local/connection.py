@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import h11
 
-from headrace.http.events import Answer
-from infra.local.events import Request
+from headrace.http.events import GatewayAnswer
+from infra.local.events import LocalRequest
 from infra.local.problems import refusal
-from infra.local.strict import Refused, check_head, long_body, long_head, not_http
+from infra.local.strict import RequestRefused, check_head, long_body, long_head, not_http
 
-Done: TypeAlias = Callable[[Answer], None]
+Done: TypeAlias = Callable[[GatewayAnswer], None]
 
 # Of a body in chunks: each costs h11 some 10 µs, and it holds a line or trailers until their end.
 _CHUNKS: Final = 10_000
@@ -72,7 +72,7 @@ class Owner(Protocol):
     def holds(self, size: int) -> bool:
         """Count bytes of bodies that are held (or no longer: less than 0); False: too many."""
 
-    def work(self, request: Request, done: Done) -> None:
+    def work(self, request: LocalRequest, done: Done) -> None:
         """Have a request answered; `done` is called on the loop."""
 
 
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         if self.phase in (Phase.HEAD, Phase.BODY):
             what, seconds = self.phase.value, SECONDS[self.phase]
             detail = f"The request came too slowly: {what} must be here within {seconds:g} s."
-            self._refuse(Refused(HTTPStatus.REQUEST_TIMEOUT, detail))
+            self._refuse(RequestRefused(HTTPStatus.REQUEST_TIMEOUT, detail))
         elif self.phase is Phase.IDLE:
             self._leave()
         else:
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             if self._head is None and len(self._raw) > self._max_head:
                 wrong = long_head(self._max_head)
             self._refuse(wrong)
-        except Refused as error:
+        except RequestRefused as error:
             self._refuse(error)
 
     def _check_wait(self) -> None:
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
             self._enter(Phase.HEAD)
         if self._chunked and len(self._http.trailing_data[0]) > _LINE_BYTES:
             detail = f"The line of a chunk, or the trailers, are larger than {_LINE_BYTES} bytes."
-            raise Refused(HTTPStatus.BAD_REQUEST, detail)
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, detail)
 
     def _take(self, event: object) -> None:
         match event:
@@ -241,10 +241,10 @@ class Connection(asyncio.Protocol):
             raise long_body(self._max_body)
         if self._chunks > _CHUNKS:
             detail = f"A body may come in at most {_CHUNKS} chunks."
-            raise Refused(HTTPStatus.BAD_REQUEST, detail)
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, detail)
         if not self._owner.holds(len(part.data)):
             detail = "There are too many large requests at once: try again in a second."
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, detail)
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, detail)
 
     def _hand_on(self) -> None:
         """Have the request answered: it is whole."""
@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         if head is None:
             raise AssertionError(self.phase)
         version = head.http_version.decode("ascii")
-        request = Request(
+        request = LocalRequest(
             method=head.method.decode("ascii"),
             target=head.target.decode("ascii"),
             headers=tuple(
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
 
     # -- answering ---------------------------------------------------------------------------------
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: GatewayAnswer) -> None:
         self._release()
         if self._transport.is_closing():
             return
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
         except h11.LocalProtocolError:
             _log.exception("the answer to %s cannot be sent", self._head and self._head.target)
             detail = "The service's answer is none that can be sent; its log says why."
-            self._refuse(Refused(HTTPStatus.INTERNAL_SERVER_ERROR, detail))
+            self._refuse(RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, detail))
             return
         self._enter(Phase.TAKEN)
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         elif not self._full:
             self._next()
 
-    def _refuse(self, error: Refused) -> None:
+    def _refuse(self, error: RequestRefused) -> None:
         """Answer what cannot be taken, and end: nobody can tell where the next request begins."""
         self._release()
         self._send(refusal(error.status, str(error)), last=True)
@@ -296,7 +296,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write_eof()  # it may still be sending
 
-    def _send(self, answer: Answer, *, last: bool) -> None:
+    def _send(self, answer: GatewayAnswer, *, last: bool) -> None:
         silent = answer.status in _NO_BODY or (self._head and self._head.method == b"HEAD")
         headers = [*answer.headers, ("Date", formatdate(usegmt=True)), ("Server", "Headrace")]
         if answer.status not in _NO_BODY:

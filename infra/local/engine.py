@@ -169,8 +169,8 @@ def _spawn(binary: Path, port: int, database: Path, log: Path) -> subprocess.Pop
     command = [str(binary), "serve", "--host", HOST, "--port", str(port)]
     command += ["--db-path", str(database)]
     if sys.platform == "linux":
-        tether = Path(__file__).with_name("tether.py")
-        command = [sys.executable, "-I", "-S", str(tether), str(os.getpid()), *command]
+        wrapper = Path(__file__).with_name("die_with_parent.py")
+        command = [sys.executable, "-I", "-S", str(wrapper), str(os.getpid()), *command]
     try:
         with log.open("wb") as output:
             # A session of its own: Ctrl-C in a terminal must reach the service alone, which

@@ -13,7 +13,7 @@ _OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LocalRequest:
     """A whole request.
 
     Attributes:
@@ -45,7 +45,12 @@ class Request:
 
 
 def request_event(
-    request: Request, *, method: str, resource: str, parameters: Mapping[str, str], request_id: str
+    request: LocalRequest,
+    *,
+    method: str,
+    resource: str,
+    parameters: Mapping[str, str],
+    request_id: str,
 ) -> Event:
     """Make the event (payload format 1.0).
 
@@ -65,7 +70,7 @@ def request_event(
     )
 
 
-def _headers(request: Request) -> dict[str, str]:
+def _headers(request: LocalRequest) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in request.headers:
         title = name.title()

@@ -13,12 +13,12 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
 
-from headrace.http.events import Answer, read_answer
+from headrace.http.events import GatewayAnswer, read_answer
 from headrace.runtime.headers import ALWAYS
-from infra.local.events import Request, request_event
-from infra.local.lambdas import Handler, LambdaContext, Stopping
+from infra.local.events import LocalRequest, request_event
+from infra.local.lambdas import Handler, InvocationContext, Stopping
 from infra.local.problems import refusal
-from infra.local.tables import Function, Route
+from infra.local.tables import ApiRoute, Function
 
 # The server's business, not the handler's.
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
@@ -44,7 +44,7 @@ class Gateway:
 
     def __init__(
         self,
-        routes: Sequence[Route],
+        routes: Sequence[ApiRoute],
         handlers: Mapping[str, Handler],
         *,
         stopping: Stopping = lambda: False,
@@ -54,7 +54,7 @@ class Gateway:
         self._handlers = handlers
         self._stopping = stopping
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: LocalRequest) -> GatewayAnswer:
         """Answer one request, whatever it is."""
         request_id = str(uuid4())
         try:
@@ -69,12 +69,12 @@ class Gateway:
         headers += [pair for pair in ALWAYS.items() if pair[0].lower() not in given]
         return replace(answer, headers=headers)
 
-    def may_wait(self, request: Request) -> bool:
+    def may_wait(self, request: LocalRequest) -> bool:
         """Tell whether the answer may be long in coming because the request asks for that."""
         path = request.path.removesuffix("/")  # which means the same, as in _find
         return path.endswith(_LONG_POLL) and bool(_WAIT.search(request.body))
 
-    def _answer(self, request: Request, request_id: str) -> Answer:
+    def _answer(self, request: LocalRequest, request_id: str) -> GatewayAnswer:
         method, raw_path = request.method, request.path
         found = self._find(raw_path)
         if found is None:
@@ -86,7 +86,7 @@ class Gateway:
         if function is None:
             allowed = ", ".join(sorted({*path.functions, "OPTIONS"}))
             if method == "OPTIONS":
-                return Answer(HTTPStatus.NO_CONTENT, [("Allow", allowed)], b"")
+                return GatewayAnswer(HTTPStatus.NO_CONTENT, [("Allow", allowed)], b"")
             # As API Gateway, which does not tell a wrong method from a wrong path.
             return refusal(HTTPStatus.NOT_FOUND, f"{raw_path} takes {allowed}, not {method}.")
         event = request_event(
@@ -96,7 +96,7 @@ class Gateway:
             parameters=parameters,
             request_id=request_id,
         )
-        context = LambdaContext(function, self._stopping, request_id)
+        context = InvocationContext(function, self._stopping, request_id)
         return read_answer(self._handlers[function.handler](event, context))
 
     def _find(self, raw_path: str) -> tuple[_Path, dict[str, str]] | None:
@@ -109,7 +109,7 @@ class Gateway:
         return None
 
 
-def _compile(routes: Sequence[Route]) -> list[_Path]:
+def _compile(routes: Sequence[ApiRoute]) -> list[_Path]:
     """Group the routes by path, those that API Gateway prefers first."""
     paths: dict[str, _Path] = {}
     for route in routes:

@@ -15,7 +15,7 @@ from infra.local.errors import TemplateInvalid
 from infra.local.tables import Function
 
 Event: TypeAlias = dict[str, Any]
-Handler: TypeAlias = Callable[[Event, "LambdaContext"], Any]
+Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
 Stopping: TypeAlias = Callable[[], bool]
 
 FUNCTIONS_FOLDER: Final = PROJECT_ROOT / "functions"
@@ -23,7 +23,7 @@ _ROOTS: Final = (FUNCTIONS_FOLDER, PROJECT_ROOT)  # of modules: the API's, and t
 
 
 @dataclass(frozen=True, slots=True)
-class LambdaContext:
+class InvocationContext:
     """The context object of one call.
 
     When the service stops, the time left is 0, so that a long poll which minds its time ends.

@@ -50,7 +50,7 @@ class Launched:
         return self._end(signal.SIGKILL)
 
     def errors(self) -> str:
-        """Return what it has written to stderr so far."""
+        """Return its stderr so far."""
         return (self.output / "stderr").read_text(errors="replace")
 
     def _end(self, number: signal.Signals) -> int:

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
 
-from headrace.http.events import Answer
+from headrace.http.events import GatewayAnswer
 from headrace.runtime.headers import ALWAYS
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -18,7 +18,7 @@ _CODES: Final = {
 }
 
 
-def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> Answer:
+def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> GatewayAnswer:
     """Make the answer to a request that no handler has seen, or that one has failed to answer.
 
     `request_id` is what the log knows a failure by; without it the body names none.
@@ -42,4 +42,4 @@ def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -
     ]
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append(("Retry-After", "1"))
-    return Answer(status, headers, json.dumps(body).encode())
+    return GatewayAnswer(status, headers, json.dumps(body).encode())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.http.events import ACCOUNT
-from infra.local.lambdas import Event, Handler, LambdaContext, Stopping
+from infra.local.lambdas import Event, Handler, InvocationContext, Stopping
 from infra.local.stream import Reader, StreamRecord
 from infra.local.tables import Function, Template
 
@@ -125,7 +125,7 @@ class Pump:
         """Call the function with a batch; tell whether it is over with."""
         first, last = _sequence(records[0]), _sequence(records[-1])
         try:
-            context = LambdaContext(self.function, self._stopping)
+            context = InvocationContext(self.function, self._stopping)
             answer = handler(_window_event(shard, records), context)
             failed = [int(each["itemIdentifier"]) for each in answer["batchItemFailures"]]
         except Exception:  # noqa: BLE001 (the process edge: logged, and the pump goes on)

@@ -33,10 +33,10 @@ def template_for_sam_local() -> Template:
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
             environment = resource["Properties"].setdefault("Environment", {"Variables": {}})
-            told: dict[str, Any] = environment["Variables"]
-            for name in [name for name in told if name.endswith("_ARN")]:
-                del told[name]
-            told.update(SETTINGS)
+            variables: dict[str, Any] = environment["Variables"]
+            for name in [name for name in variables if name.endswith("_ARN")]:
+                del variables[name]
+            variables.update(SETTINGS)
     return template
 
 

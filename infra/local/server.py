@@ -14,10 +14,10 @@ from queue import SimpleQueue
 from typing import Final, Protocol, TypeAlias
 
 from headrace.domain.limits import KIB, LAMBDA_BYTES
-from headrace.http.events import Answer
+from headrace.http.events import GatewayAnswer
 from infra.local.connection import Connection, Done
 from infra.local.errors import PortUnusable
-from infra.local.events import Request
+from infra.local.events import LocalRequest
 from infra.local.problems import refusal
 
 # What API Gateway and Lambda take together, in base64 in an event with room for the headers; the
@@ -31,7 +31,7 @@ _BACKLOG: Final = 1024
 _GRACE_SECONDS: Final = 4.0
 _LOOK_SECONDS: Final = 0.1
 
-_Job: TypeAlias = tuple[Request, Done]
+_Job: TypeAlias = tuple[LocalRequest, Done]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,18 @@ class Bounds:
     bodies: int = 256 * 1024 * 1024
 
 
-class App(Protocol):
+class LocalApp(Protocol):
     """What answers requests."""
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: LocalRequest) -> GatewayAnswer:
         """Answer one request, whatever it is."""
 
-    def may_wait(self, request: Request) -> bool:
+    def may_wait(self, request: LocalRequest) -> bool:
         """Tell whether the answer may be long in coming because the request asks for that."""
 
 
 def listen(
-    app: App,
+    app: LocalApp,
     host: str,
     port: int,
     *,
@@ -70,7 +70,7 @@ def listen(
 ) -> "ApiServer":
     """Listen on `port` (0: any free one); nothing is answered before `serve()` is called.
 
-    `clock` tells seconds, by which what is too slow is ended.
+    `clock` returns seconds, by which what is too slow is ended.
 
     Raises:
         PortUnusable: the port is taken, or may not be used.
@@ -93,7 +93,7 @@ class ApiServer:
     """
 
     def __init__(
-        self, app: App, listening: socket.socket, bounds: Bounds, clock: Callable[[], float]
+        self, app: LocalApp, listening: socket.socket, bounds: Bounds, clock: Callable[[], float]
     ) -> None:
         """Take what answers, and where to listen."""
         self.bind_addr: tuple[str, int] = listening.getsockname()[:2]
@@ -151,7 +151,7 @@ class ApiServer:
         self._held += size
         return self._held <= self._bounds.bodies
 
-    def work(self, request: Request, done: Done) -> None:
+    def work(self, request: LocalRequest, done: Done) -> None:
         """Have a request answered in a thread."""
         if not self._app.may_wait(request):
             self._jobs.put((request, done))
@@ -164,7 +164,7 @@ class ApiServer:
             _start("waiting", self._answer, request, self._waited(done))
 
     def _waited(self, done: Done) -> Done:
-        def end(answer: Answer) -> None:
+        def end(answer: GatewayAnswer) -> None:
             self._waiting -= 1
             done(answer)
 
@@ -174,7 +174,7 @@ class ApiServer:
         while job := self._jobs.get():
             self._answer(*job)
 
-    def _answer(self, request: Request, done: Done) -> None:
+    def _answer(self, request: LocalRequest, done: Done) -> None:
         answer = self._app(request)
         with contextlib.suppress(RuntimeError):  # the loop is over, and so is the connection
             self._loop.call_soon_threadsafe(done, answer)

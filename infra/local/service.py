@@ -22,12 +22,12 @@ from infra.local.environment import (
 from infra.local.errors import ServiceUnhealthy
 from infra.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
 from infra.local.gateway import Gateway
-from infra.local.lambdas import Handler, LambdaContext, load_handler, scheduled_event
+from infra.local.lambdas import Handler, InvocationContext, load_handler, scheduled_event
 from infra.local.pump import Pump, counted, stream_function
 from infra.local.server import listen
 from infra.local.settings import DEFAULT_DATA_DIR, DEFAULT_PORT, LocalSettings
 from infra.local.tables import (
-    Schedule,
+    FunctionTimer,
     TableNames,
     Template,
     create_tables,
@@ -116,17 +116,20 @@ class Service:
         )
         undo.enter_context(applied(variables))
         create_tables(dynamodb_client(self.dynamodb_url), template, names)
-        api, chores = routes(template), schedules(template)
+        api, schedule_timers = routes(template), schedules(template)
         handlers: dict[str, Handler] = {}
         self._prepare_pump(undo, template, names)
-        timers = self._prepare_timers(undo, chores, handlers)
+        timers = self._prepare_timers(undo, schedule_timers, handlers)
         server = listen(
             Gateway(api, handlers, stopping=self._stopping.is_set), HOST, self.settings.port
         )
         undo.callback(server.stop)
         self.url = f"http://{HOST}:{server.bind_addr[1]}"
         # Late, because they read the environment, and because it takes the longest.
-        functions = {*(route.function for route in api), *(chore.function for chore in chores)}
+        functions = {
+            *(route.function for route in api),
+            *(timer.function for timer in schedule_timers),
+        }
         if self._pump is not None:
             functions.add(self._pump.function)
         for function in functions:
@@ -172,10 +175,10 @@ class Service:
     def _prepare_timers(
         self,
         undo: contextlib.ExitStack,
-        chores: Sequence[Schedule],
+        schedule_timers: Sequence[FunctionTimer],
         handlers: Mapping[str, Handler],
     ) -> list[Timer]:
-        timers = [self._timer(schedule, handlers) for schedule in chores]
+        timers = [self._timer(schedule, handlers) for schedule in schedule_timers]
         if self.engine is not None:
             timers.append(Timer("trim the stream", _TRIM_SECONDS, self._trim))
         for timer in timers:
@@ -187,11 +190,11 @@ class Service:
             consumed = self._pump.consumed() if self._pump is not None else {}
             stream.trim(self.engine.database, consumed=consumed, stopping=self._stopping.is_set)
 
-    def _timer(self, schedule: Schedule, handlers: Mapping[str, Handler]) -> Timer:
+    def _timer(self, schedule: FunctionTimer, handlers: Mapping[str, Handler]) -> Timer:
         function = schedule.function
 
         def run() -> None:
-            context = LambdaContext(function, self._stopping.is_set)
+            context = InvocationContext(function, self._stopping.is_set)
             handlers[function.handler](scheduled_event(function), context)
 
         return Timer(function.handler, schedule.interval_seconds, run)

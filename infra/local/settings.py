@@ -1,4 +1,4 @@
-"""What the local service is told by its environment."""
+"""The settings that the local service takes from its environment."""
 
 import os
 import re

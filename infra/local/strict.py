@@ -11,7 +11,7 @@ _FOLDED: Final = re.compile(rb"\n[ \t]")
 _BARE: Final = re.compile(rb"(?<!\r)\n")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request cannot be taken; `status` says why."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
@@ -20,21 +20,21 @@ class Refused(Exception):
         self.status = status
 
 
-def not_http(wrong: str) -> Refused:
+def not_http(wrong: str) -> RequestRefused:
     """Return the refusal of what breaks the protocol."""
-    return Refused(HTTPStatus.BAD_REQUEST, f"This is not HTTP as it should be: {wrong}.")
+    return RequestRefused(HTTPStatus.BAD_REQUEST, f"This is not HTTP as it should be: {wrong}.")
 
 
-def long_head(most: int) -> Refused:
+def long_head(most: int) -> RequestRefused:
     """Return the refusal of headers above `most` bytes."""
     detail = f"The request's headers are larger than {most} bytes."
-    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
-def long_body(most: int) -> Refused:
+def long_body(most: int) -> RequestRefused:
     """Return the refusal of a body above `most` bytes."""
     detail = f"The request's body is larger than {most} bytes."
-    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
 def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int, max_body: int) -> None:
@@ -61,7 +61,7 @@ def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int, max_
     if wrong:
         raise not_http(wrong)
     if not head.http_version.startswith(b"1."):
-        raise Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "This service speaks HTTP/1.1.")
+        raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "This service speaks HTTP/1.1.")
     lengths = [int(value) for name, value in head.headers if name == b"content-length"]
     if lengths and lengths[0] > max_body:
         raise long_body(max_body)

@@ -54,7 +54,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ApiRoute:
     """One API event: `method` in capitals or ANY, `path` as in `/v1/queues/{queue}`."""
 
     method: str
@@ -63,7 +63,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class FunctionTimer:
     """One timer: the function is called every `interval_seconds`."""
 
     function: Function
@@ -126,7 +126,7 @@ def create_tables(client: DynamoDBClient, template: Template, names: TableNames)
         ) from error
 
 
-def routes(template: Template) -> list[Route]:
+def routes(template: Template) -> list[ApiRoute]:
     """List the API events of all functions, in the template's order.
 
     Raises:
@@ -134,13 +134,13 @@ def routes(template: Template) -> list[Route]:
 
     """
     return [
-        Route(event["Method"].upper(), event["Path"], function)
+        ApiRoute(event["Method"].upper(), event["Path"], function)
         for function, kind, event in _events(template)
         if kind == "Api"
     ]
 
 
-def schedules(template: Template) -> list[Schedule]:
+def schedules(template: Template) -> list[FunctionTimer]:
     """List the schedules of all functions that are not switched off.
 
     Raises:
@@ -148,7 +148,7 @@ def schedules(template: Template) -> list[Schedule]:
 
     """
     return [
-        Schedule(function, _interval(event.get("Schedule") or event.get("ScheduleExpression")))
+        FunctionTimer(function, _interval(event.get("Schedule") or event.get("ScheduleExpression")))
         for function, kind, event in _events(template)
         if kind in {"Schedule", "ScheduleV2"}
         and event.get("Enabled", True)

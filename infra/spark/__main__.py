@@ -28,16 +28,16 @@ def main() -> int:
     parser.add_argument("--lake", help="put it there, under code/; such as s3://bucket")
     parser.add_argument("--processor", choices=[*PROCESSORS], default="arm64", help="of EMR")
     parser.add_argument("--target", type=Path, default=TARGET, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        files = build(asked.target, processor=asked.processor)
+        files = build(options.target, processor=options.processor)
         for file in files:
             print(f"{file.stat().st_size / 1e6:8.1f} MB  {file.relative_to(PROJECT_ROOT)}")
-        if asked.lake:
-            lake = lake_at(asked.lake)
+        if options.lake:
+            lake = lake_at(options.lake)
             for file in files:
                 lake.put(f"{CODE}/{file.name}", file.read_bytes())
-            print(f"All of it is at {asked.lake.rstrip('/')}/{CODE}/ now.")
+            print(f"All of it is at {options.lake.rstrip('/')}/{CODE}/ now.")
     except subprocess.CalledProcessError:
         print("error: pip could not fetch what infra/spark/requirements.txt names", file=sys.stderr)
         return 1

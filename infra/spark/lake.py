@@ -8,24 +8,24 @@ import shlex
 
 
 def words() -> argparse.Namespace:
-    """Return what was asked for; Glue adds words of its own, which say nothing to us."""
+    """Return the options; Glue adds words of its own, which say nothing to us."""
     parser = argparse.ArgumentParser(prog="lake.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="rollup, proof, compact or backfill")
     parser.add_argument("--lake", required=True, help="s3://bucket/prefix, or a folder")
     parser.add_argument("--words", default="", help="of the job: --words=--since=-30d")
-    asked, _ = parser.parse_known_args()
-    return asked
+    options, _ = parser.parse_known_args()
+    return options
 
 
 def main() -> None:
     """Run the job; raise SystemExit only if it failed, which is how Glue tells."""
     from headrace.spark.archive import unzipped  # noqa: PLC0415 (only now is it known to be asked)
 
-    asked = words()
+    options = words()
     unzipped()
     from headrace.spark.lake.__main__ import main as run  # noqa: PLC0415 (now it can be imported)
 
-    code = run(["--lake", asked.lake, "--json", asked.job, *shlex.split(asked.words)])
+    code = run(["--lake", options.lake, "--json", options.job, *shlex.split(options.words)])
     if code:
         raise SystemExit(code)
 

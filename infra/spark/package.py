@@ -66,8 +66,8 @@ def build(target: Path, *, processor: str = "arm64") -> list[Path]:
 
 def fetched(cache: Path, processor: str) -> Path:
     """Return a folder with the pinned packages as *processor* needs them; kept while they stay."""
-    told = REQUIREMENTS.read_bytes() + processor.encode() + EMR_PYTHON.encode()
-    folder = cache / blake2b(told, digest_size=6).hexdigest()
+    pinned = REQUIREMENTS.read_bytes() + processor.encode() + EMR_PYTHON.encode()
+    folder = cache / blake2b(pinned, digest_size=6).hexdigest()
     if not folder.exists():
         new = folder.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)

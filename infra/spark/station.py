@@ -15,29 +15,29 @@ VARIABLES: Final = {
 
 
 def words() -> argparse.Namespace:
-    """Return what was asked for; Glue adds words of its own, which say nothing to us."""
+    """Return the options; Glue adds words of its own, which say nothing to us."""
     parser = argparse.ArgumentParser(prog="station.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--station", required=True, help="module:station")
     parser.add_argument("--drain", choices=["true", "false"], default="false")
     parser.add_argument("--until", help="end at this instant")
     for name, variable in VARIABLES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"else {variable}")
-    asked, _ = parser.parse_known_args()
-    return asked
+    options, _ = parser.parse_known_args()
+    return options
 
 
 def main() -> None:
     """Run the station; raise SystemExit only if it failed, which is how Glue tells."""
-    asked = words()
+    options = words()
     for name, variable in VARIABLES.items():
-        if getattr(asked, name):
-            os.environ[variable] = getattr(asked, name)
+        if getattr(options, name):
+            os.environ[variable] = getattr(options, name)
     from headrace.spark.station.__main__ import main as run  # noqa: PLC0415 (reads the environment)
 
-    told = [asked.station, "--json"]
-    told += ["--drain"] if asked.drain == "true" else []
-    told += [f"--until={asked.until}"] if asked.until else []
-    code = run(told)
+    arguments = [options.station, "--json"]
+    arguments += ["--drain"] if options.drain == "true" else []
+    arguments += [f"--until={options.until}"] if options.until else []
+    code = run(arguments)
     if code:
         raise SystemExit(code)
 

@@ -27,14 +27,14 @@ from rich.progress import (
 from infra.local.engine import PROJECT_ROOT
 from infra.local.errors import LocalServiceError
 from tests.bench import calls, changes, console, cost, life, machine
-from tests.bench.results import Bar, Outcome, bars_table, finite
+from tests.bench.results import Bar, PartOutcome, bars_table, finite
 from tests.bench.sizes import FULL, QUICK, Sizes
 
 _WIDTH: Final = 100
 _DEFAULT_JSON: Final = Path("bench-latest.json")
 _DEFAULT_DATA: Final = PROJECT_ROOT / "build"
 
-Part = Callable[[Sizes, Progress], Outcome]
+Part = Callable[[Sizes, Progress], PartOutcome]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,7 +16,7 @@ import urllib3
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.ids import new_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.store.items import micros, to_item
@@ -58,7 +58,7 @@ class _Writes:
 def _writes(queue: str) -> _Writes:
     now = datetime.now(UTC)
     target = Queue(queue, QueueSettings(), now, now)
-    new = NewTask(json.dumps(PAYLOAD))
+    new = TaskSpec(json.dumps(PAYLOAD))
     insert = plan.enqueue(new, target, task_id=_TASK, due_at=now, now=now, token=None)
     if insert.insert is None:
         raise BareClientFailed("an enqueue inserts nothing")

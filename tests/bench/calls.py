@@ -15,8 +15,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tests.bench.bare import BareClient
-from tests.bench.engines import World, world
-from tests.bench.results import Bar, Outcome, median, percentile, table
+from tests.bench.engines import EngineWorld, world
+from tests.bench.results import Bar, PartOutcome, median, percentile, table
 from tests.bench.sizes import BATCH, Sizes
 from tests.bench.targets import CallFailed, Target, Units
 
@@ -52,7 +52,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class CallFigure:
     """What the calls of one kind came to; units per task, and read units per call."""
 
     path: str
@@ -67,7 +67,7 @@ class Figure:
     read_per_call: float
 
 
-def run(sizes: Sizes, progress: Progress) -> Outcome:
+def run(sizes: Sizes, progress: Progress) -> PartOutcome:
     """Measure all calls on both paths at all depths."""
     calls: dict[Kind, list[Call]] = defaultdict(list)
     with contextlib.ExitStack() as stack:
@@ -86,7 +86,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
                             calls[Kind(target.name, call, count, depth)].append(measured)
             progress.advance(bar)
     figures = [_figure(kind, measured) for kind, measured in calls.items()]
-    return Outcome(
+    return PartOutcome(
         figures={"calls": [asdict(figure) for figure in figures]},
         tables=[
             *(_speed_table(figures, path) for path in dict.fromkeys(f.path for f in figures)),
@@ -97,7 +97,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
     )
 
 
-def _fill(one: World, depth: int, done: Callable[[int], object]) -> None:
+def _fill(one: EngineWorld, depth: int, done: Callable[[int], object]) -> None:
     with BareClient(one.engine.url, QUEUE) as client:
         for start in range(0, depth, BATCH):
             count = min(BATCH, depth - start)
@@ -122,10 +122,10 @@ def _timed(call: Callable[[], tuple[Returned, Units]]) -> tuple[Returned, Call]:
     return returned, Call(time.perf_counter() - started, units)
 
 
-def _figure(kind: Kind, calls: Sequence[Call]) -> Figure:
+def _figure(kind: Kind, calls: Sequence[Call]) -> CallFigure:
     seconds = [call.seconds for call in calls]
     number = len(calls)
-    return Figure(
+    return CallFigure(
         path=kind.path,
         call=kind.call,
         tasks_per_call=kind.tasks,
@@ -139,7 +139,7 @@ def _figure(kind: Kind, calls: Sequence[Call]) -> Figure:
     )
 
 
-def _bars(figures: Sequence[Figure], sizes: Sizes) -> list[Bar]:
+def _bars(figures: Sequence[CallFigure], sizes: Sizes) -> list[Bar]:
     few, many = sizes.depths[0], sizes.depths[-1]
     latency = {
         (figure.path, figure.tasks_per_call, figure.waiting): figure.p50_ms
@@ -157,7 +157,7 @@ def _bars(figures: Sequence[Figure], sizes: Sizes) -> list[Bar]:
     ]
 
 
-def _speed_table(figures: Sequence[Figure], path: str) -> Table:
+def _speed_table(figures: Sequence[CallFigure], path: str) -> Table:
     """Show one path: a row for each kind of call, a column for each depth in each group."""
     ours = {(f.call, f.tasks_per_call, f.waiting): f for f in figures if f.path == path}
     depths = list(dict.fromkeys(waiting for _, _, waiting in ours))
@@ -186,7 +186,7 @@ def _speed_table(figures: Sequence[Figure], path: str) -> Table:
     return made
 
 
-def _units_table(figures: Sequence[Figure]) -> Table:
+def _units_table(figures: Sequence[CallFigure]) -> Table:
     """Show the dearest of all depths and paths: they should not differ."""
     made = table(
         "Units of the calls (the dearest of all paths and depths)",

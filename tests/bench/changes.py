@@ -12,7 +12,7 @@ from rich.progress import Progress
 from infra.local.folder import temporary_folder
 from tests.bench.bare import BareClient
 from tests.bench.engines import bare_engine
-from tests.bench.results import Bar, Outcome, table
+from tests.bench.results import Bar, PartOutcome, table
 from tests.bench.sizes import BATCH, Sizes
 
 RATE_KEPT: Final = 0.9
@@ -21,14 +21,14 @@ _BATCHES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RateWindow:
     """Put rates measured one after the other, in tasks per second."""
 
     young: float
     old: float
 
 
-def run(sizes: Sizes, progress: Progress) -> Outcome:
+def run(sizes: Sizes, progress: Progress) -> PartOutcome:
     """Compare the put rates of an engine after few changes and one after many, in turns."""
     few, many, number = sizes.few_changes, sizes.many_changes, sizes.put_windows
     bar = progress.add_task("put rate by changes", total=few + many + 2 * number * _BATCHES * BATCH)
@@ -47,7 +47,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
     shown = table(f"Put rate, batches of {BATCH} (median of {number} windows)", "After", "Puts/s")
     shown.add_row(f"{few:,} changes", f"{young:,.0f}")
     shown.add_row(f"{many:,} changes", f"{old:,.0f}")
-    return Outcome(
+    return PartOutcome(
         figures={
             "changes": [few, many],
             "windows": number,
@@ -68,11 +68,11 @@ def _put(client: BareClient, count: int, done: Callable[[int], object]) -> None:
         done(BATCH)
 
 
-def _window(young: BareClient, old: BareClient, *, young_first: bool) -> Window:
+def _window(young: BareClient, old: BareClient, *, young_first: bool) -> RateWindow:
     if young_first:
-        return Window(_rate(young), _rate(old))
+        return RateWindow(_rate(young), _rate(old))
     after_many = _rate(old)
-    return Window(_rate(young), after_many)
+    return RateWindow(_rate(young), after_many)
 
 
 def _rate(client: BareClient) -> float:

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from headrace.client.client import Client
 from headrace.client.sending import Failure, NewTask, Report
 from infra.local.launch import launched
-from tests.bench.results import Bar, Outcome, median, percentile, table
+from tests.bench.results import Bar, PartOutcome, median, percentile, table
 from tests.bench.sizes import BATCH, Sizes
 from tests.browser.places import Names, pages
 
@@ -26,7 +26,7 @@ _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PageFigure:
     """What the answers of one page came to; size in bytes."""
 
     page: str
@@ -36,14 +36,14 @@ class Figure:
     size: int
 
 
-def run(sizes: Sizes, progress: Progress) -> Outcome:
+def run(sizes: Sizes, progress: Progress) -> PartOutcome:
     """Fill a queue and ask for each page, one after the other."""
     depth, rounds = max(sizes.depths), max(5, sizes.call_rounds // 10)
     with launched() as service, Client(service.url, service.admin_key) as client:
         filling = progress.add_task("console: filling a queue", total=depth)
         names = _fill(client, depth, lambda: progress.advance(filling, BATCH))
         with _Visitor(service.url, service.admin_key) as visitor:
-            places = pages(replace(names, set=visitor.dry_run())) | _asked()
+            places = pages(replace(names, set=visitor.dry_run())) | _requested()
             bar = progress.add_task("console: pages", total=len(places))
             figures = []
             for page, address in places.items():
@@ -54,7 +54,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
     for one in figures:
         shown.add_row(one.page, f"{one.p50_ms:.0f}", f"{one.p99_ms:.0f}", f"{one.size / 1024:.0f}")
     slowest = max(one.p50_ms for one in figures)
-    return Outcome(
+    return PartOutcome(
         figures={"tasks": depth, "pages": [asdict(one) for one in figures]},
         tables=[shown],
         notes=["One visitor, who knows the style and script already; data in memory."],
@@ -62,7 +62,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
     )
 
 
-def _asked() -> dict[str, str]:
+def _requested() -> dict[str, str]:
     """Return the queue's page as it is asked for in other ways."""
     queries: dict[str, dict[str, str | int]] = {
         "ready": {"state": "READY", "limit": 250},
@@ -107,11 +107,11 @@ def _put(client: Client, number: int) -> None:
     client.enqueue_many(QUEUE, [NewTask(payload=payload, tags={"shift": shift})] * BATCH)
 
 
-def _figure(page: str, address: str, visitor: "_Visitor", rounds: int) -> Figure:
+def _figure(page: str, address: str, visitor: "_Visitor", rounds: int) -> PageFigure:
     visitor.get(address)
     measured = [visitor.timed(address) for _ in range(rounds)]
     seconds: Sequence[float] = [one for one, _ in measured]
-    return Figure(page, address, 1000 * median(seconds), 1000 * percentile(seconds, 99),
+    return PageFigure(page, address, 1000 * median(seconds), 1000 * percentile(seconds, 99),
                   measured[-1][1])  # fmt: skip
 
 
@@ -144,8 +144,8 @@ class _Visitor:
 
     def dry_run(self) -> str:
         """Look at some dead tasks as if to restart them; return the name of what was seen."""
-        asked = f"/console/queues/{QUEUE}?state=DEAD"
-        token = re.findall(r'name="token" value="([^"]+)"', self.get(asked).decode())[0]
+        requested = f"/console/queues/{QUEUE}?state=DEAD"
+        token = re.findall(r'name="token" value="([^"]+)"', self.get(requested).decode())[0]
         looked = self._http.request(
             "POST", f"{self._url}/console/queues/{QUEUE}/matching?state=DEAD",
             body=urlencode({"token": token, "action": "restart"}),

@@ -8,9 +8,9 @@ from rich.table import Table
 
 from headrace.domain import cost as floors
 from tests.bench.engines import world
-from tests.bench.results import Bar, Outcome, table
+from tests.bench.results import Bar, PartOutcome, table
 from tests.bench.sizes import BATCH, Sizes
-from tests.bench.targets import CallFailed, Held, Target, Units
+from tests.bench.targets import CallFailed, LeasedTarget, Target, Units
 
 _TASKS = 100
 _EMPTY_CALLS = 20
@@ -35,7 +35,7 @@ class Cost:
     empty_dequeue_read_mean: float
 
 
-def run(_sizes: Sizes, progress: Progress) -> Outcome:
+def run(_sizes: Sizes, progress: Progress) -> PartOutcome:
     """Measure the life of 100 small tasks in batches of 25, a heartbeat, and an empty dequeue."""
     bar = progress.add_task("cost per task", total=2)
     costs = []
@@ -43,7 +43,7 @@ def run(_sizes: Sizes, progress: Progress) -> Outcome:
         for target in one.targets:
             costs.append(_measure(target))
             progress.advance(bar)
-    return Outcome(
+    return PartOutcome(
         figures={"tasks": _TASKS, "batch": BATCH, "paths": [asdict(cost) for cost in costs]},
         tables=[_table(costs)],
         notes=[_NOTE],
@@ -54,7 +54,7 @@ def run(_sizes: Sizes, progress: Progress) -> Outcome:
 def _measure(target: Target) -> Cost:
     life: list[Units] = []
     beats: list[Units] = []
-    held: list[Held] = []
+    held: list[LeasedTarget] = []
     for _ in range(_TASKS // BATCH):
         life.append(target.enqueue(BATCH))
         found, units = target.dequeue(BATCH)

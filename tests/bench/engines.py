@@ -34,7 +34,7 @@ def folder_on_disk(parent: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class EngineWorld:
     """One engine in memory, and the two ways to it: through our use cases, and over HTTP."""
 
     engine: Engine
@@ -49,7 +49,7 @@ class World:
 
 
 @contextlib.contextmanager
-def world(queue: str) -> Iterator[World]:
+def world(queue: str) -> Iterator[EngineWorld]:
     """Run an engine in memory and a service on it; both ways see the same new queue."""
     with contextlib.ExitStack() as stack:
         engine = stack.enter_context(bare_engine(stack.enter_context(temporary_folder())))
@@ -60,7 +60,7 @@ def world(queue: str) -> Iterator[World]:
         service = stack.enter_context(launched(environment=set_variables))
         over_http = stack.enter_context(OverHttp(service.url, service.admin_key, queue))
         over_http.create_queue()
-        yield World(engine, service, in_process, over_http)
+        yield EngineWorld(engine, service, in_process, over_http)
 
 
 def _environment(engine: Engine) -> dict[str, str | None]:

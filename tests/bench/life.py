@@ -17,8 +17,8 @@ from infra.local.launch import launched
 from tests.bench import machine
 from tests.bench.clients import Clients, Job, Work, clients
 from tests.bench.engines import bare_engine, folder_on_disk
-from tests.bench.life_outcome import Run, outcome
-from tests.bench.results import Outcome, median, percentile
+from tests.bench.life_outcome import Measurement, outcome
+from tests.bench.results import PartOutcome, median, percentile
 from tests.bench.sizes import BATCH, Sizes
 from tests.bench.targets import CallFailed, OverHttp
 
@@ -35,16 +35,16 @@ class _Side:
     url: str
     key: str | None
     pids: tuple[int, int]
-    runs: list[Run]
+    runs: list[Measurement]
 
 
-def run(sizes: Sizes, progress: Progress, parent: Path) -> Outcome:
+def run(sizes: Sizes, progress: Progress, parent: Path) -> PartOutcome:
     """Measure both kinds in turns; their data goes to new folders inside *parent*."""
     turn = sizes.life_tasks // sizes.life_turns
     turns = sizes.life_rounds * sizes.life_turns
     bar = progress.add_task("whole lives", total=2 * turns * turn)
-    ours: list[Run] = []
-    bare: list[Run] = []
+    ours: list[Measurement] = []
+    bare: list[Measurement] = []
     syncs: list[float] = []
     started = time.monotonic()
     with clients(CLIENTS) as crew:
@@ -68,7 +68,7 @@ def _show(progress: Progress, bar: TaskID, before: int, done: int) -> None:
 
 @contextlib.contextmanager
 def _both(
-    parent: Path, ours: list[Run], bare: list[Run]
+    parent: Path, ours: list[Measurement], bare: list[Measurement]
 ) -> Iterator[tuple[list[_Side], Callable[[], int]]]:
     """Run a service and a bare engine with new data; also give how many tasks succeeded."""
     with contextlib.ExitStack() as stack:
@@ -85,7 +85,7 @@ def _both(
         yield sides, lambda: target.count()["SUCCEEDED"]
 
 
-def _measured(crew: Clients, side: _Side, total: int, done: Callable[[int], object]) -> Run:
+def _measured(crew: Clients, side: _Side, total: int, done: Callable[[int], object]) -> Measurement:
     """Let the clients bring *total* tasks through their life."""
     shares = _shares(total, crew.number)
     jobs = [Job(side.url, side.key, QUEUE, share, total) for share in shares]
@@ -99,7 +99,7 @@ def _measured(crew: Clients, side: _Side, total: int, done: Callable[[int], obje
         raise CallFailed(f"{finished} tasks were finished, of {total}")
     seconds = max(work.ended for work in works) - min(work.started for work in works)
     thousands = total / 1000
-    return Run(
+    return Measurement(
         tasks_per_second=total / seconds,
         seconds=seconds,
         service_cpu=service / thousands,

@@ -9,7 +9,7 @@ from typing import Final
 from rich.table import Table
 
 from tests.bench import machine
-from tests.bench.results import Bar, Outcome, table
+from tests.bench.results import Bar, PartOutcome, table
 from tests.bench.sizes import BATCH
 
 SHARE_OF_ENGINE: Final = 0.45
@@ -23,7 +23,7 @@ WRITES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Measurement:
     """One measurement; CPU in seconds per 1,000 tasks, units per task, latencies in ms.
 
     ``others_busy`` is how many processors everything else on this machine kept busy.
@@ -49,21 +49,23 @@ class Run:
         return cpu * self.tasks_per_second / 1000
 
 
-def _median_run(runs: Sequence[Run]) -> Run:
+def _median_run(runs: Sequence[Measurement]) -> Measurement:
     """Return the median of each figure by itself."""
-    names = [field.name for field in fields(Run)]
-    return Run(**{name: statistics.median(getattr(one, name) for one in runs) for name in names})
+    names = [field.name for field in fields(Measurement)]
+    return Measurement(
+        **{name: statistics.median(getattr(one, name) for one in runs) for name in names}
+    )
 
 
 def outcome(
-    ours: Sequence[Run],
-    bare: Sequence[Run],
+    ours: Sequence[Measurement],
+    bare: Sequence[Measurement],
     syncs: Sequence[float],
     *,
     tasks: int,
     clients: int,
     parent: Path,
-) -> Outcome:
+) -> PartOutcome:
     """Put together what the runs, of *tasks* each, came to.
 
     *syncs* are the disk's, in ms, one before each run.
@@ -79,7 +81,7 @@ def outcome(
     if not machine.is_disk(parent):
         notes.append("The data was in memory, not on a disk: choose another folder (--data-dir).")
     title = f"Whole lives on disk, {clients} clients: median of {len(ours)} times {tasks:,} tasks"
-    return Outcome(
+    return PartOutcome(
         figures={
             "tasks": tasks * len(ours),
             "tasks_per_turn": tasks,
@@ -108,7 +110,7 @@ def outcome(
     )
 
 
-def what_bounds(one: Run, share: float, sync_ms: float, cores: int) -> str:
+def what_bounds(one: Measurement, share: float, sync_ms: float, cores: int) -> str:
     """Say in a sentence what keeps *one*, which is *share* of the bare engine, from being faster.
 
     CPU of a process is shown as the number of processors it kept busy.
@@ -138,7 +140,7 @@ def what_bounds(one: Run, share: float, sync_ms: float, cores: int) -> str:
     return f"Waiting of calls for each other bounds it: {facts}."
 
 
-def _table(title: str, service: Run, engine: Run, share: float) -> Table:
+def _table(title: str, service: Measurement, engine: Measurement, share: float) -> Table:
     made = table(title, "Figure", "Over HTTP", "Bare engine")
     made.add_row("tasks/s", f"{service.tasks_per_second:,.0f}", f"{engine.tasks_per_second:,.0f}")
     made.add_row("share of the bare engine", f"{share:.0%}", "")

@@ -17,7 +17,7 @@ _IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
 def facts() -> dict[str, Any]:
-    """Return what the figures depend on besides our code."""
+    """The circumstances that the figures depend on besides our code."""
     return {
         "cores": cores(),
         "processor": _processor(),
@@ -74,7 +74,7 @@ def filesystem(folder: Path) -> str:
 
 
 def is_disk(folder: Path) -> bool:
-    """Tell whether what is written to *folder* outlives the power."""
+    """Whether what is written to *folder* outlives the power."""
     return filesystem(folder) not in _IN_MEMORY
 
 

@@ -52,13 +52,15 @@ def faults(package: Path) -> Iterator[str]:
 def mistold(package: Path, bill: Path) -> Iterator[str]:
     """Say in what a bill of materials differs from the libraries that are in the package."""
     materials = json.loads(bill.read_text())["components"]
-    told = {(each["name"], each["version"]) for each in materials}
+    reported = {(each["name"], each["version"]) for each in materials}
     there = {
         (each.metadata["Name"].lower().replace("_", "-"), each.version)
         for each in distributions(path=[str(package)])
     }
-    yield from (f"{name} {version} is not in {bill.name}" for name, version in there - told)
-    yield from (f"{name} {version} of {bill.name} is not in it" for name, version in told - there)
+    yield from (f"{name} {version} is not in {bill.name}" for name, version in there - reported)
+    yield from (
+        f"{name} {version} of {bill.name} is not in it" for name, version in reported - there
+    )
     for each in materials:
         hashes = [one for link in each["externalReferences"] for one in link.get("hashes", [])]
         if not hashes or {one["alg"] for one in hashes} != {"SHA-256"}:

@@ -22,7 +22,7 @@ class Bar:
 
     @property
     def passed(self) -> bool:
-        """Tell whether the limit is kept; what could not be measured (NaN) keeps none."""
+        """Whether the limit is kept; what could not be measured (NaN) keeps none."""
         return self.measured <= self.limit if self.at_most else self.measured >= self.limit
 
     def as_json(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PartOutcome:
     """All that one part has to say."""
 
     figures: dict[str, Any]

@@ -65,7 +65,7 @@ def _measure() -> list[str]:
 
 
 def measured(take: Take, rounds: int = _ROUNDS) -> tuple[Seconds, dict[str, float]]:
-    """Return what boto3's client takes, and for each function how many times as much."""
+    """The time boto3's client takes, and for each function how many times as much."""
     statements = {"": BOTO3} | {name: f"import {name}" for name in BARS}
     found: dict[str, list[Seconds]] = {name: [] for name in statements}
     for number in range(rounds + 1):

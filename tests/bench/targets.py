@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, Self
 import urllib3
 
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.domain.plan import TaskSpec
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.runtime.wiring import Settings, build, dynamo_store
 from headrace.store.base import metered
@@ -24,7 +24,7 @@ class CallFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeasedTarget:
     """A task under a lease, as its worker knows it."""
 
     task_id: str
@@ -47,13 +47,13 @@ class Target(Protocol):
     def enqueue(self, count: int) -> Units:
         """Enqueue *count* small tasks in one call."""
 
-    def dequeue(self, count: int) -> tuple[list[Held], Units]:
+    def dequeue(self, count: int) -> tuple[list[LeasedTarget], Units]:
         """Lease up to *count* tasks in one call."""
 
-    def heartbeat(self, held: Sequence[Held]) -> Units:
+    def heartbeat(self, held: Sequence[LeasedTarget]) -> Units:
         """Lengthen leases in one call."""
 
-    def succeed(self, held: Sequence[Held]) -> Units:
+    def succeed(self, held: Sequence[LeasedTarget]) -> Units:
         """Finish tasks in one call."""
 
 
@@ -72,29 +72,29 @@ class InProcess:
     def enqueue(self, count: int) -> Units:
         """Enqueue *count* small tasks in one call."""
         with metered() as meter:
-            new = [NewTask(self._payload) for _ in range(count)]
+            new = [TaskSpec(self._payload) for _ in range(count)]
             results = self._use.tasks.enqueue(self._queue, new)
         _check([result.outcome for result in results], EnqueueOutcome.CREATED)
         return Units(meter.write, meter.read)
 
-    def dequeue(self, count: int) -> tuple[list[Held], Units]:
+    def dequeue(self, count: int) -> tuple[list[LeasedTarget], Units]:
         """Lease up to *count* tasks in one call."""
         with metered() as meter:
             found = self._use.deliveries.dequeue(self._queue, batch_size=count, worker=WORKER)
-            held = [Held(task.id, str(LeaseName.of(task))) for task in found.tasks]
+            held = [LeasedTarget(task.id, str(LeaseName.of(task))) for task in found.tasks]
         return held, Units(meter.write, meter.read)
 
-    def heartbeat(self, held: Sequence[Held]) -> Units:
+    def heartbeat(self, held: Sequence[LeasedTarget]) -> Units:
         """Lengthen leases in one call."""
         return self._report(held, ReportStatus.INFLIGHT)
 
-    def succeed(self, held: Sequence[Held]) -> Units:
+    def succeed(self, held: Sequence[LeasedTarget]) -> Units:
         """Finish tasks in one call."""
         return self._report(held, ReportStatus.SUCCEEDED)
 
-    def _report(self, held: Sequence[Held], status: ReportStatus) -> Units:
+    def _report(self, held: Sequence[LeasedTarget], status: ReportStatus) -> Units:
         with metered() as meter:
-            reports = [Report(one.task_id, one.lease_id, status) for one in held]
+            reports = [TaskReport(one.task_id, one.lease_id, status) for one in held]
             results = self._use.reports.report(self._queue, reports)
         _check([result.outcome for result in results], ReportOutcome.OK)
         return Units(meter.write, meter.read)
@@ -141,21 +141,21 @@ class OverHttp:
         _check([result["outcome"] for result in answer["results"]], "CREATED")
         return units
 
-    def dequeue(self, count: int) -> tuple[list[Held], Units]:
+    def dequeue(self, count: int) -> tuple[list[LeasedTarget], Units]:
         """Lease up to *count* tasks in one call."""
         body = {"batch_size": count, "worker": WORKER}
         answer, units = self._call("POST", f"/v1/queues/{self._queue}/dequeue", body)
-        return [Held(task["id"], task["lease"]["id"]) for task in answer["tasks"]], units
+        return [LeasedTarget(task["id"], task["lease"]["id"]) for task in answer["tasks"]], units
 
-    def heartbeat(self, held: Sequence[Held]) -> Units:
+    def heartbeat(self, held: Sequence[LeasedTarget]) -> Units:
         """Lengthen leases in one call."""
         return self._report(held, "INFLIGHT")
 
-    def succeed(self, held: Sequence[Held]) -> Units:
+    def succeed(self, held: Sequence[LeasedTarget]) -> Units:
         """Finish tasks in one call."""
         return self._report(held, "SUCCEEDED")
 
-    def _report(self, held: Sequence[Held], status: str) -> Units:
+    def _report(self, held: Sequence[LeasedTarget], status: str) -> Units:
         reports = [
             {"task_id": one.task_id, "lease_id": one.lease_id, "status": status} for one in held
         ]

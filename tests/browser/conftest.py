@@ -11,9 +11,9 @@ from playwright.sync_api import Browser
 from headrace.client.client import Client
 from infra.local.launch import Launched, launched
 from tests.browser.chrome import Window, chromium, dry_run, opened, signed_in
-from tests.browser.person import Person
+from tests.browser.fixtures import Fixtures, fill
+from tests.browser.keyboard_user import KeyboardUser
 from tests.browser.places import Names, names_of
-from tests.browser.stock import Stock, fill
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Console:
     url: str
     admin_key: str
     client: Client
-    stock: Stock
+    fixtures: Fixtures
     cookies: dict[str, Any]  # by role: who is signed in
     names: Names
 
@@ -44,20 +44,20 @@ def service() -> Iterator[Launched]:
 
 @pytest.fixture(scope="session")
 def console(service: Launched, browser: Browser) -> Iterator[Console]:
-    """Give the service's console, stocked."""
+    """The console of a service that is filled with fixtures."""
     with Client(service.url, service.admin_key) as client:
-        stock = fill(client)
+        fixtures = fill(client)
         keys = {
             "admin": service.admin_key,
-            "operator": stock.operator.secret,
-            "viewer": stock.viewer.secret,
+            "operator": fixtures.operator.secret,
+            "viewer": fixtures.viewer.secret,
         }
         cookies = {role: signed_in(browser, service.url, key) for role, key in keys.items()}
-        names = names_of(stock, dry_run(browser, service.url, cookies["admin"]))
-        yield Console(service.url, service.admin_key, client, stock, cookies, names)
+        names = names_of(fixtures, dry_run(browser, service.url, cookies["admin"]))
+        yield Console(service.url, service.admin_key, client, fixtures, cookies, names)
 
 
-Enter = Callable[..., Person]
+Enter = Callable[..., KeyboardUser]
 
 
 @pytest.fixture
@@ -67,15 +67,17 @@ def enter(console: Console, browser: Browser) -> Iterator[Enter]:
     What the browser complains of, and what it shows as a dialog, fails the test at its end.
     """
     with contextlib.ExitStack() as windows:
-        people: list[Person] = []
+        users: list[KeyboardUser] = []
 
-        def open_window(role: str | None = "admin", *, script: bool = False, **how: Any) -> Person:
+        def open_window(
+            role: str | None = "admin", *, script: bool = False, **how: Any
+        ) -> KeyboardUser:
             state = console.cookies[role] if role else None
             window = Window(script=script, **how)
             context, page = windows.enter_context(opened(browser, window, state))
-            people.append(Person(context, page, console.url))
-            return people[-1]
+            users.append(KeyboardUser(context, page, console.url))
+            return users[-1]
 
         yield open_window
-        for person in people:
-            assert person.complaints == []
+        for user in users:
+            assert user.complaints == []

@@ -5,7 +5,7 @@ from typing import Final
 
 from playwright.sync_api import Page
 
-from tests.browser.stock import EMOJI, RIGHT_TO_LEFT, WIDE
+from tests.browser.fixtures import EMOJI, RIGHT_TO_LEFT, WIDE
 
 Steps = Callable[[Page], object]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from console.app import VIEWS
 from console.chalicelib import urls
-from tests.browser.stock import WIDE, Stock
+from tests.browser.fixtures import WIDE, Fixtures
 
 _NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what leads on to another page
 _ACTIONS: Final = {"tasks": ("restart", "move", "delete"), "queues": ("run", "resume", "delete")}
@@ -23,9 +23,9 @@ class Names:
     set: str  #: what a dry run saw
 
 
-def names_of(stock: Stock, seen: str) -> Names:
-    """Return names of what has been stocked, and of the set that a dry run saw."""
-    return Names("mail", stock.dead, "digest", stock.viewer.id, seen)
+def names_of(fixtures: Fixtures, seen: str) -> Names:
+    """Names of the fixtures, and of the set that a dry run saw."""
+    return Names("mail", fixtures.dead, "digest", fixtures.viewer.id, seen)
 
 
 def pages(names: Names) -> dict[str, str]:
@@ -54,7 +54,7 @@ def pages(names: Names) -> dict[str, str]:
     return found
 
 
-def states(stock: Stock) -> dict[str, str]:
+def states(fixtures: Fixtures) -> dict[str, str]:
     """Return pages in states that are not the ordinary one."""
     return {
         "all-none": "/console?name=zzz",
@@ -67,11 +67,11 @@ def states(stock: Stock) -> dict[str, str]:
         "queue-busy": "/console/queues/ngsi.notify?state=SUCCEEDED&limit=100",
         "queue-paused": "/console/queues/billing.invoices?state=SCHEDULED",
         "queue-wide": f"/console/queues/{WIDE}",
-        "task-waiting": f"/console/tasks/{stock.waiting}",
-        "task-inflight": f"/console/tasks/{stock.inflight}",
-        "task-succeeded": f"/console/tasks/{stock.succeeded}",
-        "task-evil": f"/console/tasks/{stock.evil}",
-        "task-right-to-left": f"/console/tasks/{stock.right_to_left}",
-        "task-large": f"/console/tasks/{stock.large}",
+        "task-waiting": f"/console/tasks/{fixtures.waiting}",
+        "task-inflight": f"/console/tasks/{fixtures.inflight}",
+        "task-succeeded": f"/console/tasks/{fixtures.succeeded}",
+        "task-evil": f"/console/tasks/{fixtures.evil}",
+        "task-right-to-left": f"/console/tasks/{fixtures.right_to_left}",
+        "task-large": f"/console/tasks/{fixtures.large}",
         "task-missing": "/console/tasks/tsk_nobody",
     }

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.proof import Finding, ProofReport
+from tests.browser.fixtures import WIDE
 from tests.browser.pictures import hour
-from tests.browser.stock import WIDE
 from tests.console.conftest import Browser
 
 MANY: Final = 1_000_000

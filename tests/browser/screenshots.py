@@ -13,11 +13,11 @@ from playwright.sync_api import Browser, Page
 from headrace.client.client import Client
 from infra.local.launch import launched
 from tests.browser.chrome import Colours, Window, chromium, dry_run, opened, signed_in
+from tests.browser.fixtures import fill
 from tests.browser.moments import MOMENTS
 from tests.browser.pictures import serve
 from tests.browser.places import names_of, pages, states
 from tests.browser.rare import rare
-from tests.browser.stock import fill
 from tests.console.conftest import HOST
 
 _WIDTHS: Final = (320, 390, 1280)
@@ -36,14 +36,15 @@ def main() -> None:
     given.into.mkdir(parents=True, exist_ok=True)
     with chromium() as browser, launched() as bare, launched() as full:
         with Client(full.url, full.admin_key) as client:
-            stock = fill(client)
+            fixtures = fill(client)
         admin = signed_in(browser, full.url, full.admin_key)
-        names = names_of(stock, dry_run(browser, full.url, admin))
+        names = names_of(fixtures, dry_run(browser, full.url, admin))
         looks = (
-            ("", full.url, admin, pages(names) | states(stock)),
-            ("viewer-", full.url, signed_in(browser, full.url, stock.viewer.secret), {
-                "queue": "/console/queues/mail?state=DEAD", "task": f"/console/tasks/{stock.dead}",
-                "refused": f"/console/tasks/{stock.dead}/delete"}),
+            ("", full.url, admin, pages(names) | states(fixtures)),
+            ("viewer-", full.url, signed_in(browser, full.url, fixtures.viewer.secret), {
+                "queue": "/console/queues/mail?state=DEAD",
+                "task": f"/console/tasks/{fixtures.dead}",
+                "refused": f"/console/tasks/{fixtures.dead}/delete"}),
             ("first-", bare.url, signed_in(browser, bare.url, bare.admin_key), {
                 name: path for name, path in pages(names).items() if name in _FIRST}),
             ("", full.url, None, {"sign-in": "/console/sign-in"}),

@@ -18,7 +18,7 @@ _UNFOLD: Final = "for (const fold of document.querySelectorAll('details')) fold.
 
 
 def violations(page: Page, rules: Sequence[str] = _ALL) -> list[str]:
-    """Return what axe-core finds wrong: the rule and where."""
+    """The violations axe-core finds: the rule and where."""
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(_AXE.read_text())
     found: Mapping[str, Any] = page.evaluate(_RUN, list(rules))
@@ -32,15 +32,15 @@ def violations(page: Page, rules: Sequence[str] = _ALL) -> list[str]:
 def test_axe_finds_nothing_on_any_page(
     console: Console, enter: Enter, role: str | None, width: int
 ) -> None:
-    person = enter(role, script=True, width=width)
-    page = person.page
-    places = pages(console.names) | states(console.stock)
+    user = enter(role, script=True, width=width)
+    page = user.page
+    places = pages(console.names) | states(console.fixtures)
     if role is None:
         places = {"sign-in": "/console/sign-in"}
 
     wrong: dict[str, list[str]] = {}
     for name, path in places.items():
-        person.go(path)
+        user.go(path)
         page.evaluate(_UNFOLD)
         page.emulate_media(color_scheme="light")
         wrong[name] = violations(page)

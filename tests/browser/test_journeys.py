@@ -1,95 +1,95 @@
 """What an operator comes for: each journey without script, and by keyboard alone."""
 
 from tests.browser.conftest import Console, Enter
-from tests.browser.stock import TIMEOUTS, let_die
+from tests.browser.fixtures import TIMEOUTS, let_die
 
 
 def test_one_signs_in(console: Console, enter: Enter) -> None:
-    person = enter(None).go("/console/")
+    user = enter(None).go("/console/")
 
-    person.type("API key", console.admin_key).send()
+    user.type("API key", console.admin_key).send()
 
-    assert person.heading == "Queues"
-    person.open("Sign out")
-    assert person.heading == "Sign in"
-    assert person.said == "You are signed out."
+    assert user.heading == "Queues"
+    user.open("Sign out")
+    assert user.heading == "Sign in"
+    assert user.notice == "You are signed out."
 
 
 def test_one_finds_the_dead_of_a_queue_by_their_error(console: Console, enter: Enter) -> None:
-    person = enter().go("/console").open("12 dead in mail")
+    user = enter().go("/console").open("12 dead in mail")
 
-    person.tab_to("Filter and order").press("Enter")
-    person.type("Error has", "smtp.example.org").open("Show")
+    user.tab_to("Filter and order").press("Enter")
+    user.type("Error has", "smtp.example.org").open("Show")
 
-    rows = person.page.locator("table.tasks tbody tr")
+    rows = user.page.locator("table.tasks tbody tr")
     assert rows.count() == TIMEOUTS
     assert all("smtp.example.org" in text for text in rows.all_inner_texts())
-    assert "error=smtp.example.org" in person.page.url
+    assert "error=smtp.example.org" in user.page.url
 
 
 def test_one_reads_the_attempts_of_a_task(console: Console, enter: Enter) -> None:
-    short = f"{console.stock.dead[:6]}…{console.stock.dead[-6:]}"
-    person = enter().go("/console/queues/mail?state=DEAD&limit=100").open(short)
+    short = f"{console.fixtures.dead[:6]}…{console.fixtures.dead[-6:]}"
+    user = enter().go("/console/queues/mail?state=DEAD&limit=100").open(short)
 
-    attempts = person.page.locator(".timeline li").all_inner_texts()
+    attempts = user.page.locator(".timeline li").all_inner_texts()
     assert len(attempts) == 2
     assert all("TimeoutError: no answer from smtp.example.org after 30 s" in a for a in attempts)
     assert ["worker-2" in attempts[0], "worker-1" in attempts[1]] == [True, True]
 
 
 def test_one_pauses_a_queue_and_it_resumes(console: Console, enter: Enter) -> None:
-    person = enter().go("/console/queues/thumbnails")
+    user = enter().go("/console/queues/thumbnails")
 
-    person.tab_to("Pause").press("Enter")
-    person.choose("Pause deliveries", "for 15").open("Pause")
+    user.tab_to("Pause").press("Enter")
+    user.choose("Pause deliveries", "for 15").open("Pause")
 
-    assert "It resumes by itself in 15 min" in person.said
-    assert "resume in 14 min" in person.text
+    assert "It resumes by itself in 15 min" in user.notice
+    assert "resume in 14 min" in user.text
     assert console.client.get_queue("thumbnails").dequeuing_settings.dequeuing_paused
 
-    person.open("Resume deliveries")
-    assert person.said == "Deliveries of thumbnails go on."
+    user.open("Resume deliveries")
+    assert user.notice == "Deliveries of thumbnails go on."
     assert not console.client.get_queue("thumbnails").dequeuing_settings.dequeuing_paused
 
 
 def test_one_creates_a_schedule_and_sees_its_next_runs(console: Console, enter: Enter) -> None:
-    person = enter().go("/console").open("Schedules").open("Create a schedule")
+    user = enter().go("/console").open("Schedules").open("Create a schedule")
 
-    person.type("Queue", "nightly").type("Name", "reports").type("Cron", "30 4 * * *")
-    person.open("Show next runs")
-    shown = person.page.locator(".preview .run-list tbody tr")
+    user.type("Queue", "nightly").type("Name", "reports").type("Cron", "30 4 * * *")
+    user.open("Show next runs")
+    shown = user.page.locator(".preview .run-list tbody tr")
     assert shown.count() == 5
     assert all("04:30:00" in text for text in shown.all_inner_texts())
-    assert "Nothing is saved yet." in person.text
+    assert "Nothing is saved yet." in user.text
 
-    person.open("Create schedule")
-    assert person.said == "Schedule reports of nightly is saved."
-    assert person.heading == "reports"
-    assert person.page.locator(".run-list tbody tr").count() == 5
+    user.open("Create schedule")
+    assert user.notice == "Schedule reports of nightly is saved."
+    assert user.heading == "reports"
+    assert user.page.locator(".run-list tbody tr").count() == 5
     assert console.client.get_schedule("nightly", "reports").cron == "30 4 * * *"
 
 
 def test_one_revokes_a_key(console: Console, enter: Enter) -> None:
     key = console.client.create_key("left the company", "worker", ["mail"])
-    person = enter().go("/console").open("Keys")
+    user = enter().go("/console").open("Keys")
 
-    person.open("Revoke left the company")
-    assert "It cannot be undone." in person.text
-    person.open("Revoke this key")
+    user.open("Revoke left the company")
+    assert "It cannot be undone." in user.text
+    user.open("Revoke this key")
 
-    assert person.said == "Key left the company is revoked."
+    assert user.notice == "Key left the company is revoked."
     assert key.id not in {each.id for each in console.client.list_keys()}
 
 
 def test_one_gives_a_key_another_secret(console: Console, enter: Enter) -> None:
     key = console.client.create_key("of the night shift", "worker", ["mail"])
-    person = enter().go("/console").open("Keys")
+    user = enter().go("/console").open("Keys")
 
-    person.open("Rotate of the night shift").open("Rotate this key")
+    user.open("Rotate of the night shift").open("Rotate this key")
 
-    assert person.heading == "The new secret"
-    assert "The secret before stops working in an hour" in person.text
-    secret = person.page.locator(".secret code").inner_text()
+    assert user.heading == "The new secret"
+    assert "The secret before stops working in an hour" in user.text
+    secret = user.page.locator(".secret code").inner_text()
     assert secret.startswith(key.prefix)
     assert secret != key.secret
 
@@ -98,16 +98,16 @@ def test_one_restarts_exactly_what_matches(console: Console, enter: Enter) -> No
     console.client.create_queue("sms")
     meant = let_die(console.client, "sms", 8, "gateway timeout")
     spared = let_die(console.client, "sms", 3, "no such number")
-    person = enter().go("/console/queues/sms?state=DEAD")
+    user = enter().go("/console/queues/sms?state=DEAD")
 
-    person.tab_to("Filter and order").press("Enter")
-    person.type("Error has", "gateway").open("Show")
-    person.open("Restart all that match")
-    person.page.get_by_text("Nothing is changed yet").wait_for()
-    assert person.heading == "Restart 8 tasks of sms?"
+    user.tab_to("Filter and order").press("Enter")
+    user.type("Error has", "gateway").open("Show")
+    user.open("Restart all that match")
+    user.page.get_by_text("Nothing is changed yet").wait_for()
+    assert user.heading == "Restart 8 tasks of sms?"
     late = let_die(console.client, "sms", 1, "gateway timeout")
-    person.open("Restart 8 tasks")
-    person.page.get_by_text("Done: 8 tasks restarted.").wait_for()
+    user.open("Restart 8 tasks")
+    user.page.get_by_text("Done: 8 tasks restarted.").wait_for()
 
     states = {task.id: task.state for task in console.client.list_tasks("sms")}
     assert {states[id_] for id_ in meant} == {"ENQUEUED"}
@@ -117,12 +117,12 @@ def test_one_restarts_exactly_what_matches(console: Console, enter: Enter) -> No
 def test_one_purges_a_queue_by_typing_its_name(console: Console, enter: Enter) -> None:
     console.client.create_queue("old.jobs")
     let_die(console.client, "old.jobs", 4, "gone")
-    person = enter().go("/console/queues/old.jobs").open("Purge")
+    user = enter().go("/console/queues/old.jobs").open("Purge")
 
-    person.type("Type the queue's name", "old.job").send()
-    assert "must be old.jobs, letter by letter" in person.text
+    user.type("Type the queue's name", "old.job").send()
+    assert "must be old.jobs, letter by letter" in user.text
     assert len(list(console.client.list_tasks("old.jobs"))) == 4
 
-    person.type("Type the queue's name", "old.jobs").send()
-    assert person.said == "4 tasks of old.jobs removed: dead tasks."
+    user.type("Type the queue's name", "old.jobs").send()
+    assert user.notice == "4 tasks of old.jobs removed: dead tasks."
     assert list(console.client.list_tasks("old.jobs")) == []

@@ -10,11 +10,11 @@ _PLACES = {"header": 1, "main": 2, "footer": 3, "": 0}
 
 @pytest.mark.parametrize("script", ["without script", "with script"])
 def test_tab_goes_through_every_page_in_order(console: Console, enter: Enter, script: str) -> None:
-    person = enter(script=script == "with script")
-    for name, path in (pages(console.names) | states(console.stock)).items():
+    user = enter(script=script == "with script")
+    for name, path in (pages(console.names) | states(console.fixtures)).items():
         if "limit=100" in path:
             continue  # more rows of the same
-        stops = person.go(path).stops()
+        stops = user.go(path).stops()
 
         assert stops[0]["name"] == "Skip to the page", name
         orders = [stop["order"] for stop in stops]
@@ -25,14 +25,14 @@ def test_tab_goes_through_every_page_in_order(console: Console, enter: Enter, sc
 
 
 def test_shift_tab_goes_back(enter: Enter) -> None:
-    person = enter().go("/console")
-    person.tab_to("mail").tab_to("billing.invoices", back=True)
+    user = enter().go("/console")
+    user.tab_to("mail").tab_to("billing.invoices", back=True)
 
 
 def test_the_bar_can_be_skipped(enter: Enter) -> None:
-    person = enter().go("/console/queues/mail")
-    person.tab_to("Skip to the page").press("Enter")
-    stop = person.tab()
+    user = enter().go("/console/queues/mail")
+    user.tab_to("Skip to the page").press("Enter")
+    stop = user.tab()
 
     assert stop is not None
     assert (stop["place"], stop["name"]) == ("main", "Queues")

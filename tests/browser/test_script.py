@@ -3,133 +3,133 @@
 import re
 
 from tests.browser.conftest import Console, Enter
-from tests.browser.person import Person
+from tests.browser.keyboard_user import KeyboardUser
 
 _MAIL = "/console/queues/mail?state=DEAD"
 _LOOK = 5_200  # milliseconds after which the script has looked once more
 
 
-def looks(person: Person) -> list[str]:
+def looks(user: KeyboardUser) -> list[str]:
     """Return a list that grows with each refresh of a part."""
     seen: list[str] = []
-    person.page.on(
+    user.page.on(
         "request",
         lambda request: seen.append(request.url) if "x-part" in request.headers else None,
     )
     return seen
 
 
-def at_ease(enter: Enter, path: str = _MAIL) -> tuple[Person, list[str]]:
+def at_ease(enter: Enter, path: str = _MAIL) -> tuple[KeyboardUser, list[str]]:
     """Open a page whose clock is in the test's hand."""
-    person = enter(script=True)
-    person.page.clock.install()
-    person.go(path)
-    return person, looks(person)
+    user = enter(script=True)
+    user.page.clock.install()
+    user.go(path)
+    return user, looks(user)
 
 
-def pass_time(person: Person) -> None:
+def pass_time(user: KeyboardUser) -> None:
     """Let the script's next look come, and what it asks for."""
-    with person.page.expect_response(lambda r: "x-part" in r.request.headers):
-        person.page.clock.run_for(_LOOK)
-    person.page.wait_for_load_state("networkidle")
+    with user.page.expect_response(lambda r: "x-part" in r.request.headers):
+        user.page.clock.run_for(_LOOK)
+    user.page.wait_for_load_state("networkidle")
 
 
 def test_a_page_refreshes_by_itself(console: Console, enter: Enter) -> None:
-    person, seen = at_ease(enter, "/console/queues/nightly")
+    user, seen = at_ease(enter, "/console/queues/nightly")
     console.client.enqueue("nightly", {"by": "hand"})
     console.client.get_stats("nightly", exact=True)
 
-    row = person.page.locator("table.tasks tbody tr")
+    row = user.page.locator("table.tasks tbody tr")
     assert row.count() == 0
-    pass_time(person)
+    pass_time(user)
     row.first.wait_for()
 
     assert len(seen) == 1
 
 
 def test_it_keeps_still_while_a_form_is_filled(enter: Enter) -> None:
-    person, seen = at_ease(enter)
-    person.tab_to("Filter and order").press("Enter")
-    person.type("Error has", "smtp")
-    person.page.clock.run_for(3 * _LOOK)
+    user, seen = at_ease(enter)
+    user.tab_to("Filter and order").press("Enter")
+    user.type("Error has", "smtp")
+    user.page.clock.run_for(3 * _LOOK)
 
     assert seen == []
-    assert "paused while you type" in person.page.locator(".live").inner_text()
-    assert person.page.locator("#f-error").input_value() == "smtp"
+    assert "paused while you type" in user.page.locator(".live").inner_text()
+    assert user.page.locator("#f-error").input_value() == "smtp"
 
-    person.tab_to("Show")
-    pass_time(person)
-    assert "paused" not in person.page.locator(".live").inner_text()
+    user.tab_to("Show")
+    pass_time(user)
+    assert "paused" not in user.page.locator(".live").inner_text()
 
 
 def test_it_keeps_still_while_tasks_are_ticked(enter: Enter) -> None:
-    person, seen = at_ease(enter)
-    person.tab_to("Task tsk_").press("Space")
-    person.tab_to("Restart")
-    person.page.clock.run_for(2 * _LOOK)
+    user, seen = at_ease(enter)
+    user.tab_to("Task tsk_").press("Space")
+    user.tab_to("Restart")
+    user.page.clock.run_for(2 * _LOOK)
 
     assert seen == []
-    assert "With the 1 ticked:" in person.text
+    assert "With the 1 ticked:" in user.text
 
 
 def test_it_keeps_still_while_nobody_sees_the_page(enter: Enter) -> None:
-    person, seen = at_ease(enter)
-    person.page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
-    person.page.clock.run_for(2 * _LOOK)
+    user, seen = at_ease(enter)
+    user.page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+    user.page.clock.run_for(2 * _LOOK)
 
     assert seen == []
 
 
 def test_its_switch_stops_it_and_is_remembered(enter: Enter) -> None:
-    person, seen = at_ease(enter)
-    person.tab_to("Live").press("Space")
-    person.page.clock.run_for(2 * _LOOK)
+    user, seen = at_ease(enter)
+    user.tab_to("Live").press("Space")
+    user.page.clock.run_for(2 * _LOOK)
     assert seen == []
 
-    person.page.reload()
-    assert not person.page.locator("[data-live-switch]").is_checked()
-    person.page.clock.run_for(2 * _LOOK)
+    user.page.reload()
+    assert not user.page.locator("[data-live-switch]").is_checked()
+    user.page.clock.run_for(2 * _LOOK)
     assert seen == []
 
-    person.tab_to("Live").press("Space")
-    pass_time(person)
+    user.tab_to("Live").press("Space")
+    pass_time(user)
 
 
 def test_the_focus_stays_where_it_was(enter: Enter) -> None:
-    person, _ = at_ease(enter)
-    person.tab_to("tsk_")
-    href = person.page.evaluate("document.activeElement.getAttribute('href')")
-    pass_time(person)
-    person.page.wait_for_function(
+    user, _ = at_ease(enter)
+    user.tab_to("tsk_")
+    href = user.page.evaluate("document.activeElement.getAttribute('href')")
+    pass_time(user)
+    user.page.wait_for_function(
         "(href) => document.activeElement.getAttribute('href') === href", arg=href
     )
 
 
 def test_one_tick_ticks_all(enter: Enter) -> None:
-    person = enter(script=True).go(_MAIL)
-    person.tab_to("Tick all on this page").press("Space")
+    user = enter(script=True).go(_MAIL)
+    user.tab_to("Tick all on this page").press("Space")
 
-    boxes = person.page.locator("td.tick input")
+    boxes = user.page.locator("td.tick input")
     assert [box.is_checked() for box in boxes.all()] == [True] * boxes.count()
-    assert f"With the {boxes.count()} ticked:" in person.text
+    assert f"With the {boxes.count()} ticked:" in user.text
 
 
 def test_ids_are_copied_whole(console: Console, enter: Enter) -> None:
-    person = enter(script=True)
-    person.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    person.go(f"/console/tasks/{console.stock.dead}")
-    person.tab_to("Copy the id").press("Enter")
+    user = enter(script=True)
+    user.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    user.go(f"/console/tasks/{console.fixtures.dead}")
+    user.tab_to("Copy the id").press("Enter")
 
-    person.page.get_by_text("copied", exact=True).wait_for()
-    assert person.page.evaluate("navigator.clipboard.readText()") == console.stock.dead
+    user.page.get_by_text("copied", exact=True).wait_for()
+    assert user.page.evaluate("navigator.clipboard.readText()") == console.fixtures.dead
 
 
 def test_times_stay_right_and_tell_the_viewers_own(enter: Enter) -> None:
-    person, _ = at_ease(enter, "/console/queues/mail")
-    created = person.page.locator(".facts time").first
+    user, _ = at_ease(enter, "/console/queues/mail")
+    created = user.page.locator(".facts time").first
     before = created.inner_text()
-    person.tab_to("Live").press("Space")
-    person.page.clock.run_for(3_600_000)
+    user.tab_to("Live").press("Space")
+    user.page.clock.run_for(3_600_000)
 
     assert "s ago" in before or "min ago" in before
     assert re.fullmatch(r"1 h ago", created.inner_text())

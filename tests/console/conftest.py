@@ -20,17 +20,17 @@ from console.app import app, handler
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Task
 from headrace.http.events import proxy_event
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from headrace.testing.stream import SHARD, Streamed
-from headrace.testing.transport import Context
+from headrace.testing.transport import HandlerContext
 from tests.e2e.deployed import Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 
@@ -203,7 +203,7 @@ class Browser:
             source_ip=self.source,
         )
         with using(self.use):
-            answer = self.handler(event, Context())
+            answer = self.handler(event, HandlerContext())
         cookies: dict[str, Morsel[str]] = {}
         for line in answer["multiValueHeaders"].get("Set-Cookie", []):
             cookies |= SimpleCookie(line)
@@ -237,7 +237,7 @@ class Browser:
         return name
 
     def put(self, queue: str, *payloads: str, **more: Any) -> list[str]:
-        new = [NewTask(payload, **more) for payload in payloads or ("{}",)]
+        new = [TaskSpec(payload, **more) for payload in payloads or ("{}",)]
         return [str(done.id) for done in self.use.tasks.enqueue(queue, new)]
 
     def take(self, queue: str, count: int = 1, worker: str = "ada:1") -> Sequence[Task]:
@@ -245,7 +245,7 @@ class Browser:
         return self.use.deliveries.dequeue(queue, batch_size=count, worker=worker).tasks
 
     def say(self, task: Task, status: ReportStatus, **more: Any) -> None:
-        report = Report(task.id, str(LeaseName.of(task)), status, **more)
+        report = TaskReport(task.id, str(LeaseName.of(task)), status, **more)
         [result] = self.use.reports.report(task.queue, [report])
         assert result.outcome == "OK", result
 
@@ -299,7 +299,7 @@ def admin(browse: Browser) -> Browser:
 
 
 @pytest.fixture
-def stocked(admin: Browser) -> Browser:
+def filled(admin: Browser) -> Browser:
     """Give an admin a console with tasks in every state."""
     for name in ("mail", "ngsi.notify"):
         admin.queue(name, retry_strategy=RetryStrategy(max_retries=1))

@@ -10,33 +10,33 @@ from headrace.ops.audit import AuditFilter
 from tests.console.conftest import Browser
 
 
-def test_a_dead_task_is_restarted_and_the_audit_names_the_key(stocked: Browser) -> None:
-    operator = stocked.as_role(Role.OPERATOR)
-    task = stocked.kill("mail")
-    asked = operator.get(f"/console/tasks/{task}/restart")
-    done = operator.follow(operator.submit(asked.page, "/restart"))
+def test_a_dead_task_is_restarted_and_the_audit_names_the_key(filled: Browser) -> None:
+    operator = filled.as_role(Role.OPERATOR)
+    task = filled.kill("mail")
+    confirm = operator.get(f"/console/tasks/{task}/restart")
+    done = operator.follow(operator.submit(confirm.page, "/restart"))
 
     assert f"Task {task} is restarted." in done.text
-    assert stocked.use.tasks.get(task).state is State.ENQUEUED
-    [entry] = stocked.use.audit.list(AuditFilter(action="restart")).entries
+    assert filled.use.tasks.get(task).state is State.ENQUEUED
+    [entry] = filled.use.audit.list(AuditFilter(action="restart")).entries
     assert (entry.actor, entry.ids, entry.changed) == ("the operator", [task], 1)
     assert entry.request_id is not None
 
 
-def test_a_scheduled_task_is_run_now(stocked: Browser) -> None:
-    [task] = stocked.put("mail", delay_in_seconds=600)
-    asked = stocked.get(f"/console/tasks/{task}/run")
-    stocked.submit(asked.page, "/run")
+def test_a_scheduled_task_is_run_now(filled: Browser) -> None:
+    [task] = filled.put("mail", delay_in_seconds=600)
+    confirm = filled.get(f"/console/tasks/{task}/run")
+    filled.submit(confirm.page, "/run")
 
-    assert stocked.use.tasks.get(task).due_at == stocked.clock()
+    assert filled.use.tasks.get(task).due_at == filled.clock()
 
 
-def test_a_task_is_moved_to_another_queue(stocked: Browser) -> None:
-    task = stocked.kill("mail")
-    asked = stocked.get(f"/console/tasks/{task}/move")
-    done = stocked.follow(stocked.submit(asked.page, "/move", to_queue="empty"))
+def test_a_task_is_moved_to_another_queue(filled: Browser) -> None:
+    task = filled.kill("mail")
+    confirm = filled.get(f"/console/tasks/{task}/move")
+    done = filled.follow(filled.submit(confirm.page, "/move", to_queue="empty"))
 
-    assert stocked.use.tasks.get(task).queue == "empty"
+    assert filled.use.tasks.get(task).queue == "empty"
     assert [hop.text for hop in done.page.one("ol", class_="trail").all("li")] == [
         "mail left now",
         "empty",
@@ -47,59 +47,59 @@ def test_a_task_is_moved_to_another_queue(stocked: Browser) -> None:
     ("target", "says"), [("", "is needed"), ("nowhere", "no queue nowhere"), ("mail", "another")]
 )
 def test_a_move_to_nowhere_is_refused_beside_its_field(
-    stocked: Browser, target: str, says: str
+    filled: Browser, target: str, says: str
 ) -> None:
-    task = stocked.kill("mail")
-    asked = stocked.get(f"/console/tasks/{task}/move")
-    refused = stocked.submit(asked.page, "/move", to_queue=target)
+    task = filled.kill("mail")
+    confirm = filled.get(f"/console/tasks/{task}/move")
+    refused = filled.submit(confirm.page, "/move", to_queue=target)
 
     assert refused.status in (400, 404)
     assert says in refused.page.one("p", class_="wrong").text
 
 
-def test_a_task_is_deleted_and_its_queue_shown(stocked: Browser) -> None:
-    task = stocked.kill("mail")
-    asked = stocked.get(f"/console/tasks/{task}/delete")
-    done = stocked.submit(asked.page, "/delete")
+def test_a_task_is_deleted_and_its_queue_shown(filled: Browser) -> None:
+    task = filled.kill("mail")
+    confirm = filled.get(f"/console/tasks/{task}/delete")
+    done = filled.submit(confirm.page, "/delete")
 
     assert urlsplit(done.headers["location"]).path == "/console/queues/mail"
-    assert stocked.get(f"/console/tasks/{task}").status == 404
+    assert filled.get(f"/console/tasks/{task}").status == 404
 
 
-def test_what_a_state_does_not_take_is_not_offered(stocked: Browser) -> None:
-    [task_id] = stocked.put("mail")
-    text = stocked.get(f"/console/tasks/{task_id}/restart").text
+def test_what_a_state_does_not_take_is_not_offered(filled: Browser) -> None:
+    [task_id] = filled.put("mail")
+    text = filled.get(f"/console/tasks/{task_id}/restart").text
 
     assert "That cannot be done to a task that is ready." in text
-    assert "Restart…" not in stocked.get(f"/console/tasks/{task_id}").text
+    assert "Restart…" not in filled.get(f"/console/tasks/{task_id}").text
 
 
-def test_ticked_tasks_are_shown_before_they_are_restarted(stocked: Browser) -> None:
-    ids = [stocked.kill("mail") for _ in range(7)]
-    page = stocked.get("/console/queues/mail?state=DEAD").page
-    asked = stocked.submit(page, "/selected", id=ids, action="restart")
+def test_ticked_tasks_are_shown_before_they_are_restarted(filled: Browser) -> None:
+    ids = [filled.kill("mail") for _ in range(7)]
+    page = filled.get("/console/queues/mail?state=DEAD").page
+    confirm = filled.submit(page, "/selected", id=ids, action="restart")
 
-    assert "Restart 7 tasks of mail?" in asked.text
-    assert "and 2 more" in asked.text
-    assert {stocked.use.tasks.get(one).state for one in ids} == {State.DEAD}
-    done = stocked.follow(stocked.submit(asked.page, "/selected", id=ids))
+    assert "Restart 7 tasks of mail?" in confirm.text
+    assert "and 2 more" in confirm.text
+    assert {filled.use.tasks.get(one).state for one in ids} == {State.DEAD}
+    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
     assert "7 tasks restarted." in done.text
 
 
-def test_what_was_left_alone_is_told_with_its_reason(stocked: Browser) -> None:
-    ids = [stocked.kill("mail"), *stocked.put("mail")]
-    stocked.take("mail")
-    page = stocked.get("/console/queues/mail").page
-    asked = stocked.submit(page, "/selected", id=ids, action="restart")
+def test_what_was_left_alone_is_told_with_its_reason(filled: Browser) -> None:
+    ids = [filled.kill("mail"), *filled.put("mail")]
+    filled.take("mail")
+    page = filled.get("/console/queues/mail").page
+    confirm = filled.submit(page, "/selected", id=ids, action="restart")
 
-    assert "Restart 1 task of mail?" in asked.text
-    assert "left alone: a worker has it" in asked.text
-    done = stocked.follow(stocked.submit(asked.page, "/selected", id=ids))
+    assert "Restart 1 task of mail?" in confirm.text
+    assert "left alone: a worker has it" in confirm.text
+    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
     assert "1 task restarted, 1 left alone: a worker has it." in done.text
 
 
-def test_nothing_ticked_does_nothing(stocked: Browser) -> None:
-    page = stocked.get("/console/queues/mail").page
-    done = stocked.follow(stocked.submit(page, "/selected", action="delete"))
+def test_nothing_ticked_does_nothing(filled: Browser) -> None:
+    page = filled.get("/console/queues/mail").page
+    done = filled.follow(filled.submit(page, "/selected", action="delete"))
 
     assert "nothing was done" in done.text

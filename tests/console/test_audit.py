@@ -13,18 +13,18 @@ def rows(shown: Shown) -> list[Element]:
 
 
 @pytest.fixture
-def acted(stocked: Browser) -> Browser:
+def acted(filled: Browser) -> Browser:
     """Give an admin a console where somebody restarted dead tasks by a filter."""
-    operator = stocked.as_role(Role.OPERATOR)
-    stocked.clock.forward(1)  # what happens at one instant is told in any order
+    operator = filled.as_role(Role.OPERATOR)
+    filled.clock.forward(1)  # what happens at one instant is told in any order
     page = operator.get("/console/queues/mail").page
     operator.submit(page, "/mail/pause")
-    stocked.clock.forward(60)
+    filled.clock.forward(60)
     where = TaskFilter(states=("DEAD",), tags={"service": "x"}, error="No ANSWER", min_attempts=1)
-    stocked.use.bulk.by_filter("mail", BulkAction.RESTART, where)
-    stocked.clock.forward(1)
-    stocked.use.bulk.by_filter("mail", BulkAction.RESTART, TaskFilter(states=("DEAD",)))
-    return stocked
+    filled.use.bulk.by_filter("mail", BulkAction.RESTART, where)
+    filled.clock.forward(1)
+    filled.use.bulk.by_filter("mail", BulkAction.RESTART, TaskFilter(states=("DEAD",)))
+    return filled
 
 
 def test_an_empty_audit_says_what_would_be_here(admin: Browser) -> None:
@@ -35,10 +35,10 @@ def test_an_empty_audit_says_what_would_be_here(admin: Browser) -> None:
 
 
 def test_the_newest_is_told_first(acted: Browser) -> None:
-    told = [row.text for row in rows(acted.get("/console/audit"))]
+    listed = [row.text for row in rows(acted.get("/console/audit"))]
 
-    assert told[0] == "now service restart mail state DEAD 1"
-    assert "1 min ago the operator pause mail 1 b1946a…6a1b1a" in told[2]
+    assert listed[0] == "now service restart mail state DEAD 1"
+    assert "1 min ago the operator pause mail 1 b1946a…6a1b1a" in listed[2]
 
 
 def test_a_filter_leads_to_the_tasks_it_meant(acted: Browser) -> None:
@@ -89,11 +89,11 @@ def test_pages_keep_the_filter(acted: Browser) -> None:
     assert query_of(more)["action"] == "pause"
 
 
-def test_ids_are_named_as_far_as_they_fit(stocked: Browser) -> None:
-    ids = [stocked.kill("mail") for _ in range(5)]
-    stocked.use.bulk.by_ids("mail", BulkAction.DELETE, ids)
+def test_ids_are_named_as_far_as_they_fit(filled: Browser) -> None:
+    ids = [filled.kill("mail") for _ in range(5)]
+    filled.use.bulk.by_ids("mail", BulkAction.DELETE, ids)
 
-    text = rows(stocked.get("/console/audit"))[0].text
+    text = rows(filled.get("/console/audit"))[0].text
     assert ids[0][-6:] in text
     assert "and 2 more" in text
 

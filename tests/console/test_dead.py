@@ -56,11 +56,11 @@ def test_a_group_is_looked_at_first_and_then_dealt_with_in_all_its_queues(
     mortuary: Browser, action: str, left: State | None
 ) -> None:
     group = groups_of(mortuary.get("/console/dead"))[0]
-    asked = to_the_end(mortuary, mortuary.follow(ask(mortuary, group, action)))
+    confirm = to_the_end(mortuary, mortuary.follow(ask(mortuary, group, action)))
 
-    assert "3 tasks of 2 queues?" in asked.text
+    assert "3 tasks of 2 queues?" in confirm.text
     assert mortuary.use.inspect.count("mail").by_state[State.DEAD] == 3
-    done = to_the_end(mortuary, mortuary.follow(decide(mortuary, asked, "all")))
+    done = to_the_end(mortuary, mortuary.follow(decide(mortuary, confirm, "all")))
     assert "Done: 3 tasks" in done.text
     counts = [mortuary.use.inspect.count(queue).by_state for queue in ("mail", "sms")]
     assert [count[State.DEAD] for count in counts] == [1, 0]
@@ -91,8 +91,8 @@ def test_more_dead_than_are_looked_at_are_told_of(admin: Browser) -> None:
     )
     group = groups_of(shown)[0]
     assert "no error was told" in group.text
-    asked = to_the_end(admin, admin.follow(ask(admin, group, "restart")))
-    assert "Restart 650 tasks of mail?" in asked.text
+    confirm = to_the_end(admin, admin.follow(ask(admin, group, "restart")))
+    assert "Restart 650 tasks of mail?" in confirm.text
 
 
 def test_a_viewer_sees_the_groups_and_no_action(mortuary: Browser) -> None:

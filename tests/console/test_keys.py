@@ -32,8 +32,8 @@ def test_a_secret_is_shown_once_on_a_page_that_is_not_kept(admin: Browser) -> No
     assert not any(secret in morsel.value for morsel in shown.cookies.values())
     later = admin.get("/console/keys")
     assert not SECRET.search(later.body)
-    for said in ("station", "worker", "mail , ngsi.*", "never", secret[:23]):
-        assert said in later.text
+    for expected in ("station", "worker", "mail , ngsi.*", "never", secret[:23]):
+        assert expected in later.text
     principal = admin.use.keys.verify(secret)
     assert (principal.name, principal.role) == ("station", Role.WORKER)
     assert principal.patterns == ("mail", "ngsi.*")
@@ -112,10 +112,10 @@ def test_a_key_is_rotated_and_its_secret_is_shown_once(admin: Browser) -> None:
     [before] = set(SECRET.findall(made(admin, queues="mail").body))
     page = admin.get("/console/keys").page
     [link] = [a.attributes["href"] for a in page.all("a") if a.text == "Rotate…"]
-    asked = admin.get(link)
-    assert "Rotate key station?" in asked.text
+    confirm = admin.get(link)
+    assert "Rotate key station?" in confirm.text
 
-    shown = admin.submit(asked.page, "/rotate")
+    shown = admin.submit(confirm.page, "/rotate")
 
     [secret] = set(SECRET.findall(shown.body))
     assert shown.headers["cache-control"] == "no-store"
@@ -149,11 +149,11 @@ def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:
     [secret] = set(SECRET.findall(made(admin).body))
     page = admin.get("/console/keys").page
     [link] = [a.attributes["href"] for a in page.all("a") if a.text == "Revoke…"]
-    asked = admin.get(link)
-    assert "Revoke key station?" in asked.text
-    assert "A worker key for *, not used yet." in asked.text
+    confirm = admin.get(link)
+    assert "Revoke key station?" in confirm.text
+    assert "A worker key for *, not used yet." in confirm.text
 
-    done = admin.follow(admin.submit(asked.page, "/revoke"))
+    done = admin.follow(admin.submit(confirm.page, "/revoke"))
     assert "Key station is revoked." in done.text
     assert admin.use.keys.list(BOOTSTRAP).keys == ()
     assert admin.get(link).status == 404
@@ -163,10 +163,10 @@ def test_a_key_is_revoked_after_a_question(admin: Browser) -> None:
 def test_whoever_revokes_the_own_key_is_told_and_signed_out(admin: Browser) -> None:
     other = admin.as_role(Role.ADMIN)
     [key] = admin.use.keys.list(BOOTSTRAP).keys
-    asked = other.get(f"/console/keys/{key.id}/revoke")
+    confirm = other.get(f"/console/keys/{key.id}/revoke")
 
-    assert "You are signed in with it: this session ends." in asked.text
-    other.submit(asked.page, "/revoke")
+    assert "You are signed in with it: this session ends." in confirm.text
+    other.submit(confirm.page, "/revoke")
     assert other.get("/console").status == 303
 
 

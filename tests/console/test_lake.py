@@ -58,8 +58,8 @@ def test_the_charts_go_back_a_week_or_a_month(admin: Browser) -> None:
         "dead 0",
     ]
     assert rows(week)[-1][0] == "21 Nov 06:00"
-    said = week.all("svg", class_="plot")[0].attributes["aria-label"]
-    assert "enqueued at most 0 in 2 h" in said
+    expected = week.all("svg", class_="plot")[0].attributes["aria-label"]
+    assert "enqueued at most 0 in 2 h" in expected
 
 
 def test_a_month_ago_is_drawn_from_the_lake_with_gaps_where_nothing_is_known(

@@ -53,13 +53,13 @@ def mail(admin: Browser) -> Browser:
 def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> None:
     wanted = kill(mail, 7, "Mailbox full")
     others = kill(mail, 2, "no answer")
-    asked = look(mail, "/console/queues/mail?state=DEAD&error=full", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD&error=full", "restart")
 
-    assert "Restart 7 tasks of mail?" in asked.page.one("h1").text
-    assert len(asked.page.one("ul", class_="samples").all("a")) == 5
-    assert "and 2 more" in asked.text
+    assert "Restart 7 tasks of mail?" in confirm.page.one("h1").text
+    assert len(confirm.page.one("ul", class_="samples").all("a")) == 5
+    assert "and 2 more" in confirm.text
     assert {mail.use.tasks.get(one).state for one in wanted} == {State.DEAD}
-    done = to_the_end(mail, mail.follow(decide(mail, asked, "all")))
+    done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
 
     assert "Done: 7 tasks restarted." in done.text
     assert {mail.use.tasks.get(one).state for one in wanted} == {State.ENQUEUED}
@@ -72,16 +72,16 @@ def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> No
 
 def test_the_buttons_say_what_they_do(mail: Browser) -> None:
     kill(mail, 7)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "delete")
-    buttons = [button.text for button in asked.page.one("main").all("button") if button.text]
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "delete")
+    buttons = [button.text for button in confirm.page.one("main").all("button") if button.text]
 
     assert [text for text in buttons if "copy" not in text] == ["Delete only 5", "Delete 7 tasks"]
 
 
 def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
     kill(mail, 8)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    few = to_the_end(mail, mail.follow(decide(mail, asked, "few")))
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    few = to_the_end(mail, mail.follow(decide(mail, confirm, "few")))
 
     assert "Resting: 5 of 8 tasks so far." in few.text
     assert mail.use.inspect.count("mail").by_state[State.ENQUEUED] == 5
@@ -91,9 +91,9 @@ def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
 
 def test_what_is_sent_twice_is_done_once(mail: Browser) -> None:
     kill(mail, 12)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    decide(mail, asked, "few")
-    again = decide(mail, asked, "few")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    decide(mail, confirm, "few")
+    again = decide(mail, confirm, "few")
 
     assert again.status == 409
     assert mail.use.inspect.count("mail").by_state[State.ENQUEUED] == 5
@@ -101,10 +101,10 @@ def test_what_is_sent_twice_is_done_once(mail: Browser) -> None:
 
 def test_what_left_or_came_meanwhile_is_left_alone_and_told(mail: Browser) -> None:
     gone, *rest = kill(mail, 3)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "delete")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "delete")
     mail.use.tasks.delete(gone)
     later = mail.kill("mail")
-    done = to_the_end(mail, mail.follow(decide(mail, asked, "all")))
+    done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
 
     assert "Done: 2 tasks deleted." in done.text
     assert "1: 1 because it is not in this queue any more" in done.text
@@ -120,10 +120,10 @@ def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
     )
 
     assert "Looked at 1 500 tasks so far, 1 500 of them fit." in begun.text
-    asked = to_the_end(mail, begun)
-    assert "Run 1 600 tasks of mail now?" in asked.text
+    confirm = to_the_end(mail, begun)
+    assert "Run 1 600 tasks of mail now?" in confirm.text
     mail.clock.forward(0.001)
-    going = mail.follow(decide(mail, asked, "all"))
+    going = mail.follow(decide(mail, confirm, "all"))
     assert "Going on: 250 of 1 600 tasks so far." in going.text
     assert "only while this page is open" in going.text
     assert going.page.one("progress").attributes == {
@@ -140,8 +140,8 @@ def test_a_large_set_is_looked_at_and_acted_on_in_parts(mail: Browser) -> None:
 def test_it_can_be_stopped_on_the_way_and_goes_on_when_asked(mail: Browser) -> None:
     for _ in range(28):
         mail.put("mail", *["{}"] * 25)
-    asked = look(mail, "/console/queues/mail", "delete")
-    going = mail.follow(decide(mail, asked, "all"))
+    confirm = look(mail, "/console/queues/mail", "delete")
+    going = mail.follow(decide(mail, confirm, "all"))
     stopped = mail.follow(decide(mail, going, "stop"))
 
     assert "Resting: 250 of 700 tasks so far." in stopped.text
@@ -152,8 +152,8 @@ def test_it_can_be_stopped_on_the_way_and_goes_on_when_asked(mail: Browser) -> N
 def test_the_page_alone_takes_nothing_further(mail: Browser) -> None:
     for _ in range(28):
         mail.put("mail", *["{}"] * 25)
-    asked = look(mail, "/console/queues/mail", "delete")
-    going = mail.follow(decide(mail, asked, "all"))
+    confirm = look(mail, "/console/queues/mail", "delete")
+    going = mail.follow(decide(mail, confirm, "all"))
     bare = going.url.partition("?")[0]
     with_token = refresh_of(going.page)
 
@@ -181,13 +181,13 @@ def test_no_match_is_told_and_offers_nothing(mail: Browser) -> None:
 
 def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:
     ids = kill(mail, 2)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "move")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "move")
 
     for target, says in (("", "is needed"), ("mail", "another"), ("nowhere", "no queue nowhere")):
-        refused = decide(mail, asked, "all", to_queue=target)
+        refused = decide(mail, confirm, "all", to_queue=target)
         assert refused.status in (400, 404)
         assert says in refused.page.one("p", class_="wrong").text
-    done = to_the_end(mail, mail.follow(decide(mail, asked, "all", to_queue="archive")))
+    done = to_the_end(mail, mail.follow(decide(mail, confirm, "all", to_queue="archive")))
     assert "Done: 2 tasks moved." in done.text
     assert {mail.use.tasks.get(one).queue for one in ids} == {"archive"}
 
@@ -206,11 +206,11 @@ def test_a_filter_that_makes_no_sense_is_explained_on_the_queue_s_page(mail: Bro
 @pytest.mark.parametrize("seen", ["", "forged", "other"])
 def test_a_confirmation_that_is_not_of_this_set_is_refused(mail: Browser, seen: str) -> None:
     kill(mail, 6)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
     if seen == "other":
         other = look(mail, "/console/queues/mail?state=DEAD", "delete")
         seen = other.page.one("input", name="seen").attributes["value"]
-    refused = decide(mail, asked, "all", seen=seen)
+    refused = decide(mail, confirm, "all", seen=seen)
 
     assert refused.status == 403
     assert "this confirmation is not of this set" in refused.text.lower()
@@ -219,10 +219,10 @@ def test_a_confirmation_that_is_not_of_this_set_is_refused(mail: Browser, seen: 
 
 def test_a_confirmation_is_for_one_session(mail: Browser) -> None:
     kill(mail, 6)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    seen = asked.page.one("input", name="seen").attributes["value"]
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    seen = confirm.page.one("input", name="seen").attributes["value"]
     other = mail.as_role(Role.OPERATOR)
-    theirs = other.get(asked.url)
+    theirs = other.get(confirm.url)
 
     assert decide(other, theirs, "all", seen=seen).status == 403
     assert decide(other, theirs, "all").status == 303
@@ -230,18 +230,18 @@ def test_a_confirmation_is_for_one_session(mail: Browser) -> None:
 
 def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     kill(mail, 6)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
     for _ in range(2):
         mail.clock.forward(timedelta(minutes=30, seconds=1))
         mail.get("/console")  # or the session would end
-    refused = decide(mail, asked, "all")
+    refused = decide(mail, confirm, "all")
 
     assert refused.status == 409
     assert "look again" in refused.text
-    assert "This look is too old to act on." in mail.get(asked.url).text
+    assert "This look is too old to act on." in mail.get(confirm.url).text
     assert mail.use.inspect.count("mail").by_state[State.DEAD] == 6
     mail.clock.forward(timedelta(days=1).total_seconds())
-    assert "no such set" in mail.another().sign_in().get(asked.url).text
+    assert "no such set" in mail.another().sign_in().get(confirm.url).text
 
 
 def test_the_form_needs_its_own_token(mail: Browser) -> None:
@@ -249,8 +249,8 @@ def test_the_form_needs_its_own_token(mail: Browser) -> None:
     fields = {"action": "delete", "token": "forged"}
 
     assert mail.post("/console/queues/mail/matching", fields).status == 403
-    asked = look(mail, "/console/queues/mail?state=DEAD", "delete")
-    assert decide(mail, asked, "all", token="").status == 403
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "delete")
+    assert decide(mail, confirm, "all", token="").status == 403
     page = mail.get("/console/queues/mail").page
     cross = {"action": "delete", "token": token_of(page)}
     refused = mail.post("/console/queues/mail/matching", cross, **{"Sec-Fetch-Site": "cross-site"})
@@ -259,13 +259,13 @@ def test_the_form_needs_its_own_token(mail: Browser) -> None:
 
 def test_only_operators_of_the_queue_look_and_act(mail: Browser) -> None:
     kill(mail, 6)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
 
     for role in (Role.VIEWER, Role.PRODUCER, Role.WORKER):
-        assert mail.as_role(role).get(asked.url).status == 403
+        assert mail.as_role(role).get(confirm.url).status == 403
         assert "all that match" not in mail.as_role(role).get("/console/queues/mail").text
     elsewhere = mail.as_role(Role.OPERATOR, "archive")
-    assert elsewhere.get(asked.url).status == 403
+    assert elsewhere.get(confirm.url).status == 403
     only_mail = mail.as_role(Role.OPERATOR, "mail")
     mine = look(only_mail, "/console/queues/mail?state=DEAD", "move")
     assert decide(only_mail, mine, "all", to_queue="archive").status == 403
@@ -277,11 +277,11 @@ def test_a_move_that_goes_elsewhere_is_only_for_operators_of_that_queue_too(
     mail: Browser, do: str
 ) -> None:
     kill(mail, 7)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "move")
-    mail.follow(decide(mail, asked, "few", to_queue="archive"))
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "move")
+    mail.follow(decide(mail, confirm, "few", to_queue="archive"))
     only_mail = mail.as_role(Role.OPERATOR, "mail")
     token = only_mail.get("/console").page.all("input", name="token")[0].attributes["value"]
-    path = asked.url.partition("?")[0]
+    path = confirm.url.partition("?")[0]
 
     shown = only_mail.get(path)
     tried = only_mail.post(path, {"token": token, "do": do, "to_queue": "mail"})
@@ -307,7 +307,7 @@ def test_a_target_outside_the_key_is_refused_whether_it_is_there_or_not(mail: Br
 
 def test_a_fault_on_the_way_says_what_was_done_and_what_was_not(mail: Browser) -> None:
     kill(mail, 8)
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
     sound, left = mail.use.bulk.store, [3]
 
     class Failing:
@@ -320,7 +320,7 @@ def test_a_fault_on_the_way_says_what_was_done_and_what_was_not(mail: Browser) -
             return getattr(sound, name)
 
     mail.use.bulk.store = Failing()
-    shown = mail.follow(decide(mail, asked, "all"))
+    shown = mail.follow(decide(mail, confirm, "all"))
     mail.use.bulk.store = sound
 
     assert "It stopped: the table is away. 3 were dealt with" in shown.text
@@ -334,10 +334,10 @@ def test_a_fault_on_the_way_says_what_was_done_and_what_was_not(mail: Browser) -
 
 def test_markup_in_errors_is_text_among_the_samples(mail: Browser) -> None:
     kill(mail, 1, "<script>alert(2)</script>")
-    asked = look(mail, "/console/queues/mail?state=DEAD", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
 
-    assert "<script>alert(2)</script>" in asked.text
-    assert "<script>alert(2)" not in asked.body
+    assert "<script>alert(2)</script>" in confirm.text
+    assert "<script>alert(2)" not in confirm.body
 
 
 def test_a_filter_that_fits_little_says_how_far_it_looked(mail: Browser) -> None:

@@ -43,9 +43,9 @@ def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
 
 
 def test_every_page_leads_somewhere_runs_nothing_of_its_own_and_names_its_fields(
-    stocked: Browser,
+    filled: Browser,
 ) -> None:
-    pages = crawl(stocked) | crawl(stocked, "/console/pattern")
+    pages = crawl(filled) | crawl(filled, "/console/pattern")
 
     assert {url: shown.status for url, shown in pages.items() if shown.status != 200} == {}
     assert len(pages) > 40
@@ -55,7 +55,7 @@ def test_every_page_leads_somewhere_runs_nothing_of_its_own_and_names_its_fields
 
 
 def inline(shown: Shown) -> list[Element]:
-    """Return what has a script or a style in the page itself."""
+    """The elements with a script or a style in the page itself."""
     return [
         one
         for one in shown.page.walk()
@@ -82,9 +82,9 @@ def nameless(shown: Shown) -> list[Element]:
     ] + [one for one in page.walk() if ids[one.attributes.get("id", "")] > 1]
 
 
-def test_the_stage_is_in_every_link(stocked: Browser) -> None:
-    stocked.stage = "/dev"
-    pages = crawl(stocked, "/dev/console")
+def test_the_stage_is_in_every_link(filled: Browser) -> None:
+    filled.stage = "/dev"
+    pages = crawl(filled, "/dev/console")
 
     assert {url for url in pages if not url.startswith("/dev/console")} == set()
     assert {shown.status for shown in pages.values()} == {200}
@@ -92,9 +92,9 @@ def test_the_stage_is_in_every_link(stocked: Browser) -> None:
 
 @pytest.mark.parametrize("role", [role for role in Role if role is not Role.ADMIN])
 def test_no_role_is_shown_a_link_or_form_that_it_may_not_follow(
-    stocked: Browser, role: Role
+    filled: Browser, role: Role
 ) -> None:
-    browser = stocked.as_role(role)
+    browser = filled.as_role(role)
     pages = crawl(browser)
 
     assert {url: shown.status for url, shown in pages.items() if shown.status != 200} == {}
@@ -104,8 +104,8 @@ def test_no_role_is_shown_a_link_or_form_that_it_may_not_follow(
                 assert form.attributes["action"].endswith("/sign-out")
 
 
-def test_queues_are_told_at_a_glance(stocked: Browser) -> None:
-    shown = stocked.get("/console")
+def test_queues_are_told_at_a_glance(filled: Browser) -> None:
+    shown = filled.get("/console")
     [row] = [row for row in shown.page.all("tr") if row.text.startswith("mail")]
 
     assert [cell.text for cell in row.all("td")][:5] == [
@@ -117,29 +117,29 @@ def test_queues_are_told_at_a_glance(stocked: Browser) -> None:
     ]
 
 
-def test_queues_are_found_by_how_their_name_begins(stocked: Browser) -> None:
-    assert [row.all("a")[0].text for row in rows(stocked.get("/console?name=ngsi"))] == [
+def test_queues_are_found_by_how_their_name_begins(filled: Browser) -> None:
+    assert [row.all("a")[0].text for row in rows(filled.get("/console?name=ngsi"))] == [
         "ngsi.notify"
     ]
-    assert "No queue's name begins with zzz" in stocked.get("/console?name=zzz").text
+    assert "No queue's name begins with zzz" in filled.get("/console?name=zzz").text
 
 
 def test_an_empty_console_names_the_command_that_fills_it(admin: Browser) -> None:
     assert "headrace queue create mail" in admin.get("/console").text
 
 
-def test_an_empty_queue_names_the_commands_that_fill_it(stocked: Browser) -> None:
-    text = stocked.get("/console/queues/empty").text
+def test_an_empty_queue_names_the_commands_that_fill_it(filled: Browser) -> None:
+    text = filled.get("/console/queues/empty").text
 
     assert "headrace enqueue empty" in text
     assert "headrace schedule" in text
 
 
-def test_the_search_leads_to_a_task_a_queue_or_those_alike(stocked: Browser) -> None:
-    [task] = stocked.put("mail")
+def test_the_search_leads_to_a_task_a_queue_or_those_alike(filled: Browser) -> None:
+    [task] = filled.put("mail")
 
     def found(words: str) -> str:
-        return stocked.get(f"/console/search?q={words}").headers["location"]
+        return filled.get(f"/console/search?q={words}").headers["location"]
 
     assert found(task) == f"/console/tasks/{task}"
     assert found("mail") == "/console/queues/mail"
@@ -181,19 +181,19 @@ def test_a_wrong_field_is_named_and_what_was_typed_stays(
     assert says in refused.page.one("p", id=field.attributes["aria-describedby"]).text
 
 
-def test_only_an_error_that_would_fill_the_page_is_folded(stocked: Browser) -> None:
-    stocked.queue("errors")
+def test_only_an_error_that_would_fill_the_page_is_folded(filled: Browser) -> None:
+    filled.queue("errors")
     for message, folds in (("no answer", 0), ("no answer " * 200, 1), ("line\n" * 20, 1)):
-        page = stocked.get(f"/console/tasks/{stocked.kill('errors', message=message)}").page
+        page = filled.get(f"/console/tasks/{filled.kill('errors', message=message)}").page
 
         assert len(page.all("details", class_="error-fold")) == folds
         assert page.one("p", class_="error-text").text.endswith(" ".join(message.split()))
 
 
-def test_the_dead_of_a_queue_are_found_by_error_text(stocked: Browser) -> None:
-    stocked.kill("mail", message="Mailbox full")
-    every = rows(stocked.get("/console/queues/mail?state=DEAD"))
-    some = rows(stocked.get("/console/queues/mail?state=DEAD&error=mailbox"))
+def test_the_dead_of_a_queue_are_found_by_error_text(filled: Browser) -> None:
+    filled.kill("mail", message="Mailbox full")
+    every = rows(filled.get("/console/queues/mail?state=DEAD"))
+    some = rows(filled.get("/console/queues/mail?state=DEAD&error=mailbox"))
 
     assert (len(every), len(some)) == (2, 1)
     assert "Mailbox full" in some[0].text
@@ -209,9 +209,9 @@ def test_the_dead_of_a_queue_are_found_by_error_text(stocked: Browser) -> None:
     ],
 )
 def test_a_filter_that_makes_no_sense_is_kept_and_explained(
-    stocked: Browser, query: str, says: str
+    filled: Browser, query: str, says: str
 ) -> None:
-    shown = stocked.get(f"/console/queues/mail?{query}")
+    shown = filled.get(f"/console/queues/mail?{query}")
     name, value = query.split("=")
 
     assert shown.status == 400
@@ -220,15 +220,15 @@ def test_a_filter_that_makes_no_sense_is_kept_and_explained(
         assert shown.page.one("input", name=name).attributes["value"] == value
 
 
-def test_tabs_and_pages_keep_the_filter(stocked: Browser) -> None:
-    stocked.put("mail", *["{}"] * 30)
-    stocked.clock.forward(1)
-    shown = stocked.get("/console/queues/mail?state=READY&attempts=0&limit=25")
+def test_tabs_and_pages_keep_the_filter(filled: Browser) -> None:
+    filled.put("mail", *["{}"] * 30)
+    filled.clock.forward(1)
+    shown = filled.get("/console/queues/mail?state=READY&attempts=0&limit=25")
     [following] = [link for link in shown.page.all("a") if link.text == "Next page"]
-    second = stocked.get(following.attributes["href"])
+    second = filled.get(following.attributes["href"])
 
-    asked = query_of(following.attributes["href"])
-    assert {name: asked[name] for name in ("state", "attempts", "limit")} == {
+    confirm = query_of(following.attributes["href"])
+    assert {name: confirm[name] for name in ("state", "attempts", "limit")} == {
         "state": "READY",
         "attempts": "0",
         "limit": "25",
@@ -238,44 +238,44 @@ def test_tabs_and_pages_keep_the_filter(stocked: Browser) -> None:
     assert first_ids.isdisjoint({row.one("code").text for row in rows(second)})
 
 
-def test_a_queue_is_paused_for_an_hour_and_resumes_by_itself(stocked: Browser) -> None:
-    page = stocked.get("/console/queues/mail").page
-    paused = stocked.follow(stocked.submit(page, "/mail/pause"))
+def test_a_queue_is_paused_for_an_hour_and_resumes_by_itself(filled: Browser) -> None:
+    page = filled.get("/console/queues/mail").page
+    paused = filled.follow(filled.submit(page, "/mail/pause"))
 
     assert "resumes by itself in 1 h" in paused.text
     assert "Deliveries are paused and resume in 1 h" in paused.text
-    stocked.clock.forward(3600)
-    assert "Deliveries are paused" not in stocked.get("/console/queues/mail").text
+    filled.clock.forward(3600)
+    assert "Deliveries are paused" not in filled.get("/console/queues/mail").text
 
 
-def test_a_queue_is_resumed_by_hand(stocked: Browser) -> None:
-    stocked.submit(stocked.get("/console/queues/mail").page, "/mail/pause", resume_in="")
-    shown = stocked.follow(stocked.submit(stocked.get("/console/queues/mail").page, "/mail/resume"))
+def test_a_queue_is_resumed_by_hand(filled: Browser) -> None:
+    filled.submit(filled.get("/console/queues/mail").page, "/mail/pause", resume_in="")
+    shown = filled.follow(filled.submit(filled.get("/console/queues/mail").page, "/mail/resume"))
 
     assert "Deliveries of mail go on." in shown.text
-    stocked.put("mail")
-    assert stocked.take("mail")
+    filled.put("mail")
+    assert filled.take("mail")
 
 
-def test_a_task_tells_its_story(stocked: Browser) -> None:
-    task = stocked.kill("mail", EVIL, "no answer")
-    text = stocked.get(f"/console/tasks/{task}").text
+def test_a_task_tells_its_story(filled: Browser) -> None:
+    task = filled.kill("mail", EVIL, "no answer")
+    text = filled.get(f"/console/tasks/{task}").text
 
-    for said in ("dead rejected in mail", "1. failed", "TimeoutError : no answer", "by ada:1"):
-        assert said in text
+    for expected in ("dead rejected in mail", "1. failed", "TimeoutError : no answer", "by ada:1"):
+        assert expected in text
     assert "12345678901234567890" in text
 
 
-def test_markup_in_payloads_and_errors_is_text(stocked: Browser) -> None:
-    task = stocked.kill("mail", EVIL, "<script>alert(2)</script>")
-    shown = stocked.get(f"/console/tasks/{task}")
+def test_markup_in_payloads_and_errors_is_text(filled: Browser) -> None:
+    task = filled.kill("mail", EVIL, "<script>alert(2)</script>")
+    shown = filled.get(f"/console/tasks/{task}")
 
     assert len(shown.page.all("script")) == 1
     copy = shown.page.one("button", **{"aria-label": "Copy the payload exactly as it was sent"})
     assert copy.attributes["data-copy"] == EVIL
     assert "<script>alert(2)</script>" in shown.text
     assert "<script>alert(2)" not in shown.body
-    assert "<script>alert(2)" not in stocked.get("/console/queues/mail?state=DEAD").body
+    assert "<script>alert(2)" not in filled.get("/console/queues/mail?state=DEAD").body
 
 
 def test_ten_attempts_are_told_the_newest_first(admin: Browser) -> None:
@@ -295,19 +295,19 @@ def test_ten_attempts_are_told_the_newest_first(admin: Browser) -> None:
     assert "after 2 s" in attempts[0].text
 
 
-def test_a_waiting_task_says_why_it_waits(stocked: Browser) -> None:
-    stocked.submit(stocked.get("/console/queues/mail").page, "/mail/pause")
-    [task] = stocked.put("mail", delay_in_seconds=120)
-    text = stocked.get(f"/console/tasks/{task}").text
+def test_a_waiting_task_says_why_it_waits(filled: Browser) -> None:
+    filled.submit(filled.get("/console/queues/mail").page, "/mail/pause")
+    [task] = filled.put("mail", delay_in_seconds=120)
+    text = filled.get(f"/console/tasks/{task}").text
 
     assert "scheduled The task is not due yet. This ends in 2 min" in text
     assert "paused Deliveries of queue mail are paused" in text
 
 
-def test_a_part_of_a_page_is_that_part_of_the_page(stocked: Browser) -> None:
+def test_a_part_of_a_page_is_that_part_of_the_page(filled: Browser) -> None:
     names = ["live_counts", "live_charts", "live_tabs", "live_tasks"]
-    whole = stocked.get("/console/queues/mail")
-    part = stocked.get("/console/queues/mail", **{"X-Part": " ".join(names)})
+    whole = filled.get("/console/queues/mail")
+    part = filled.get("/console/queues/mail", **{"X-Part": " ".join(names)})
 
     def parts_of(page: Element) -> dict[str, str]:
         return {
@@ -318,56 +318,54 @@ def test_a_part_of_a_page_is_that_part_of_the_page(stocked: Browser) -> None:
 
     assert parts_of(part.page) == parts_of(whole.page)
     assert list(parts_of(part.page)) == names
-    assert stocked.get("/console", **{"X-Part": "page"}).status == 404
+    assert filled.get("/console", **{"X-Part": "page"}).status == 404
 
 
-def test_a_part_that_is_named_a_thousand_times_is_drawn_once(stocked: Browser) -> None:
-    once = stocked.get("/console/queues/mail", **{"X-Part": "live_counts live_tabs"})
-    often = stocked.get(
+def test_a_part_that_is_named_a_thousand_times_is_drawn_once(filled: Browser) -> None:
+    once = filled.get("/console/queues/mail", **{"X-Part": "live_counts live_tabs"})
+    often = filled.get(
         "/console/queues/mail", **{"X-Part": "live_counts live_tabs " + "live_counts " * 1000}
     )
 
     assert often.body == once.body
 
 
-def test_the_footer_says_what_the_page_cost(stocked: Browser) -> None:
-    assert "read and 0 write units" in stocked.get("/console").page.one("footer").text
+def test_the_footer_says_what_the_page_cost(filled: Browser) -> None:
+    assert "read and 0 write units" in filled.get("/console").page.one("footer").text
 
 
-def test_errors_say_what_happened_and_the_request_id(stocked: Browser) -> None:
-    missing = stocked.get("/console/queues/nothing")
-    elsewhere = stocked.get("/console/no/such/page")
+def test_errors_say_what_happened_and_the_request_id(filled: Browser) -> None:
+    missing = filled.get("/console/queues/nothing")
+    elsewhere = filled.get("/console/no/such/page")
 
     assert (missing.status, elsewhere.status) == (404, 404)
     assert "There is no queue nothing." in missing.text
     assert "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a" in missing.text
 
 
-def test_a_fault_shows_nothing_of_itself(
-    stocked: Browser, caplog: pytest.LogCaptureFixture
-) -> None:
-    stocked.use.stats.inspect = None  # type: ignore[assignment]  # something breaks
-    stocked.use.stats.ledger = None  # type: ignore[assignment]
-    shown = stocked.get("/console")
+def test_a_fault_shows_nothing_of_itself(filled: Browser, caplog: pytest.LogCaptureFixture) -> None:
+    filled.use.stats.inspect = None  # type: ignore[assignment]  # something breaks
+    filled.use.stats.counters = None  # type: ignore[assignment]
+    shown = filled.get("/console")
 
     assert shown.status == 500
     assert "AttributeError" not in shown.body
     assert "AttributeError" in caplog.text
 
 
-def test_big_payloads_are_folded_and_whole(stocked: Browser) -> None:
+def test_big_payloads_are_folded_and_whole(filled: Browser) -> None:
     payload = json.dumps(["x" * 1000] * 200)
-    [task] = stocked.put("mail", payload)
-    page = stocked.get(f"/console/tasks/{task}").page
+    [task] = filled.put("mail", payload)
+    page = filled.get(f"/console/tasks/{task}").page
 
     assert len(page.all("details", class_="fold")) == 1
     copy = page.one("button", **{"aria-label": "Copy the payload exactly as it was sent"})
     assert copy.attributes["data-copy"] == payload
 
 
-def test_the_pattern_page_is_for_admins(stocked: Browser) -> None:
-    assert stocked.get("/console/pattern").status == 200
-    assert stocked.as_role(Role.OPERATOR).get("/console/pattern").status == 403
+def test_the_pattern_page_is_for_admins(filled: Browser) -> None:
+    assert filled.get("/console/pattern").status == 200
+    assert filled.as_role(Role.OPERATOR).get("/console/pattern").status == 403
 
 
 def rows(shown: Shown) -> list[Element]:

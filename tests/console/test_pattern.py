@@ -42,6 +42,6 @@ def test_every_macro_is_used_on_the_pattern_page() -> None:
     assert set(macros) - used == set()
 
 
-def test_every_class_of_the_stylesheet_is_on_the_pattern_page(stocked: Browser) -> None:
+def test_every_class_of_the_stylesheet_is_on_the_pattern_page(filled: Browser) -> None:
     assert len(styled()) > 100
-    assert styled() - classes_on(stocked, "/console/pattern") == set()
+    assert styled() - classes_on(filled, "/console/pattern") == set()

@@ -14,18 +14,18 @@ from tests.console.conftest import Browser
 
 
 @pytest.fixture
-def moving(stocked: Browser) -> Browser:
+def moving(filled: Browser) -> Browser:
     """Give an admin a console in which tasks went from queue to queue."""
     for source, target, count in (("mail", "ngsi.notify", 3), ("ngsi.notify", "empty", 2)):
-        stocked.put(source, *["{}"] * count)
-        for task in stocked.take(source, count):
-            stocked.say(task, ReportStatus.MOVED, to_queue=target)
-    return stocked
+        filled.put(source, *["{}"] * count)
+        for task in filled.take(source, count):
+            filled.say(task, ReportStatus.MOVED, to_queue=target)
+    return filled
 
 
-def test_an_empty_page_says_what_would_be_here(stocked: Browser) -> None:
+def test_an_empty_page_says_what_would_be_here(filled: Browser) -> None:
     assert "joined by the tasks that went from one to another" in (
-        stocked.get("/console/pipelines").text
+        filled.get("/console/pipelines").text
     )
 
 

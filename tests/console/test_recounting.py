@@ -10,14 +10,14 @@ HERE = "/console/queues/mail"
 
 
 @pytest.fixture
-def off(stocked: Browser) -> Browser:
+def off(filled: Browser) -> Browser:
     """Give a queue of whose tasks three were never counted."""
-    stocked.record()
-    stocked.put("mail", "{}", "{}", "{}")
-    assert stocked.stream is not None
-    stocked.stream.taken()
-    stocked.clock.forward(1)
-    return stocked
+    filled.record()
+    filled.put("mail", "{}", "{}", "{}")
+    assert filled.stream is not None
+    filled.stream.taken()
+    filled.clock.forward(1)
+    return filled
 
 
 def test_counters_that_are_off_are_mended(off: Browser) -> None:

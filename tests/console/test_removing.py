@@ -10,60 +10,60 @@ from tests.console.conftest import Browser
 
 @pytest.mark.parametrize("path", ["purge", "delete"])
 @pytest.mark.parametrize("typed", ["", "Mail", "mail2", "mai"])
-def test_a_name_typed_wrong_does_nothing(stocked: Browser, path: str, typed: str) -> None:
-    before = stocked.use.inspect.count("mail").count
-    form = stocked.get(f"/console/queues/mail/{path}").page
-    refused = stocked.submit(form, f"/mail/{path}", name=typed)
+def test_a_name_typed_wrong_does_nothing(filled: Browser, path: str, typed: str) -> None:
+    before = filled.use.inspect.count("mail").count
+    form = filled.get(f"/console/queues/mail/{path}").page
+    refused = filled.submit(form, f"/mail/{path}", name=typed)
 
     assert refused.status == 400
     assert "must be mail, letter by letter" in refused.page.one("p", class_="wrong").text
-    assert stocked.use.inspect.count("mail").count == before
+    assert filled.use.inspect.count("mail").count == before
 
 
-def test_a_queue_is_purged_of_its_dead_by_typing_its_name(stocked: Browser) -> None:
-    form = stocked.get("/console/queues/mail/purge").page
-    done = stocked.follow(stocked.submit(form, "/mail/purge", name="mail"))
+def test_a_queue_is_purged_of_its_dead_by_typing_its_name(filled: Browser) -> None:
+    form = filled.get("/console/queues/mail/purge").page
+    done = filled.follow(filled.submit(form, "/mail/purge", name="mail"))
 
     assert "1 task of mail removed: dead tasks." in done.text
-    counts = stocked.use.inspect.count("mail").by_state
+    counts = filled.use.inspect.count("mail").by_state
     assert counts[State.DEAD] == 0
     assert counts[State.ENQUEUED] > 0
-    [entry] = stocked.use.audit.list(AuditFilter(action="purge")).entries
+    [entry] = filled.use.audit.list(AuditFilter(action="purge")).entries
     assert (entry.queue, entry.changed) == ("mail", 1)
 
 
-def test_all_of_a_queue_is_purged_when_that_is_chosen(stocked: Browser) -> None:
-    form = stocked.get("/console/queues/mail/purge").page
-    stocked.submit(form, "/mail/purge", name="mail", tasks="all")
+def test_all_of_a_queue_is_purged_when_that_is_chosen(filled: Browser) -> None:
+    form = filled.get("/console/queues/mail/purge").page
+    filled.submit(form, "/mail/purge", name="mail", tasks="all")
 
-    assert stocked.use.inspect.count("mail").count == 0
+    assert filled.use.inspect.count("mail").count == 0
 
 
-def test_tasks_that_nobody_offered_are_a_named_error(stocked: Browser) -> None:
-    form = stocked.get("/console/queues/mail/purge").page
-    refused = stocked.submit(form, "/mail/purge", name="mail", tasks="old ones")
+def test_tasks_that_nobody_offered_are_a_named_error(filled: Browser) -> None:
+    form = filled.get("/console/queues/mail/purge").page
+    refused = filled.submit(form, "/mail/purge", name="mail", tasks="old ones")
 
     assert "must be one of dead, succeeded" in refused.page.one("p", class_="wrong").text
 
 
-def test_a_queue_is_deleted_by_typing_its_name(stocked: Browser) -> None:
-    form = stocked.get("/console/queues/mail/delete").page
-    done = stocked.follow(stocked.submit(form, "/mail/delete", name="mail"))
+def test_a_queue_is_deleted_by_typing_its_name(filled: Browser) -> None:
+    form = filled.get("/console/queues/mail/delete").page
+    done = filled.follow(filled.submit(form, "/mail/delete", name="mail"))
 
     assert "Queue mail is deleted." in done.text
-    assert stocked.get("/console/queues/mail").status == 404
+    assert filled.get("/console/queues/mail").status == 404
 
 
-def test_who_may_not_is_offered_nothing_and_refused(stocked: Browser) -> None:
-    operator = stocked.as_role(Role.OPERATOR)
+def test_who_may_not_is_offered_nothing_and_refused(filled: Browser) -> None:
+    operator = filled.as_role(Role.OPERATOR)
 
     assert "Purge…" in operator.get("/console/queues/mail").text
     assert "Delete queue…" not in operator.get("/console/queues/mail").text
     assert operator.get("/console/queues/mail/delete").status == 403
-    assert stocked.as_role(Role.OPERATOR, "sms").get("/console/queues/mail/purge").status == 403
-    viewer = stocked.as_role(Role.VIEWER)
+    assert filled.as_role(Role.OPERATOR, "sms").get("/console/queues/mail/purge").status == 403
+    viewer = filled.as_role(Role.VIEWER)
     assert viewer.get("/console/queues/mail/purge").status == 403
     assert "Purge" not in viewer.get("/console/queues/mail").text
     forged = {"name": "mail", "tasks": "all", "token": "forged"}
-    assert stocked.post("/console/queues/mail/purge", forged).status == 403
-    assert stocked.get("/console/queues/nothing/purge").status == 404
+    assert filled.post("/console/queues/mail/purge", forged).status == 403
+    assert filled.get("/console/queues/nothing/purge").status == 404

@@ -25,14 +25,14 @@ NIGHTLY = ScheduleSettings(
 
 
 @pytest.fixture
-def planned(stocked: Browser) -> Browser:
+def planned(filled: Browser) -> Browser:
     """Give an admin a console with a schedule."""
-    stocked.use.schedules.put("mail", "nightly", NIGHTLY)
-    return stocked
+    filled.use.schedules.put("mail", "nightly", NIGHTLY)
+    return filled
 
 
-def test_an_empty_page_names_the_command(stocked: Browser) -> None:
-    assert "headrace schedule put" in stocked.get("/console/schedules").text
+def test_an_empty_page_names_the_command(filled: Browser) -> None:
+    assert "headrace schedule put" in filled.get("/console/schedules").text
 
 
 def test_a_schedule_is_told_in_words_with_its_next_runs(planned: Browser) -> None:
@@ -64,27 +64,27 @@ def test_a_schedule_says_how_its_last_run_ended(planned: Browser) -> None:
     assert "its task is not kept any more" in planned.get(HERE).text
 
 
-def test_a_schedule_is_made_after_its_runs_were_seen(stocked: Browser) -> None:
-    form = stocked.get("/console/create-schedule?queue=mail").page
+def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
+    form = filled.get("/console/create-schedule?queue=mail").page
     typed = {
         "name": "beat",
         "cron": "30 8 * * 1-5",
         "timezone": "Europe/Madrid",
         "payload": "[1.0]",
     }
-    seen = stocked.submit(form, "/create-schedule", **typed, do="preview")
+    seen = filled.submit(form, "/create-schedule", **typed, do="preview")
 
     assert seen.status == 200
     assert "It would run Monday to Friday at 08:30, Europe/Madrid time" in seen.text
     assert "Mon 2026-11-23 08:30:00 CET 2026-11-23 07:30:00.000 UTC" in seen.text
     assert "Nothing is saved yet." in seen.text
-    assert stocked.use.schedules.seen_by(stocked.use.keys.known("bootstrap")).schedules == ()
+    assert filled.use.schedules.seen_by(filled.use.keys.known("bootstrap")).schedules == ()
     assert seen.page.one("input", name="cron").attributes["value"] == "30 8 * * 1-5"
 
-    made = stocked.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
-    shown = stocked.follow(made)
+    made = filled.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
+    shown = filled.follow(made)
     assert "Schedule beat of mail is saved." in shown.text
-    settings = stocked.use.schedules.get("mail", "beat").schedule.settings
+    settings = filled.use.schedules.get("mail", "beat").schedule.settings
     assert (settings.payload, settings.timezone) == ("[1.0]", "Europe/Madrid")
 
 
@@ -172,8 +172,8 @@ def test_a_schedule_is_paused_and_runs_again(planned: Browser) -> None:
 
 
 def test_a_schedule_is_run_now(planned: Browser) -> None:
-    asked = planned.get(f"{HERE}/run")
-    done = planned.follow(planned.submit(asked.page, "/run"))
+    confirm = planned.get(f"{HERE}/run")
+    done = planned.follow(planned.submit(confirm.page, "/run"))
 
     assert "Schedule nightly made this task, due now." in done.text
     [entry] = planned.use.audit.list(AuditFilter(action="run_schedule")).entries
@@ -249,9 +249,9 @@ def test_a_form_of_before_that_asks_no_retries_leaves_them(planned: Browser) -> 
 
 
 def test_a_schedule_is_deleted_after_a_question(planned: Browser) -> None:
-    asked = planned.get(f"{HERE}/delete")
-    assert "Delete schedule nightly of mail?" in asked.text
-    done = planned.follow(planned.submit(asked.page, "/delete"))
+    confirm = planned.get(f"{HERE}/delete")
+    assert "Delete schedule nightly of mail?" in confirm.text
+    done = planned.follow(planned.submit(confirm.page, "/delete"))
 
     assert "Schedule nightly of mail is deleted." in done.text
     assert planned.get(HERE).status == 404
@@ -294,7 +294,7 @@ def test_a_form_without_the_sessions_token_changes_nothing(planned: Browser) -> 
 
 
 @pytest.mark.parametrize(
-    ("cron", "said"),
+    ("cron", "expected"),
     [
         ("* * * * *", "every minute"),
         ("*/5 * * * *", "every 5 minutes"),
@@ -328,13 +328,13 @@ def test_a_form_without_the_sessions_token_changes_nothing(planned: Browser) -> 
         ("1-10/3 * * * *", "1-10/3 * * * *"),
     ],
 )
-def test_the_common_shapes_of_cron_are_said_in_words(cron: str, said: str) -> None:
-    assert spoken(cron, None, "UTC") == said
+def test_the_common_shapes_of_cron_are_said_in_words(cron: str, expected: str) -> None:
+    assert spoken(cron, None, "UTC") == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(60, "every minute"), (90, "every 1 min 30 s"), (86_400, "every day"), (0.5, "every 500 ms")],
 )
-def test_intervals_are_said_in_words(seconds: float, said: str) -> None:
-    assert spoken(None, seconds, "UTC") == said
+def test_intervals_are_said_in_words(seconds: float, expected: str) -> None:
+    assert spoken(None, seconds, "UTC") == expected

@@ -1,4 +1,4 @@
-"""The door: keys, sessions, cookies, and the forms that others would like to send."""
+"""Signing in: keys, sessions, cookies, and the forms that others would like to send."""
 
 from datetime import timedelta
 
@@ -243,22 +243,22 @@ def test_signing_out_takes_the_cookie_away(admin: Browser) -> None:
     assert "You are signed out." in admin.follow(out).text
 
 
-def test_a_form_without_the_sessions_token_is_refused(stocked: Browser) -> None:
-    other = stocked.another().sign_in()
+def test_a_form_without_the_sessions_token_is_refused(filled: Browser) -> None:
+    other = filled.another().sign_in()
     token = other.get("/console").page.all("input", name="token")[0].attributes["value"]
     for fields in ({}, {"token": ""}, {"token": "made-up"}, {"token": token}):
-        refused = stocked.post("/console/queues/mail/pause", fields)
+        refused = filled.post("/console/queues/mail/pause", fields)
         assert refused.status == 403
         assert "Nothing was changed." in refused.text
-    assert not stocked.use.queues.get("mail").paused(stocked.clock())
+    assert not filled.use.queues.get("mail").paused(filled.clock())
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_form_sent_by_another_site_is_refused_even_with_its_token(
-    stocked: Browser, site: str
+    filled: Browser, site: str
 ) -> None:
-    token = stocked.get("/console").page.all("input", name="token")[0].attributes["value"]
-    refused = stocked.post(
+    token = filled.get("/console").page.all("input", name="token")[0].attributes["value"]
+    refused = filled.post(
         "/console/queues/mail/pause", {"token": token}, **{"Sec-Fetch-Site": site}
     )
 
@@ -273,8 +273,8 @@ def test_the_door_takes_only_its_own_form(browse: Browser) -> None:
     assert browse.another().post("/console/sign-in", {"key": KEY}).status == 403
 
 
-def test_a_form_of_another_type_is_refused(stocked: Browser) -> None:
-    refused = stocked.send(
+def test_a_form_of_another_type_is_refused(filled: Browser) -> None:
+    refused = filled.send(
         "POST", "/console/queues/mail/pause", b"{}", {"Content-Type": "application/json"}
     )
 
@@ -282,14 +282,14 @@ def test_a_form_of_another_type_is_refused(stocked: Browser) -> None:
     assert refused.headers["content-security-policy"]
 
 
-def test_a_link_from_elsewhere_opens_itself_once_more(stocked: Browser) -> None:
+def test_a_link_from_elsewhere_opens_itself_once_more(filled: Browser) -> None:
     """Browsers keep a strict cookie from links on other sites: a chat, a mail."""
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    bounced = stocked.another().get("/console/queues/mail", **headers)
+    bounced = filled.another().get("/console/queues/mail", **headers)
 
     assert bounced.status == 200
     assert len(bounced.page.all("meta", **{"http-equiv": "refresh"})) == 1
-    again = stocked.another().get("/console/queues/mail", **{"Sec-Fetch-Site": "same-origin"})
+    again = filled.another().get("/console/queues/mail", **{"Sec-Fetch-Site": "same-origin"})
     assert again.status == 303
 
 
@@ -322,9 +322,9 @@ def test_files_are_kept_for_a_year_and_asked_for_by_their_content(browse: Browse
     assert browse.get("/console/static/console.css").status == 404
 
 
-def test_a_viewer_sees_no_payload_and_no_action(stocked: Browser) -> None:
-    viewer = stocked.as_role(Role.VIEWER)
-    task = stocked.kill("mail", '{"secret": "in the payload"}')
+def test_a_viewer_sees_no_payload_and_no_action(filled: Browser) -> None:
+    viewer = filled.as_role(Role.VIEWER)
+    task = filled.kill("mail", '{"secret": "in the payload"}')
     shown = viewer.get(f"/console/tasks/{task}")
 
     assert "in the payload" not in shown.body
@@ -344,9 +344,9 @@ def test_a_viewer_sees_no_payload_and_no_action(stocked: Browser) -> None:
         assert viewer.post(f"/console/{path}", {"token": token, "queue": "mail"}).status == 403
 
 
-def test_a_restricted_key_sees_and_touches_only_its_queues(stocked: Browser) -> None:
-    browser = stocked.as_role(Role.OPERATOR, "ngsi.*")
-    other, own = stocked.kill("mail"), stocked.put("ngsi.notify", delay_in_seconds=60)[0]
+def test_a_restricted_key_sees_and_touches_only_its_queues(filled: Browser) -> None:
+    browser = filled.as_role(Role.OPERATOR, "ngsi.*")
+    other, own = filled.kill("mail"), filled.put("ngsi.notify", delay_in_seconds=60)[0]
 
     assert "mail" not in browser.get("/console").page.one("table").text
     assert browser.get("/console/queues/mail").status == 403
@@ -359,6 +359,6 @@ def test_a_restricted_key_sees_and_touches_only_its_queues(stocked: Browser) -> 
         fields = {"token": token, "queue": queue}
         refused = browser.post(f"/console/tasks/{other}/delete", fields)
         assert (refused.status == 403) is (queue == "mail")
-    assert stocked.use.tasks.get(other).queue == "mail"
+    assert filled.use.tasks.get(other).queue == "mail"
     moved = browser.get(f"/console/tasks/{own}/move").page
     assert browser.submit(moved, "/move", to_queue="mail").status == 403

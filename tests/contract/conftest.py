@@ -7,14 +7,14 @@ import pytest
 from botocore.credentials import Credentials
 
 from headrace.domain.lease import shown_lease
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
-from headrace.ops.reports import Report, Reported, ReportStatus
+from headrace.ops.reports import ReportResult, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
-from headrace.store.dynamo.lean import LeanClient
+from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.memory import MemoryStore
 from infra.local.tables import TableNames
 from tests.manual_clock import ManualClock
@@ -34,7 +34,7 @@ class World:
 
     def put(self, queue: str, *payloads: str, **fields: Any) -> list[str]:
         """Enqueue *payloads* and return their ids."""
-        entries = [NewTask(payload, **fields) for payload in payloads or ("{}",)]
+        entries = [TaskSpec(payload, **fields) for payload in payloads or ("{}",)]
         return [str(result.id) for result in self.use.tasks.enqueue(queue, entries)]
 
     def take(self, queue: str | list[str], count: int = 1, **call: Any) -> tuple[Task, ...]:
@@ -47,11 +47,11 @@ class World:
         (task,) = self.take(queue, **call)
         return task
 
-    def say(self, task: Task, status: str, **fields: Any) -> Reported:
+    def say(self, task: Task, status: str, **fields: Any) -> ReportResult:
         """Report on *task* under the lease it was handed out with."""
         queue = fields.pop("queue", task.queue)
         lease = fields.pop("lease", None) or str(lease_name(task))
-        report = Report(task.id, lease, ReportStatus(status), **fields)
+        report = TaskReport(task.id, lease, ReportStatus(status), **fields)
         return self.use.reports.report(queue, [report])[0]
 
     def see(self, task_id: str) -> Task:
@@ -113,7 +113,7 @@ def store(request: pytest.FixtureRequest) -> Store:
     client = request.getfixturevalue("dynamodb")
     if request.param != "single":  # as it is wired
         credentials = Credentials("local", "local")
-        client = LeanClient(client, credentials)
+        client = RawClient(client, credentials)
     return DynamoStore(
         client,
         tasks_table=tables.tasks,

@@ -27,7 +27,7 @@ def settle(world: World, task: Task, group: str, status: str, **fields: Any) -> 
 
 
 def delivery(world: World, queue: str, task_id: str, group: Group, token: str) -> Change:
-    """Return what a dequeue under *group* that is under way sends to the store."""
+    """The writes of a dequeue under *group* that is under way."""
     task = world.see(task_id)
     entry = Entry(task.id, task.place, task.due_at, task.expires_at)
     return plan.dequeue(

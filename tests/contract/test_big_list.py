@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace.domain.filters import TaskFilter
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
@@ -30,11 +30,11 @@ def use(dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect) -> UseCa
     )
     use = build(Settings(), store)
     use.queues.create("q", QueueSettings(shards=2))
-    batch = [NewTask("1", delay_in_seconds=3600, tags={"stays": "yes"})] * 25
+    batch = [TaskSpec("1", delay_in_seconds=3600, tags={"stays": "yes"})] * 25
     with ThreadPoolExecutor(4) as pool:
         for _ in pool.map(lambda _: use.tasks.enqueue("q", batch), range(STAYING // 25)):
             pass
-    use.tasks.enqueue("q", [NewTask("2")] * 25)
+    use.tasks.enqueue("q", [TaskSpec("2")] * 25)
     return use
 
 
@@ -60,12 +60,12 @@ def counted(use: UseCases, where: TaskFilter) -> int:
 def stir(use: UseCases, stop: threading.Event) -> None:
     """Enqueue, take, finish, fail and delete other tasks of the same queue until told to stop."""
     while not stop.wait(0.5):  # they share one process with the list, and must leave it some of it
-        (new,) = use.tasks.enqueue("q", [NewTask("3", delay_in_seconds=1800)])
-        use.tasks.enqueue("q", [NewTask("4")])
+        (new,) = use.tasks.enqueue("q", [TaskSpec("3", delay_in_seconds=1800)])
+        use.tasks.enqueue("q", [TaskSpec("4")])
         for task in use.deliveries.dequeue("q", batch_size=2).tasks:
             fails = len(task.id) % 2 == 0 and task.attempts < 2
             status = ReportStatus.FAILED if fails else ReportStatus.SUCCEEDED
-            use.reports.report("q", [Report(task.id, str(lease_name(task)), status)])
+            use.reports.report("q", [TaskReport(task.id, str(lease_name(task)), status)])
         use.tasks.delete(str(new.id))
 
 

@@ -10,7 +10,7 @@ from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.audit import AuditFilter
 from headrace.store.base import Record, Store
 from headrace.store.memory import MemoryStore
@@ -22,7 +22,7 @@ TASKS = 500
 SHARDS = 16
 
 
-class Counting:
+class TimedStore:
     """A store that counts its calls, and lets a time pass at each."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
@@ -42,12 +42,12 @@ class Counting:
 
 
 @pytest.fixture
-def counting(clock: ManualClock) -> Counting:
-    return Counting(MemoryStore(), clock)
+def counting(clock: ManualClock) -> TimedStore:
+    return TimedStore(MemoryStore(), clock)
 
 
 @pytest.fixture
-def counted(counting: Counting, clock: ManualClock) -> World:
+def counted(counting: TimedStore, clock: ManualClock) -> World:
     """Give a service whose calls of the store are counted, and a queue with many tasks."""
     store: Any = counting
     world = new_world(store, clock)
@@ -64,7 +64,7 @@ RARE = TaskFilter(("ENQUEUED",), {"a": "1"})
 
 @pytest.mark.parametrize("limit", [1, 2, 250])
 def test_a_page_of_one_with_a_filter_takes_no_more_calls_than_a_large_one(
-    counted: World, counting: Counting, limit: int
+    counted: World, counting: TimedStore, limit: int
 ) -> None:
     page = counted.use.inspect.list("mail", RARE, limit=limit)
 
@@ -74,14 +74,14 @@ def test_a_page_of_one_with_a_filter_takes_no_more_calls_than_a_large_one(
     assert counting.calls["read"] <= TASKS // 50 + 7
 
 
-def test_a_page_of_one_without_a_filter_reads_one(counted: World, counting: Counting) -> None:
+def test_a_page_of_one_without_a_filter_reads_one(counted: World, counting: TimedStore) -> None:
     assert len(counted.use.inspect.list("mail", limit=1).tasks) == 1
 
     assert counting.calls == {"entries": SHARDS, "read": 1}
 
 
 def test_a_list_over_a_slow_table_ends_in_seconds_and_its_cursor_goes_on(
-    counted: World, counting: Counting
+    counted: World, counting: TimedStore
 ) -> None:
     counting.seconds = 0.5
     found: list[Task] = []
@@ -101,7 +101,7 @@ def test_a_list_over_a_slow_table_ends_in_seconds_and_its_cursor_goes_on(
 
 
 def test_an_action_whose_filter_means_little_ends_in_time_and_its_cursor_goes_on(
-    counted: World, counting: Counting
+    counted: World, counting: TimedStore
 ) -> None:
     counting.seconds = 0.5
     counted.use.bulk.patience = 10
@@ -119,7 +119,7 @@ def test_an_action_whose_filter_means_little_ends_in_time_and_its_cursor_goes_on
 
 
 def test_an_action_on_one_of_many_that_it_does_not_take_reads_each_once(
-    counted: World, counting: Counting
+    counted: World, counting: TimedStore
 ) -> None:
     counted.clock.forward(1)
     due_later = TaskFilter(("ENQUEUED",))
@@ -133,7 +133,7 @@ def test_an_action_on_one_of_many_that_it_does_not_take_reads_each_once(
 def paged(world: World, where: AuditFilter, by: Any, limit: int) -> Iterator[Any]:
     cursor = None
     while True:
-        page = permitted.audit(world.use.audit, by, where, limit=limit, cursor=cursor)
+        page = visibility.audit(world.use.audit, by, where, limit=limit, cursor=cursor)
         yield page
         cursor = page.cursor
         if cursor is None:
@@ -142,7 +142,7 @@ def paged(world: World, where: AuditFilter, by: Any, limit: int) -> Iterator[Any
 
 @pytest.mark.parametrize("restricted", [False, True])
 def test_a_page_of_one_of_the_audit_takes_a_few_reads(
-    counted: World, counting: Counting, *, restricted: bool
+    counted: World, counting: TimedStore, *, restricted: bool
 ) -> None:
     by = principal(counted, "ngsi.*" if restricted else "*", role=Role.OPERATOR)
     counted.queue("ngsi.notify")
@@ -163,7 +163,7 @@ def test_a_page_of_one_of_the_audit_takes_a_few_reads(
     assert 2 <= len(pages) <= 3
 
 
-def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: Counting) -> None:
+def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: TimedStore) -> None:
     for _ in range(600):
         with counted.use.audit.action("pause", queue="mail"):
             pass
@@ -178,7 +178,7 @@ def test_the_audit_over_a_slow_table_ends_in_seconds(counted: World, counting: C
 
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_list_of_what_few_may_see_ends_in_time_and_its_cursor_goes_on(
-    counted: World, counting: Counting, *, slow: bool
+    counted: World, counting: TimedStore, *, slow: bool
 ) -> None:
     """Queues, keys and workers of others are looked at too, so many and no more in one call."""
     use = counted.use
@@ -192,7 +192,7 @@ def test_a_list_of_what_few_may_see_ends_in_time_and_its_cursor_goes_on(
     while calls == 0 or cursor is not None:
         began = counted.clock()
         counting.calls.clear()
-        page = permitted.queues(use.queues, by, limit=1, cursor=cursor)
+        page = visibility.queues(use.queues, by, limit=1, cursor=cursor)
         assert counting.calls["records"] <= 10
         assert (counted.clock() - began).total_seconds() <= 6
         shown += [queue.name for queue in page.queues]

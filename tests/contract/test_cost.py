@@ -8,13 +8,13 @@ import pytest
 
 from headrace.domain import cost
 from headrace.domain.ids import new_idempotency_key
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings
-from headrace.domain.repeat import Request
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
-from headrace.ops.workers import Command, Sign
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.store.base import Meter, metered
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
@@ -62,7 +62,7 @@ def per_task(meter: Meter, tasks: int = TASKS) -> tuple[float, float]:
 
 def fill(world: World, queue: str) -> None:
     for _ in range(TASKS // BATCH):
-        world.use.tasks.enqueue(queue, [NewTask(SMALL, tags=TAGS)] * BATCH)
+        world.use.tasks.enqueue(queue, [TaskSpec(SMALL, tags=TAGS)] * BATCH)
         world.clock.forward(0.001)
 
 
@@ -78,7 +78,7 @@ def lease_all(world: World, queue: str) -> list[Task]:
 def report_all(world: World, queue: str, tasks: list[Task], status: str, **fields: Any) -> None:
     for start in range(0, len(tasks), BATCH):
         reports = [
-            Report(task.id, str(lease_name(task)), ReportStatus(status), **fields)
+            TaskReport(task.id, str(lease_name(task)), ReportStatus(status), **fields)
             for task in tasks[start : start + BATCH]
         ]
         results = world.use.reports.report(queue, reports)
@@ -109,7 +109,7 @@ def test_an_enqueue_writes_the_task_and_its_entry_and_reads_nothing(world: World
 
 def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
     queue = world.queue()
-    entries = [NewTask(SMALL, id=f"order-{number}", tags=TAGS) for number in range(BATCH)]
+    entries = [TaskSpec(SMALL, id=f"order-{number}", tags=TAGS) for number in range(BATCH)]
 
     cost = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)
 
@@ -119,7 +119,7 @@ def test_an_enqueue_with_ids_of_the_clients_costs_no_more(world: World) -> None:
 def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     queue = world.queue()
     fill(world, queue)
-    request = Request("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
+    request = KeyedRequest("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
     batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
     world.clock.forward(0.001)
 
@@ -136,7 +136,7 @@ def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
 
 def test_an_empty_dequeue_under_a_new_key_costs_no_more(world: World) -> None:
     queue = world.queue()
-    request = Request("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
+    request = KeyedRequest("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
     batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
 
     plain = spend(lambda: world.use.deliveries.dequeue(queue), 1)
@@ -161,7 +161,7 @@ def test_a_large_payload_costs_what_is_reckoned(world: World, kilobytes: int) ->
     """In the middle of a kilobyte, so that what a task's item has besides makes no difference."""
     payload = f'"{"x" * (kilobytes * 1024)}"'
     queue = world.queue()
-    entries = [NewTask(payload, tags=TAGS)] * BATCH
+    entries = [TaskSpec(payload, tags=TAGS)] * BATCH
 
     made = spend(lambda: world.use.tasks.enqueue(queue, entries), BATCH)[0]
     world.clock.forward(0.001)
@@ -330,14 +330,16 @@ def test_expiring_and_purging_write_no_more_than_entry_and_task(world: World) ->
 
 def test_a_sign_of_life_writes_one_unit_and_brings_a_command_back_for_it(world: World) -> None:
     workers = world.use.workers
-    sign = Sign("host-12:34567", ("mail",), world.clock(), running=("tsk_" + "0" * 26,) * 8)
+    heartbeat = WorkerHeartbeat(
+        "host-12:34567", ("mail",), world.clock(), running=("tsk_" + "0" * 26,) * 8
+    )
 
-    first = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
-    workers.ask(BOOTSTRAP, sign.name, Command.STOP)
-    told = spend(lambda: workers.alive(BOOTSTRAP, sign), tasks=1)
+    first = spend(lambda: workers.alive(BOOTSTRAP, heartbeat), tasks=1)
+    workers.ask(BOOTSTRAP, heartbeat.name, Command.STOP)
+    reported = spend(lambda: workers.alive(BOOTSTRAP, heartbeat), tasks=1)
 
-    assert [first, told] == [(1.0, 0.0), (1.0, 0.0)]
-    assert workers.alive(BOOTSTRAP, sign) is Command.STOP
+    assert [first, reported] == [(1.0, 0.0), (1.0, 0.0)]
+    assert workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
 
 
 def test_a_request_of_a_session_reads_one_unit_and_writes_one_a_minute(world: World) -> None:

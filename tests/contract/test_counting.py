@@ -9,13 +9,13 @@ import pytest
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.task import Place, State
-from headrace.ops.counting import Mark, counted
+from headrace.ops.counting import CountPosition, counted
 from headrace.ops.inspect import Counted
 from headrace.store.base import CountPage, Position
 from headrace.store.memory import MemoryStore
 from headrace.testing.clock import START
 from tests.contract.conftest import World, new_world
-from tests.contract.test_bounded import Counting
+from tests.contract.test_bounded import TimedStore
 from tests.contract.test_bounded import counted as counted_world
 from tests.contract.test_bounded import counting as counting_store
 from tests.manual_clock import ManualClock
@@ -101,14 +101,14 @@ def test_a_count_goes_on_behind_the_last_shard_of_a_queue_that_has_fewer_meanwhi
     world.put(queue)
     world.say(world.one(queue), "FAILED", retryable=False)
     by_state = dict.fromkeys(State, 0)
-    inflight = Mark(world.clock(), span=1, shard=7)
+    inflight = CountPosition(world.clock(), span=1, shard=7)
 
     list(inflight.count(world.store, world.use.queues.get(queue), EVERY_TASK, by_state))
 
     assert by_state[State.DEAD] == 1
 
 
-def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: Counting) -> None:
+def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: TimedStore) -> None:
     counting.seconds = 0.5
     numbers, cursor = 0, None
     while True:
@@ -126,11 +126,11 @@ def test_a_count_over_a_slow_table_ends_in_seconds(many: World, counting: Counti
 class Endless(MemoryStore):
     """A store whose partitions have no end."""
 
-    asked = 0
+    requested = 0
 
     def count(self, place: Place, **_given: Any) -> CountPage:
-        self.asked += 1
-        return CountPage(7_000, Position(START, str(self.asked)))
+        self.requested += 1
+        return CountPage(7_000, Position(START, str(self.requested)))
 
 
 def test_a_call_counts_a_quarter_of_a_million_and_no_more(clock: ManualClock) -> None:
@@ -139,7 +139,7 @@ def test_a_call_counts_a_quarter_of_a_million_and_no_more(clock: ManualClock) ->
     step = world.use.inspect.count(world.queue())
 
     assert (step.count, step.partial) == (252_000, True)
-    assert store.asked == 36
+    assert store.requested == 36
 
 
 @pytest.mark.slow

@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, State
 from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
 CREATED, DUPLICATE = EnqueueOutcome.CREATED, EnqueueOutcome.DUPLICATE
 
 
-def put(world: World, queue: str, payload: str = "{}", key: str = "k", **fields: Any) -> Enqueued:
-    entry = NewTask(payload, dedupe_key=key, **fields)
+def put(
+    world: World, queue: str, payload: str = "{}", key: str = "k", **fields: Any
+) -> EnqueueResult:
+    entry = TaskSpec(payload, dedupe_key=key, **fields)
     return world.use.tasks.enqueue(queue, [entry])[0]
 
 
@@ -52,7 +54,7 @@ def test_the_key_is_free_the_moment_its_holder_lives_no_more(world: World, end: 
         world.use.reaping.run()
         assert world.see(str(first.id)).dead_reason is DeadReason.EXPIRED
 
-    assert world.store.marks(f"dedupe:{queue}") == {}
+    assert world.store.key_locks(f"dedupe:{queue}") == {}
     second = put(world, queue)
     assert second.outcome is CREATED
     assert put(world, queue).id == second.id
@@ -131,7 +133,7 @@ def test_a_clients_id_is_looked_at_before_the_key(world: World) -> None:
 def test_two_entries_of_one_call_with_one_key_are_one_task(world: World) -> None:
     queue = world.queue()
 
-    results = world.use.tasks.enqueue(queue, [NewTask("1", dedupe_key="k")] * 2)
+    results = world.use.tasks.enqueue(queue, [TaskSpec("1", dedupe_key="k")] * 2)
 
     assert [result.outcome for result in results] == [CREATED, DUPLICATE]
     assert world.use.inspect.count(queue).count == 1
@@ -159,7 +161,7 @@ def test_an_id_that_nobody_sees_any_more_is_free_though_an_expired_task_holds_th
     world.clock.forward(limits.SPENT_SECONDS + 1)
     put(world, queue, expires_at=world.clock() + timedelta(seconds=10))
     world.clock.forward(10)
-    new = NewTask('"new"', id="order-1", dedupe_key="k")
+    new = TaskSpec('"new"', id="order-1", dedupe_key="k")
 
     if spawned:
         world.put(parents)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import Done, Refused
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
@@ -77,10 +77,10 @@ def test_a_heartbeat_of_one_task_keeps_its_progress_and_moves_no_end(world: Worl
     extended = world.use.leases.extend(group)
 
     for name in (group, f"{task.lease_id}.{task.attempts}.YWRhOjE"):
-        said = world.say(task, "INFLIGHT", lease=name, progress="7", keepalive=1)
-        assert said.outcome is ReportOutcome.OK
-        assert said.task is not None
-        assert said.task.lease_expires_at == extended.expires_at
+        answer = world.say(task, "INFLIGHT", lease=name, progress="7", keepalive=1)
+        assert answer.outcome is ReportOutcome.OK
+        assert answer.task is not None
+        assert answer.task.lease_expires_at == extended.expires_at
 
     shown = world.see(task.id)
     assert (shown.progress, shown.lease_expires_at) == ("7", extended.expires_at)
@@ -92,7 +92,7 @@ def test_children_of_tasks_under_one_group_are_different_tasks(world: World) -> 
     world.put(queue, "1", "2")
     group = opened(world)
     tasks = world.take(queue, 2, lease_id=group)
-    spawn = ((queue, NewTask("{}")),)
+    spawn = ((queue, TaskSpec("{}")),)
 
     born = [
         world.say(task, "SUCCEEDED", lease=group, spawn=spawn).spawned[0]
@@ -322,11 +322,11 @@ def test_reports_of_one_call_may_be_of_different_groups(world: World) -> None:
     tasks = [world.one(queue, lease_id=group) for group in groups]
     single = world.one(queue)
     reports = [
-        Report(tasks[0].id, groups[0], ReportStatus.SUCCEEDED),
-        Report(tasks[1].id, groups[0], ReportStatus.SUCCEEDED),
-        Report(tasks[1].id, groups[1], ReportStatus.FAILED),
-        Report(single.id, str(lease_name(single)), ReportStatus.SUCCEEDED),
-        Report(single.id, groups[0], ReportStatus.SUCCEEDED),
+        TaskReport(tasks[0].id, groups[0], ReportStatus.SUCCEEDED),
+        TaskReport(tasks[1].id, groups[0], ReportStatus.SUCCEEDED),
+        TaskReport(tasks[1].id, groups[1], ReportStatus.FAILED),
+        TaskReport(single.id, str(lease_name(single)), ReportStatus.SUCCEEDED),
+        TaskReport(single.id, groups[0], ReportStatus.SUCCEEDED),
     ]
 
     results = world.use.reports.report(queue, reports)

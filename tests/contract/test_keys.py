@@ -19,8 +19,8 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.ops.audit import AuditFilter
-from headrace.ops.key_body import Key
-from headrace.ops.keys import BOOTSTRAP, Keys, acting, current_actor
+from headrace.ops.key_body import ShownKey
+from headrace.ops.keys import BOOTSTRAP, KeyOperations, acting, current_actor
 from headrace.store.base import Record, Store, metered
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World
@@ -28,7 +28,7 @@ from tests.contract.conftest import World
 HOUR = 3600
 
 
-def elsewhere(world: World) -> Keys:
+def elsewhere(world: World) -> KeyOperations:
     """Give the same keys as another process knows them."""
     return replace(world.use.keys, _known={}, _unknown={})
 
@@ -42,7 +42,7 @@ def principal(world: World, *queues: str, role: Role = Role.ADMIN) -> Principal:
     raise AssertionError
 
 
-def listed(keys: Keys, by: Principal, limit: int = 2) -> Iterator[Key]:
+def listed(keys: KeyOperations, by: Principal, limit: int = 2) -> Iterator[ShownKey]:
     cursor = None
     while True:
         page = keys.list(by, limit=limit, cursor=cursor)
@@ -340,9 +340,9 @@ def test_no_two_living_keys_have_one_name(world: World) -> None:
     with pytest.raises(KeyExists, match=first.key.id) as refused:
         keys.create(BOOTSTRAP, "sensors", Role.VIEWER, ("*",))
     assert refused.value.errors[0].field == "name"
-    with pytest.raises(KeyExists) as told:  # of a key that is none of its business
+    with pytest.raises(KeyExists) as reported:  # of a key that is none of its business
         keys.create(part, "sensors", Role.VIEWER, ("ngsi.a",))
-    assert first.key.id not in told.value.detail
+    assert first.key.id not in reported.value.detail
 
     keys.revoke(BOOTSTRAP, first.key.id)
     second = keys.create(BOOTSTRAP, "sensors", Role.VIEWER, ("*",))
@@ -486,7 +486,7 @@ def test_the_secret_before_works_through_the_overlap_and_no_older_one(world: Wor
     assert living(third.secret, fifth.secret) == [False, True]
 
 
-def _works(keys: Keys, secret: str) -> bool:
+def _works(keys: KeyOperations, secret: str) -> bool:
     try:
         keys.verify(secret)
     except Unauthenticated:

@@ -65,7 +65,7 @@ def test_files_are_listed_by_name_and_change_their_stamp(lake: Lake) -> None:
 def test_series_are_read_from_any_lake(lake: Lake) -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     day = date(2026, 11, 1)
-    steps = Steps.asked(now - timedelta(days=21), now, 86_400, now)
+    steps = Steps.between(now - timedelta(days=21), now, 86_400, now)
     activity = Activity([5, 4, 3, 2, 1])
     archive = Archive(lake)
     assert not archive.known()
@@ -112,7 +112,7 @@ def test_the_environment_says_where_the_lake_is(value: str, lake: str | None) ->
 # ---- The recorder
 
 
-class Failing:
+class FailingLake:
     """A lake that is away until told otherwise."""
 
     def __init__(self, lake: Lake) -> None:
@@ -155,7 +155,7 @@ def test_every_change_of_a_batch_is_in_the_lake(it: Recorder, tmp_path: Path) ->
 def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
     it: Recorder, tmp_path: Path
 ) -> None:
-    lake = Failing(FolderLake(tmp_path))
+    lake = FailingLake(FolderLake(tmp_path))
     it.recording.changelog = Changelog(lake)
     queue = it.world.queue()
     it.world.put(queue)

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 
@@ -157,8 +157,8 @@ def test_a_heartbeat_asks_for_the_same_length_again_or_for_its_own(world: World)
     world.put(queue)
     task = world.one(queue, keepalive=40)
 
-    for asked, got in ((None, 40), (60, 60), (None, 60), (2, 2)):
-        result = world.say(task, "INFLIGHT", keepalive=asked)
+    for requested, got in ((None, 40), (60, 60), (None, 60), (2, 2)):
+        result = world.say(task, "INFLIGHT", keepalive=requested)
         assert result.task is not None
         assert result.task.lease_expires_at == world.clock() + timedelta(seconds=got)
 
@@ -202,9 +202,9 @@ def test_two_reports_of_one_task_in_one_call_take_effect_in_order(world: World) 
     results = world.use.reports.report(
         queue,
         [
-            Report(task.id, lease, ReportStatus.INFLIGHT, progress="1"),
-            Report(task.id, lease, ReportStatus.SUCCEEDED),
-            Report(task.id, lease, ReportStatus.INFLIGHT),
+            TaskReport(task.id, lease, ReportStatus.INFLIGHT, progress="1"),
+            TaskReport(task.id, lease, ReportStatus.SUCCEEDED),
+            TaskReport(task.id, lease, ReportStatus.INFLIGHT),
         ],
     )
 

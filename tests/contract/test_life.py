@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, State
@@ -259,18 +259,18 @@ def test_a_task_past_its_retention_is_hidden_from_that_very_second(world: World)
 
     assert world.use.inspect.list(queue).tasks == ()
     assert world.use.inspect.count(queue).count == 0
-    (again,) = world.use.tasks.enqueue(queue, [NewTask("2", id=task_id)])
+    (again,) = world.use.tasks.enqueue(queue, [TaskSpec("2", id=task_id)])
     assert again.outcome is EnqueueOutcome.CREATED
     assert world.see(task_id).payload == "2"
 
 
 def test_the_same_id_again_changes_nothing(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
-    entry = NewTask('"first"', id="order-1")
+    entry = TaskSpec('"first"', id="order-1")
 
     outcomes = [
-        world.use.tasks.enqueue(queue, [entry, NewTask('"second"', id="order-1")]),
-        world.use.tasks.enqueue(queue, [NewTask('"third"', id="order-1")]),
+        world.use.tasks.enqueue(queue, [entry, TaskSpec('"second"', id="order-1")]),
+        world.use.tasks.enqueue(queue, [TaskSpec('"third"', id="order-1")]),
         world.use.tasks.enqueue(other, [entry]),
     ]
 
@@ -289,11 +289,11 @@ def test_an_existing_id_answers_before_its_expiry_is_looked_at(world: World) -> 
     past = world.clock() - timedelta(seconds=1)
 
     again, new = world.use.tasks.enqueue(
-        queue, [NewTask("1", id="order-1", expires_at=past), NewTask("1", expires_at=past)]
+        queue, [TaskSpec("1", id="order-1", expires_at=past), TaskSpec("1", expires_at=past)]
     )
 
     (elsewhere,) = world.use.tasks.enqueue(
-        world.queue("other"), [NewTask("1", id="order-1", expires_at=past)]
+        world.queue("other"), [TaskSpec("1", id="order-1", expires_at=past)]
     )
 
     assert (again.outcome, new.outcome) == (EnqueueOutcome.EXISTING, EnqueueOutcome.INVALID)
@@ -305,7 +305,7 @@ def test_an_id_repeated_after_its_task_has_moved_is_existing(world: World) -> No
     world.put(first, id="order-1")
     world.say(world.one(first), "MOVED", to_queue=second)
 
-    (again,) = world.use.tasks.enqueue(first, [NewTask('"again"', id="order-1")])
+    (again,) = world.use.tasks.enqueue(first, [TaskSpec('"again"', id="order-1")])
 
     assert (again.outcome, again.task, again.queue) == (EnqueueOutcome.EXISTING, None, second)
     assert world.see("order-1").queue == second

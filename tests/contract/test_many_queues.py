@@ -6,10 +6,10 @@ import pytest
 
 from headrace.domain.errors import LeaseLost, NotFound
 from headrace.domain.queue import IntervalUnit, RateLimiting
-from headrace.domain.repeat import Request
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.dequeue import Dequeued, Order
+from headrace.ops.dequeue import DequeueResult, Order
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
@@ -27,7 +27,7 @@ def by_due(world: World, count: int, queues: list[str] | None = None) -> list[st
     return payloads(world.take(queues or ALL, count, order=Order.DUE))
 
 
-def take(world: World, count: int, **call: object) -> Dequeued:
+def take(world: World, count: int, **call: object) -> DequeueResult:
     world.clock.forward(0.001)
     return world.use.deliveries.dequeue(ALL, batch_size=count, **call)  # type: ignore[arg-type]  # as it is given
 
@@ -179,8 +179,8 @@ def test_a_repeat_gives_the_tasks_of_all_queues_in_the_same_order(
 ) -> None:
     group = {"lease_id": opened(world)} if grouped else {}
 
-    def sent() -> Dequeued:
-        request = Request("key_1", "k", "what")
+    def sent() -> DequeueResult:
+        request = KeyedRequest("key_1", "k", "what")
         batch = world.use.batches.of(request, within=timedelta(seconds=9), grouped=grouped)
         return take(world, 5, order=order, batch=batch, **group)
 

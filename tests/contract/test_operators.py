@@ -142,7 +142,7 @@ def test_an_operators_move_leaves_a_waiting_task_its_time_and_makes_a_dead_one_d
         assert task.expires_at == due_at + timedelta(seconds=100)
         assert (task.keepalive, task.dedupe_key) == (None, None)
         assert [hop.queue for hop in task.trail] == [queue]
-    assert world.store.marks(f"dedupe:{queue}") == {}
+    assert world.store.key_locks(f"dedupe:{queue}") == {}
     with pytest.raises(InvalidRequest, match="to_queue"):
         world.use.bulk.by_filter(queue, MOVE, EVERY, to_queue=queue)
     with pytest.raises(NotFound):
@@ -213,7 +213,7 @@ def test_a_restart_whose_key_is_taken_is_skipped_but_counted_as_matched(world: W
         assert (answer.matched, answer.changed) == (1, 0)
     world.use.tasks.delete(holder)
     assert world.use.bulk.by_ids(queue, RESTART, [old]).changed == 1
-    assert world.store.marks(f"dedupe:{queue}") == {"k": old}
+    assert world.store.key_locks(f"dedupe:{queue}") == {"k": old}
 
 
 def test_a_restart_takes_the_key_of_a_holder_that_has_expired(world: World) -> None:

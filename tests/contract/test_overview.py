@@ -4,13 +4,13 @@ import pytest
 
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden
-from headrace.domain.pace import SLOTS, Pace, grown, pace_of
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.tally import MINUTE, Activity
 from headrace.domain.task import Status
+from headrace.domain.throughput import SLOTS, Throughput, grown, throughput_of
 from headrace.domain.transitions import Event, Happening
-from headrace.ops.lane import micros_of
-from headrace.ops.schedules import SchedulePage
+from headrace.ops.counter_buffer import micros_of
+from headrace.ops.schedules import ScheduleListing
 from headrace.store.base import Store, metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
@@ -92,9 +92,9 @@ def test_how_busy_a_queue_was_stays_for_an_hour(it: Recorder) -> None:
         it.world.take(queue)
         it.record()
         it.world.clock.forward(300)
-    totals = it.recording.ledger.totals()
+    totals = it.recording.counters.totals()
 
-    started = totals.pace(queue).hour(micros_of(it.world.clock()))
+    started = totals.throughput(queue).hour(micros_of(it.world.clock()))
 
     assert list(started) == [1] * SLOTS
 
@@ -112,8 +112,8 @@ def test_paces_take_the_room_they_are_given_and_the_busiest_stay() -> None:
     assert "queue-199" in body
     assert "queue-001" not in body
     assert sum(len(queue) + len(text) for queue, text in body.items()) <= 1_000
-    assert pace_of(body, "queue-199").started == {1: 199}
-    assert pace_of(body, "queue-001") == Pace()
+    assert throughput_of(body, "queue-199").started == {1: 199}
+    assert throughput_of(body, "queue-001") == Throughput()
     assert grown(body, {}, 200 * MINUTE, 1_000) == {}
 
 
@@ -158,7 +158,7 @@ def test_schedules_are_listed_in_pages_and_only_those_of_ones_queues(it: Recorde
             it.world.use.schedules.put(queue, f"s{number}", ScheduleSettings(every_seconds=60))
     schedules = it.world.use.schedules
 
-    def names(page: SchedulePage) -> list[str]:
+    def names(page: ScheduleListing) -> list[str]:
         return [f"{each.queue}/{each.name}" for each in page.schedules]
 
     first = schedules.seen_by(EVERYWHERE, limit=4)

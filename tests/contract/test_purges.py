@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.audit import AuditFilter, Entry
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.audit import AuditFilter, AuditRecord
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, build, utc_now
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
@@ -26,11 +26,11 @@ E, F, D, S = State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED
 
 def purge_begun(world: World, queue: str, *states: State) -> None:
     """Ask for a purge that has no time: it is left to the reaper."""
-    chores = world.use.queues.chores
-    world.use.queues.chores = replace(chores, patience=0)
+    removals = world.use.queues.removals
+    world.use.queues.removals = replace(removals, patience=0)
     world.clock.forward(0.001)
     assert not world.use.queues.purge(queue, states).finished
-    world.use.queues.chores = chores
+    world.use.queues.removals = removals
     world.clock.forward(0.001)
 
 
@@ -122,7 +122,7 @@ def test_what_a_worker_is_done_with_meanwhile_waits_no_more_and_is_kept(world: W
     world.use.reaping.run()
 
     assert world.see(task.id).state is S
-    assert world.use.queues.chores.pending() == []
+    assert world.use.queues.removals.pending() == []
 
 
 def test_what_waited_or_was_in_flight_is_purged_from_wherever_of_these_it_is(world: World) -> None:
@@ -153,7 +153,7 @@ def test_a_delivery_that_began_after_the_call_survives_a_purge_of_what_is_in_fli
     assert world.use.inspect.count(queue).by_state == {E: 24, F: 0, S: 1, D: 0}
 
 
-def noted(world: World) -> Entry:
+def noted(world: World) -> AuditRecord:
     (entry,) = world.use.audit.list(AuditFilter(action="purge")).entries
     return entry
 
@@ -180,8 +180,8 @@ def test_a_purge_goes_on_where_it_was_stopped_however_much_came_since(world: Wor
 
     gone: set[str] = set()
     for _ in range(12):  # looks that are stopped after a page
-        (chore,) = world.use.queues.chores.pending()
-        next(world.use.queues.chores.pages(chore, gone), None)
+        (removal,) = world.use.queues.removals.pending()
+        next(world.use.queues.removals.pages(removal, gone), None)
 
     assert world.store.read(hidden) == {}
     assert world.use.inspect.count(queue).count == 550
@@ -191,14 +191,14 @@ def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: W
     """Else looks that found nothing are begun anew, minute after minute."""
     queue = world.queue(shards=16)
     purge_begun(world, queue, E)
-    (chore,) = world.use.queues.chores.pending()
+    (removal,) = world.use.queues.removals.pending()
 
     passes = 0
-    while not chore.swept:
+    while not removal.swept:
         passes += 1
-        for _ in zip(range(25), world.use.queues.chores.pages(chore, set()), strict=False):
+        for _ in zip(range(25), world.use.queues.removals.pages(removal, set()), strict=False):
             pass
-        (chore,) = world.use.queues.chores.pending()
+        (removal,) = world.use.queues.removals.pending()
         assert passes < 20
 
 
@@ -227,14 +227,14 @@ def test_no_task_evades_a_purge_while_a_worker_takes_and_releases_it(
         while not stop.is_set():
             with working:
                 for task in use.deliveries.dequeue(queue).tasks:
-                    report = Report(task.id, str(lease_name(task)), ReportStatus.RELEASED)
+                    report = TaskReport(task.id, str(lease_name(task)), ReportStatus.RELEASED)
                     use.reports.report(queue, [report])
             stop.wait(0.0001)  # or nobody else ever gets the lock
 
     finished = 0
     for number in range(20):
         queue = use.queues.create(f"mail-{number}", QueueSettings()).name
-        (made,) = use.tasks.enqueue(queue, [NewTask("{}")])
+        (made,) = use.tasks.enqueue(queue, [TaskSpec("{}")])
         stop = threading.Event()
         worker = threading.Thread(target=work, args=(queue, stop))
         worker.start()
@@ -284,7 +284,7 @@ def test_latecomers_to_a_deleted_queue_are_swept_however_long_its_settings_may_b
         world.use.reaping.run()
 
     assert world.store.read(ids) == {}
-    assert world.use.queues.chores.pending() == []
+    assert world.use.queues.removals.pending() == []
 
 
 def test_latecomers_to_a_queue_that_was_created_again_are_seen_there(world: World) -> None:
@@ -323,14 +323,14 @@ def test_the_limits_of_a_queue_that_was_created_again_hold(world: World) -> None
 def test_they_hold_though_somebody_else_was_still_deleting_the_old_one(world: World) -> None:
     limits = DequeuingSettings(rate_limiting=RateLimiting(2, 3600))
     queue = world.queue(dequeuing_settings=limits)
-    chores = world.use.queues.chores
-    world.use.queues.chores = replace(chores, patience=0)
+    removals = world.use.queues.removals
+    world.use.queues.removals = replace(removals, patience=0)
     assert not world.use.queues.delete(queue)
-    (chore,) = chores.pending()
-    straggler = chores.pages(chore, set())
+    (removal,) = removals.pending()
+    straggler = removals.pages(removal, set())
     next(straggler)
     world.use.reaping.run()
-    world.use.queues.chores = chores
+    world.use.queues.removals = removals
     world.clock.forward(1)
     world.queue(dequeuing_settings=limits)
     world.put(queue, *["1"] * 5)

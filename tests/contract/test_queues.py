@@ -14,7 +14,7 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.crowd import LOOKS_PER_SECOND
-from headrace.ops.inspect import TaskPage
+from headrace.ops.inspect import TaskListing
 from headrace.ops.reports import ReportOutcome
 from tests.contract.conftest import World
 
@@ -197,7 +197,7 @@ def test_an_answer_holds_at_most_four_mebibytes_and_gives_the_rest_back(world: W
 def everything(world: World, queue: str, **call: object) -> list[str]:
     listed, cursor = [], None
     while True:
-        page: TaskPage = world.use.inspect.list(queue, cursor=cursor, **call)  # type: ignore[arg-type]
+        page: TaskListing = world.use.inspect.list(queue, cursor=cursor, **call)  # type: ignore[arg-type]
         listed += [task.id for task in page.tasks]
         cursor = page.cursor
         if cursor is None:
@@ -325,7 +325,7 @@ def test_what_a_purge_leaves_undone_the_reaper_finishes(world: World) -> None:
         world.put(queue, *["1"] * 25)
     kept = world.queue("kept")
     world.put(kept)
-    world.use.queues.chores = replace(world.use.queues.chores, patience=0)
+    world.use.queues.removals = replace(world.use.queues.removals, patience=0)
 
     assert not world.use.queues.delete(queue)
     with pytest.raises(QueueExists, match="still being deleted"):
@@ -352,7 +352,7 @@ def test_latecomers_to_a_deleted_queue_are_swept_and_those_to_a_new_one_stay(wor
     world.use.reaping.run()
 
     assert set(world.store.read([late, fresh])) == {fresh}
-    assert world.use.reaping.chores.pending() == []
+    assert world.use.reaping.removals.pending() == []
 
 
 def test_shards_may_grow_and_shrink_and_strand_nothing(world: World) -> None:

@@ -13,14 +13,14 @@ import pytest
 
 from headrace.domain.change import Change
 from headrace.domain.lifecycle import Action
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
-from headrace.ops.workers import Sign
+from headrace.ops.workers import WorkerHeartbeat
 from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
@@ -113,7 +113,7 @@ def fill(use: UseCases, queue: str, count: int) -> list[str]:
     """Enqueue *count* tasks and return their ids."""
     ids: list[str] = []
     while len(ids) < count:
-        batch = [NewTask("{}")] * min(25, count - len(ids))
+        batch = [TaskSpec("{}")] * min(25, count - len(ids))
         ids += [str(result.id) for result in use.tasks.enqueue(queue, batch)]
     return ids
 
@@ -127,7 +127,9 @@ def work_off(
         tasks = use.deliveries.dequeue(queue, batch_size=batch_size, worker=worker).tasks
         left.less(len(tasks))
         mine += tasks
-        reports = [Report(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks]
+        reports = [
+            TaskReport(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks
+        ]
         for result in use.reports.report(queue, reports):
             assert result.outcome is ReportOutcome.OK
     return mine
@@ -215,7 +217,9 @@ def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
     services = [on_engine.service(sender) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
     for number in range(THREADS):
-        services[0].workers.alive(BOOTSTRAP, Sign(f"worker-{number}", ("race",), utc_now()))
+        services[0].workers.alive(
+            BOOTSTRAP, WorkerHeartbeat(f"worker-{number}", ("race",), utc_now())
+        )
     ids = fill(services[0], "race", TASKS if sender == "batch" else TASKS // 2)
     left = Left(len(ids))
 
@@ -249,7 +253,7 @@ def test_a_worker_alone_loses_nothing(on_engine: Engine) -> None:
 def work_off_once(use: UseCases, batch_size: int, left: Left) -> list[Task]:
     tasks = use.deliveries.dequeue("race", batch_size=batch_size, worker="ada").tasks
     left.less(len(tasks))
-    reports = [Report(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks]
+    reports = [TaskReport(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in tasks]
     use.reports.report("race", reports)
     return list(tasks)
 
@@ -273,7 +277,7 @@ def test_between_the_reaper_and_a_late_report_one_wins(
         if number >= 5:
             reapers[number - 5].reaping.run()
             return []
-        reports = [Report(task.id, str(lease_name(task)), status) for task in held[number::5]]
+        reports = [TaskReport(task.id, str(lease_name(task)), status) for task in held[number::5]]
         return [(result.task_id, result.outcome) for result in use.reports.report("race", reports)]
 
     outcomes = dict(outcome for some in together(8, act) for outcome in some)
@@ -329,7 +333,7 @@ def test_of_sixteen_that_enqueue_the_same_id_one_creates_it(
     services[0].queues.create("race", QueueSettings())
 
     def enqueue(number: int) -> list[EnqueueOutcome]:
-        entries = [NewTask(str(number), id=f"order-{order}") for order in range(10)]
+        entries = [TaskSpec(str(number), id=f"order-{order}") for order in range(10)]
         return [result.outcome for result in services[number].tasks.enqueue("race", entries)]
 
     outcomes = together(THREADS, enqueue)
@@ -348,7 +352,7 @@ def test_of_sixteen_that_report_the_same_lease_all_see_it_done_once(
     services[0].queues.create("race", QueueSettings(retry_strategy=AT_ONCE))
     fill(services[0], "race", 1)
     (task,) = services[0].deliveries.dequeue("race").tasks
-    report = Report(task.id, str(lease_name(task)), ReportStatus.FAILED)
+    report = TaskReport(task.id, str(lease_name(task)), ReportStatus.FAILED)
 
     results = together(
         THREADS, lambda number: services[number].reports.report("race", [report])[0].outcome

@@ -9,7 +9,7 @@ import pytest
 import recorder
 from headrace.runtime.wiring import using
 from headrace.store.base import Store
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
@@ -21,7 +21,7 @@ def it(store: Store, clock: ManualClock) -> Recorder:
     return new_recorder(store, clock)
 
 
-CONTEXT: Any = LambdaContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
+CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
 
 
 class TestTheHandler:

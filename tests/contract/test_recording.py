@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 
 from headrace.domain.filters import TaskFilter
-from headrace.domain.moves import last_day, last_hour
 from headrace.domain.operate import BulkAction
+from headrace.domain.queue_flows import last_day, last_hour
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import Activity
 from headrace.domain.task import State
-from headrace.ops import ledger as books
-from headrace.ops.lane import micros_of
-from headrace.ops.ledger import (
+from headrace.ops import counters as kept
+from headrace.ops.counter_buffer import micros_of
+from headrace.ops.counters import (
     BUCKETS,
+    BUFFERS,
+    FLOWS_BYTES,
     KEPT,
-    LANES,
-    MOVES_BYTES,
-    PACE_BYTES,
-    Ledger,
+    THROUGHPUT_BYTES,
+    Counters,
     bucket_of,
-    lane_of,
+    buffer_of,
 )
 from headrace.ops.recording import Recorded, Recording
 from headrace.store.base import Store, metered
@@ -42,7 +42,7 @@ AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0, max_retrie
 
 @dataclass
 class Recorder:
-    """A service, the stream of its tasks, and the books kept of it."""
+    """A service, the stream of its tasks, and the counters kept of it."""
 
     world: World
     stream: Streamed
@@ -64,23 +64,23 @@ class Recorder:
 
 
 def counts(world: World, queue: str) -> tuple[int, ...]:
-    ledger = world.use.recording.ledger
-    return tuple(ledger.counts(queue, ledger.lanes()))
+    counters = world.use.recording.counters
+    return tuple(counters.counts(queue, counters.buffers()))
 
 
 def events(world: World, queue: str) -> Activity:
-    ledger = world.use.recording.ledger
+    counters = world.use.recording.counters
     now = micros_of(world.clock()) // 60_000_000
     total = Activity()
-    for _, activity in ledger.minutes(queue, ledger.lanes(), now - 60, now + 1):
+    for _, activity in counters.minutes(queue, counters.buffers(), now - 60, now + 1):
         total.merge(activity)
     return total
 
 
-def moves(world: World) -> dict[tuple[str, str], tuple[int, int]]:
+def flows(world: World) -> dict[tuple[str, str], tuple[int, int]]:
     """Return moves by source and target, of the last hour and the last day."""
     now = micros_of(world.clock())
-    edges = world.use.recording.ledger.totals().moves().edges()
+    edges = world.use.recording.counters.totals().flows().edges()
     return {
         (source, target): (last_hour(slots, now), last_day(slots, now))
         for target, source, slots in edges
@@ -91,7 +91,7 @@ def moves(world: World) -> dict[tuple[str, str], tuple[int, int]]:
 def new_recorder(store: Store, clock: ManualClock) -> Recorder:
     stream = Streamed(store, clock)
     world = new_world(stream.store, clock)
-    world.use.recording.ledger.sleep = lambda _: None
+    world.use.recording.counters.sleep = lambda _: None
     return Recorder(world, stream)
 
 
@@ -159,8 +159,8 @@ def test_shards_are_counted_apart_in_any_order(it: Recorder) -> None:
     worked(it.world, queue)
     changes = it.stream.taken()
     # The same numbers mean other records in another shard.
-    shards = [f"shardId-{number}" for number in range(3 * LANES)]
-    assert len({lane_of(shard) for shard in shards}) > 1
+    shards = [f"shardId-{number}" for number in range(3 * BUFFERS)]
+    assert len({buffer_of(shard) for shard in shards}) > 1
 
     for shard in (*shards, *reversed(shards)):
         it.record(changes, shard)
@@ -181,8 +181,8 @@ def test_a_change_that_comes_twice_in_one_batch_counts_once(it: Recorder) -> Non
 def test_a_recorder_that_was_overtaken_looks_again(it: Recorder) -> None:
     """Lambda may still run the first try of a batch when it starts the second."""
     queue = it.world.queue()
-    ledger = it.recording.ledger
-    other = Recording(Ledger(ledger.store, ledger.now, lambda _: None))
+    counters = it.recording.counters
+    other = Recording(Counters(counters.store, counters.now, lambda _: None))
     for first, second in ((it.recording, other), (other, it.recording)) * 3:
         it.world.put(queue)
         changes = it.stream.taken()
@@ -307,7 +307,7 @@ def test_a_batch_is_one_write_whatever_its_size_and_however_many_queues(
 
     it.record(changes)
 
-    assert [record.kind for record in unsure.written] == [books.LANE]
+    assert [record.kind for record in unsure.written] == [kept.BUFFER]
     assert sum(it.counts(queue)[0] for queue in queues) == 1000
 
 
@@ -332,11 +332,11 @@ def test_a_minutes_end_adds_at_most_two_writes_for_each_bucket(
     buckets = len({bucket_of(queue) for queue in queues})
     assert buckets > 1
     kinds = [record.kind.rstrip("0123456789") for record in unsure.written[6:]]
-    assert (kinds[-1], len(kinds)) == (books.LANE, 1 + 2 * buckets)
-    assert set(kinds[:-1]) == {books.TOTALS, books.SERIES}
+    assert (kinds[-1], len(kinds)) == (kept.BUFFER, 1 + 2 * buckets)
+    assert set(kinds[:-1]) == {kept.TOTALS, kept.SERIES}
     assert sum(sum(it.counts(queue)) for queue in queues) == 7
     one(8)
-    assert unsure.written[-1].kind == unsure.written[-2].kind == books.LANE
+    assert unsure.written[-1].kind == unsure.written[-2].kind == kept.BUFFER
 
 
 def test_a_batch_of_one_queue_costs_a_few_units(it: Recorder) -> None:
@@ -374,20 +374,20 @@ def test_no_record_outgrows_the_table_however_long_the_names(
 
     sizes = [len(json.dumps(record.body)) for record in unsure.written]
     assert max(sizes) + 1024 < ITEM_BYTES
-    lanes = it.recording.ledger.lanes()
+    buffers = it.recording.counters.buffers()
     for number in (1, 1500, 3000):
-        ledger = it.recording.ledger
-        assert ledger.counts(f"{LONGEST}-{number:07}", lanes) == [0, -1, 0, 0]
-        assert ledger.counts(f"{LONGEST[1:]}_{number:07}", lanes) == [1, 0, 0, 0]
+        counters = it.recording.counters
+        assert counters.counts(f"{LONGEST}-{number:07}", buffers) == [0, -1, 0, 0]
+        assert counters.counts(f"{LONGEST[1:]}_{number:07}", buffers) == [1, 0, 0, 0]
 
 
 def test_a_bucket_of_totals_has_room_for_nearly_two_thousand_queues_of_the_longest_names() -> None:
     totals = {
         f"{LONGEST}-{number:07}": [9_999_999, 9_999, 99_999_999, 99_999] for number in range(1800)
     }
-    body = {"posted": dict.fromkeys(map(str, range(LANES)), 10**9), "counts": totals}
+    body = {"posted": dict.fromkeys(map(str, range(BUFFERS)), 10**9), "counts": totals}
 
-    assert len(json.dumps(body)) + MOVES_BYTES + PACE_BYTES + 1024 < ITEM_BYTES
+    assert len(json.dumps(body)) + FLOWS_BYTES + THROUGHPUT_BYTES + 1024 < ITEM_BYTES
     assert BUCKETS * 1800 > 115_000
 
 
@@ -404,7 +404,7 @@ def test_moves_are_counted_by_where_they_came_from(it: Recorder) -> None:
     it.record(changes)
     it.record(changes)
 
-    assert moves(it.world) == {
+    assert flows(it.world) == {
         (first, second): (0, 2),
         (first, third): (1, 1),
         (second, first): (1, 1),
@@ -420,15 +420,15 @@ def test_moves_stay_for_a_day_and_cost_no_write_more(store: Store, clock: Manual
         it.record([stream_record(number, before, after, clock())])
         clock.forward(300)
 
-    assert moves(it.world) == {("first", "second"): (11, 276)}
+    assert flows(it.world) == {("first", "second"): (11, 276)}
     writes = len(unsure.written)
     kinds = [record.kind.rstrip("0123456789") for record in unsure.written]
     buckets = len({bucket_of("first"), bucket_of("second")})
-    assert kinds.count(books.LANE) == 300
+    assert kinds.count(kept.BUFFER) == 300
     assert writes <= 300 + 300 * 2 * buckets
     (totals,) = [
         record
-        for record in it.world.store.records(books.TOTALS, limit=BUCKETS)[0]
+        for record in it.world.store.records(kept.TOTALS, limit=BUCKETS)[0]
         if record.body["moves"]
     ]
     assert len(totals.body["moves"]["second"]["first"]) < 600
@@ -445,17 +445,17 @@ def test_of_very_many_moves_the_busiest_are_kept(store: Store, clock: ManualCloc
     for sequence in (1001, 1002):  # the first sees that the minute is over, the second posts it
         it.record([stream_record(sequence, None, a_task("t2", "target", clock), clock())])
 
-    found = moves(it.world)
+    found = flows(it.world)
     assert 150 < len(found) < 250
     assert sum(count == (2, 2) for count in found.values()) == 10
-    records, _ = it.world.store.records(books.TOTALS, limit=BUCKETS)
-    assert max(len(json.dumps(record.body)) for record in records) < MOVES_BYTES + 4096
+    records, _ = it.world.store.records(kept.TOTALS, limit=BUCKETS)
+    assert max(len(json.dumps(record.body)) for record in records) < FLOWS_BYTES + 4096
 
 
 def test_the_minutes_are_forgotten_after_a_week_and_shards_after_a_day(it: Recorder) -> None:
     queue = it.world.queue()
     names = (f"shardId-{number}" for number in range(100))
-    first, second, *_ = (name for name in names if lane_of(name) == 0)
+    first, second, *_ = (name for name in names if buffer_of(name) == 0)
     for shard in (first, second):
         it.world.put(queue)
         it.record(shard=shard)
@@ -463,11 +463,11 @@ def test_the_minutes_are_forgotten_after_a_week_and_shards_after_a_day(it: Recor
     it.world.put(queue)
     it.record(shard=second)
 
-    (block, *_), _ = it.world.store.records(f"{books.SERIES}{bucket_of(queue)}", limit=1)
+    (block, *_), _ = it.world.store.records(f"{kept.SERIES}{bucket_of(queue)}", limit=1)
     assert block.expires_at is not None
     age = block.expires_at - it.world.clock()
     assert timedelta() < KEPT - age <= timedelta(hours=55)
-    assert len(it.recording.ledger.lane(0).shards) == 1
+    assert len(it.recording.counters.buffer(0).shards) == 1
     assert (it.recording.position(first), it.recording.position(second)) == (-1, 3)
 
 

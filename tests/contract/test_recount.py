@@ -192,14 +192,16 @@ def test_what_is_known_of_a_recount_is_forgotten_when_nothing_can_come_any_more(
     it.world.put(queue)
     it.record()
 
-    lanes = it.world.use.recording.ledger.lanes()
-    assert sum("recounts" in lane.body for lane in lanes) == len(lanes) - 1  # who wrote forgot
+    buffers = it.world.use.recording.counters.buffers()
+    assert (
+        sum("recounts" in buffer.body for buffer in buffers) == len(buffers) - 1
+    )  # who wrote forgot
 
 
 # -- who is in the way, or dies ----------------------------------------------------------------
 
 
-class Interrupted(Unsure):
+class InterruptedRecount(Unsure):
     """A store in whose calls something may come between."""
 
     def __init__(self, store: Store) -> None:
@@ -225,19 +227,19 @@ class Interrupted(Unsure):
 
 
 @pytest.fixture
-def interrupted(store: Store) -> Interrupted:
-    return Interrupted(store)
+def interrupted(store: Store) -> InterruptedRecount:
+    return InterruptedRecount(store)
 
 
 @pytest.fixture
-def that(interrupted: Interrupted, clock: ManualClock) -> Recorder:
+def that(interrupted: InterruptedRecount, clock: ManualClock) -> Recorder:
     recorder = new_recorder(interrupted.store, clock)
-    recorder.recording.ledger.sleep = clock.forward
+    recorder.recording.counters.sleep = clock.forward
     return recorder
 
 
 def test_while_a_page_is_counted_the_recorder_waits_and_then_goes_on(
-    that: Recorder, interrupted: Interrupted
+    that: Recorder, interrupted: InterruptedRecount
 ) -> None:
     queue = worked(that)
     began = that.world.clock()
@@ -250,7 +252,9 @@ def test_while_a_page_is_counted_the_recorder_waits_and_then_goes_on(
     assert recount(that, queue).counts == TRUTH
 
 
-def test_others_are_counted_while_one_is_held(that: Recorder, interrupted: Interrupted) -> None:
+def test_others_are_counted_while_one_is_held(
+    that: Recorder, interrupted: InterruptedRecount
+) -> None:
     queue, other = worked(that), that.world.queue("other")
     that.record()
     that.world.put(other)
@@ -263,7 +267,9 @@ def test_others_are_counted_while_one_is_held(that: Recorder, interrupted: Inter
     assert counts(that, other) == [1, 0, 0, 0]
 
 
-def test_of_two_that_begin_at_once_one_goes_on(that: Recorder, interrupted: Interrupted) -> None:
+def test_of_two_that_begin_at_once_one_goes_on(
+    that: Recorder, interrupted: InterruptedRecount
+) -> None:
     queue, step = worked(that), that.world.use.recounting.step
     that.world.use.recounting.patience = -1
     first = step(queue)
@@ -283,7 +289,7 @@ def test_of_two_that_begin_at_once_one_goes_on(that: Recorder, interrupted: Inte
 
 
 def test_who_dies_when_all_is_written_but_the_lanes_leaves_true_counters(
-    that: Recorder, interrupted: Interrupted
+    that: Recorder, interrupted: InterruptedRecount
 ) -> None:
     queue = worked(that)
 
@@ -316,7 +322,7 @@ def test_a_recount_that_is_given_up_leaves_the_counters_as_they_were(that: Recor
 
 
 def test_a_new_process_knows_of_a_recount_that_it_has_not_seen(
-    that: Recorder, interrupted: Interrupted
+    that: Recorder, interrupted: InterruptedRecount
 ) -> None:
     queue = worked(that)
     recount(that, queue)

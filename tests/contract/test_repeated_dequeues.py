@@ -8,11 +8,11 @@ import pytest
 
 from headrace.domain.errors import IdempotencyConflict, LeaseLost, Unavailable
 from headrace.domain.queue import IntervalUnit, RateLimiting
-from headrace.domain.repeat import KEPT, Request
+from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.batches import Batch
-from headrace.ops.dequeue import Dequeued
+from headrace.ops.batches import DeliveryBatch
+from headrace.ops.dequeue import DequeueResult
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
@@ -22,12 +22,12 @@ AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
 SECONDS = 10  # that a call may take
 
 
-def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> Batch:
-    request = Request("key_0123456789abcdef0123", key, what)
+def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> DeliveryBatch:
+    request = KeyedRequest("key_0123456789abcdef0123", key, what)
     return world.use.batches.of(request, within=timedelta(seconds=SECONDS), **more)
 
 
-def take(world: World, queue: str, key: str = "k", count: int = 3, **call: object) -> Dequeued:
+def take(world: World, queue: str, key: str = "k", count: int = 3, **call: object) -> DequeueResult:
     """Dequeue under *key*, whether for the first time or again."""
     world.clock.forward(0.001)
     grouped = "lease_id" in call
@@ -211,7 +211,7 @@ def test_another_request_under_the_key_is_refused_and_leases_nothing(
 
 
 def test_a_key_under_which_an_operator_did_something_is_taken(world: World, queue: str) -> None:
-    request = Request("key_0123456789abcdef0123", "k", "an operator's")
+    request = KeyedRequest("key_0123456789abcdef0123", "k", "an operator's")
     world.use.repeats.begin(request, within=timedelta(seconds=SECONDS))
 
     with pytest.raises(IdempotencyConflict):
@@ -356,10 +356,10 @@ def test_a_batch_of_25_is_noted_for_one_unit(world: World) -> None:
 def test_who_says_it_is_the_first_time_pays_no_look(world: World) -> None:
     queue = world.queue()
     reads = []
-    for asked in (None, batch(world, attempt=1), batch(world, "l")):
+    for requested in (None, batch(world, attempt=1), batch(world, "l")):
         world.clock.forward(2)
         with metered() as meter:
-            world.use.deliveries.dequeue(queue, batch=asked)
+            world.use.deliveries.dequeue(queue, batch=requested)
         reads.append(meter.read)
 
     plain, first, unknown = reads

@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.errors import IdempotencyConflict, Unavailable
-from headrace.domain.repeat import Answer, Request
+from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.ops.repeats import Turn
 from tests.contract.conftest import World
 
-ASKED = Request("key_1", "k", "what")
+ASKED = KeyedRequest("key_1", "k", "what")
 SECOND = timedelta(seconds=1)
 LETTERS = string.ascii_letters + string.digits
 
 
-def begun(world: World, request: Request = ASKED) -> Turn:
+def begun(world: World, request: KeyedRequest = ASKED) -> Turn:
     turn = world.use.repeats.begin(request, within=10 * SECOND)
     assert isinstance(turn, Turn)
     return turn
@@ -39,7 +39,7 @@ def incompressible(size: int) -> str:
     ],
 )
 def test_an_answer_of_any_size_is_given_again_as_it_was(world: World, text: str) -> None:
-    answer = Answer(201, "application/json", text)
+    answer = RecordedAnswer(201, "application/json", text)
     world.use.repeats.finish(begun(world), answer)
 
     for _ in range(2):
@@ -48,11 +48,11 @@ def test_an_answer_of_any_size_is_given_again_as_it_was(world: World, text: str)
 
 def test_the_parts_of_one_answer_are_never_taken_for_those_of_another(world: World) -> None:
     large, larger = incompressible(300_000), incompressible(600_000)
-    world.use.repeats.finish(begun(world), Answer(200, None, larger))
+    world.use.repeats.finish(begun(world), RecordedAnswer(200, None, larger))
     world.clock.forward(15 * 60)
-    world.use.repeats.finish(begun(world), Answer(200, None, large))
+    world.use.repeats.finish(begun(world), RecordedAnswer(200, None, large))
 
-    assert world.use.repeats.begin(ASKED, within=SECOND) == Answer(200, None, large)
+    assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, large)
 
 
 def test_of_many_that_come_at_once_one_runs(world: World) -> None:
@@ -61,19 +61,19 @@ def test_of_many_that_come_at_once_one_runs(world: World) -> None:
     with pytest.raises(Unavailable):
         world.use.repeats.begin(ASKED, within=SECOND)
     with pytest.raises(IdempotencyConflict):
-        world.use.repeats.begin(Request("key_1", "k", "other"), within=SECOND)
-    begun(world, Request("key_2", "k", "what"))
-    begun(world, Request("key_1", "K", "what"))
+        world.use.repeats.begin(KeyedRequest("key_1", "k", "other"), within=SECOND)
+    begun(world, KeyedRequest("key_2", "k", "what"))
+    begun(world, KeyedRequest("key_1", "K", "what"))
 
 
 def test_what_failed_runs_anew_whatever_it_is(world: World) -> None:
     world.use.repeats.give_up(begun(world))
-    other = Request("key_1", "k", "other")
+    other = KeyedRequest("key_1", "k", "other")
     world.use.repeats.give_up(begun(world, other))
 
-    world.use.repeats.finish(begun(world), Answer(200, None, "done"))
+    world.use.repeats.finish(begun(world), RecordedAnswer(200, None, "done"))
 
-    assert world.use.repeats.begin(ASKED, within=SECOND) == Answer(200, None, "done")
+    assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, "done")
 
 
 def test_whose_time_is_over_is_followed_by_one_and_changes_nothing_more(world: World) -> None:
@@ -82,12 +82,12 @@ def test_whose_time_is_over_is_followed_by_one_and_changes_nothing_more(world: W
     next_one = begun(world)
 
     world.use.repeats.give_up(slow)
-    world.use.repeats.finish(slow, Answer(200, None, "slow"))
+    world.use.repeats.finish(slow, RecordedAnswer(200, None, "slow"))
     with pytest.raises(Unavailable):
         world.use.repeats.begin(ASKED, within=SECOND)
-    world.use.repeats.finish(next_one, Answer(200, None, "next"))
+    world.use.repeats.finish(next_one, RecordedAnswer(200, None, "next"))
 
-    assert world.use.repeats.begin(ASKED, within=SECOND) == Answer(200, None, "next")
+    assert world.use.repeats.begin(ASKED, within=SECOND) == RecordedAnswer(200, None, "next")
 
 
 def test_another_request_does_not_follow_one_whose_time_is_over(world: World) -> None:
@@ -95,4 +95,4 @@ def test_another_request_does_not_follow_one_whose_time_is_over(world: World) ->
     world.clock.forward(10)
 
     with pytest.raises(IdempotencyConflict):
-        world.use.repeats.begin(Request("key_1", "k", "other"), within=SECOND)
+        world.use.repeats.begin(KeyedRequest("key_1", "k", "other"), within=SECOND)

@@ -3,9 +3,9 @@
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from tests.contract.conftest import World, lease_name
 
 TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'
@@ -19,7 +19,7 @@ def test_a_report_whose_result_cannot_be_kept_is_invalid_and_the_lease_stays(
     world.put(queue, "1", "2", "3")
     tasks = world.take(queue, 3)
     reports = [
-        Report(task.id, lease_name(task), ReportStatus.SUCCEEDED, result=kept)
+        TaskReport(task.id, lease_name(task), ReportStatus.SUCCEEDED, result=kept)
         for task, kept in zip(tasks, ["1", result, '{"n": 2}'], strict=True)
     ]
 
@@ -41,7 +41,7 @@ def test_a_report_whose_result_cannot_be_kept_spawns_nothing(world: World) -> No
     world.put(queue)
     task = world.one(queue)
 
-    said = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, NewTask("1")),))
+    answer = world.say(task, "SUCCEEDED", result=TOO_LARGE, spawn=((queue, TaskSpec("1")),))
 
-    assert said.outcome is ReportOutcome.INVALID
+    assert answer.outcome is ReportOutcome.INVALID
     assert world.use.inspect.count(queue).count == 1

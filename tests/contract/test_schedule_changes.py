@@ -91,7 +91,7 @@ def test_deleting_takes_back_what_is_ahead(world: World) -> None:
     world.use.schedules.delete(queue, NAME)
 
     assert due(world, queue) == [at("08:01:00")]
-    assert world.store.marks(schedule_body.PROGRESS) == {}
+    assert world.store.key_locks(schedule_body.PROGRESS) == {}
     assert minutes(world, 1) == 0
     with pytest.raises(NotFound, match="no schedule"):
         world.use.schedules.get(queue, NAME)
@@ -130,10 +130,12 @@ def test_a_stale_scheduler_cannot_enqueue_for_settings_that_are_gone(
     assert [task.payload for task in ahead] == (['"new"'] * 3 if change == "put" else [])
 
 
-@pytest.mark.parametrize("moment", ["after_put_record", "before_set_mark", "after_set_mark"])
+@pytest.mark.parametrize(
+    "moment", ["after_put_record", "before_set_key_lock", "after_set_key_lock"]
+)
 def test_a_change_that_was_cut_off_is_settled_by_the_scheduler(world: World, moment: str) -> None:
     queue = schedule(world, world.queue(), payload='"old"')
-    ticking = interposed(world, **({moment: dies} if "mark" in moment else {}))
+    ticking = interposed(world, **({moment: dies} if "key_lock" in moment else {}))
     schedules = replace_ticking(world, ticking)
     if moment == "after_put_record":
         other: Any = Interposed(world.store, {}, {"put_record": dies})
@@ -160,4 +162,4 @@ def test_a_deletion_that_was_cut_off_is_settled_by_the_scheduler(world: World) -
     world.use.ticking.run()
 
     assert due(world, queue) == []
-    assert world.store.marks(schedule_body.PROGRESS) == {}
+    assert world.store.key_locks(schedule_body.PROGRESS) == {}

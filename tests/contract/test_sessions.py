@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain.access import NOBODY, Role
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.ops.audit import AuditFilter, Entry
+from headrace.ops.audit import AuditFilter, AuditRecord
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.session_body import IDLE, KIND, LASTS, Session, end_all
 from headrace.ops.sessions import Sessions
@@ -46,7 +46,7 @@ def is_open(sessions: Sessions, session: Session, *, active: bool = True) -> boo
     return True
 
 
-def audited(world: World) -> list[Entry]:
+def audited(world: World) -> list[AuditRecord]:
     entries = world.use.audit.list(AuditFilter()).entries
     return [entry for entry in entries if "sign" in entry.action]
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import settle
 from headrace.domain.errors import LeaseLost, NotFound, Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
@@ -143,8 +143,8 @@ def test_many_changes_go_out_abreast_and_are_answered_in_order(
     use = build(Settings(), abreast(set()))
     use.queues.create("mail", QueueSettings())
 
-    results = use.tasks.enqueue("mail", [NewTask(str(n), id=f"t{n}") for n in range(130)])
-    again = use.tasks.enqueue("mail", [NewTask(str(n), id=f"t{n}") for n in range(120, 140)] * 2)
+    results = use.tasks.enqueue("mail", [TaskSpec(str(n), id=f"t{n}") for n in range(130)])
+    again = use.tasks.enqueue("mail", [TaskSpec(str(n), id=f"t{n}") for n in range(120, 140)] * 2)
 
     assert [result.id for result in results] == [f"t{n}" for n in range(130)]
     assert {str(result.outcome) for result in results} == {"CREATED"}
@@ -157,7 +157,7 @@ def test_when_one_of_several_requests_is_lost_the_caller_is_told_or_given_the_ot
     lossy = abreast({"t130"})
     use = build(Settings(), abreast(set()))
     use.queues.create("mail", QueueSettings())
-    use.tasks.enqueue("mail", [NewTask("1", id=f"t{n}") for n in range(100, 160)])
+    use.tasks.enqueue("mail", [TaskSpec("1", id=f"t{n}") for n in range(100, 160)])
     tasks = use.deliveries.dequeue("mail", batch_size=60).tasks
     queue = use.queues.get("mail")
     changes = [settle.succeed(Held.of(task), queue, now=use.now(), result=None) for task in tasks]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Reported, ReportOutcome
+from headrace.ops.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.store.base import metered
 from tests.contract.conftest import World
@@ -23,7 +23,7 @@ def parent(world: World, **fields: Any) -> Task:
     return world.one("source")
 
 
-def outcomes(result: Reported) -> list[EnqueueOutcome]:
+def outcomes(result: ReportResult) -> list[EnqueueOutcome]:
     return [child.outcome for child in result.spawned]
 
 
@@ -31,9 +31,9 @@ def outcomes(result: Reported) -> list[EnqueueOutcome]:
 def test_children_are_created_with_the_report_and_only_once(world: World, status: str) -> None:
     task = parent(world)
     spawn = (
-        ("left", NewTask("1")),
-        ("right", NewTask("2", tags={"a": "b"})),
-        ("left", NewTask("3")),
+        ("left", TaskSpec("1")),
+        ("right", TaskSpec("2", tags={"a": "b"})),
+        ("left", TaskSpec("3")),
     )
     fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
 
@@ -52,7 +52,7 @@ def test_children_are_created_with_the_report_and_only_once(world: World, status
 
 def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
     task = parent(world)
-    spawn = (("left", NewTask("1")),)
+    spawn = (("left", TaskSpec("1")),)
 
     stale = world.say(task, "SUCCEEDED", lease="lse_x.1.YWRhOjE", spawn=spawn)
     world.say(task, "SUCCEEDED")
@@ -66,8 +66,8 @@ def test_a_report_that_is_refused_creates_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("spawn", "wrong"),
     [
-        ((("left", NewTask("1")), ("nowhere", NewTask("2"))), "spawn[1].queue"),
-        ((("left", NewTask("1", delay_in_seconds=9, id="late")),), "spawn[0].expires_at"),
+        ((("left", TaskSpec("1")), ("nowhere", TaskSpec("2"))), "spawn[1].queue"),
+        ((("left", TaskSpec("1", delay_in_seconds=9, id="late")),), "spawn[0].expires_at"),
     ],
 )
 def test_all_or_nothing(world: World, spawn: Any, wrong: str) -> None:
@@ -77,7 +77,7 @@ def test_all_or_nothing(world: World, spawn: Any, wrong: str) -> None:
     spawn = tuple(
         (
             queue,
-            NewTask(new.payload, new.id, expires_at=soon, delay_in_seconds=new.delay_in_seconds),
+            TaskSpec(new.payload, new.id, expires_at=soon, delay_in_seconds=new.delay_in_seconds),
         )
         if new.id == "late"
         else (queue, new)
@@ -102,11 +102,11 @@ def test_what_exists_or_is_held_counts_as_done(world: World) -> None:
         task,
         "SUCCEEDED",
         spawn=(
-            ("left", NewTask("1", id="there")),
-            ("left", NewTask("2", dedupe_key="k")),
-            ("left", NewTask("3", id="new", dedupe_key="fresh")),
-            ("left", NewTask("4", id="new")),
-            ("left", NewTask("5", dedupe_key="fresh")),
+            ("left", TaskSpec("1", id="there")),
+            ("left", TaskSpec("2", dedupe_key="k")),
+            ("left", TaskSpec("3", id="new", dedupe_key="fresh")),
+            ("left", TaskSpec("4", id="new")),
+            ("left", TaskSpec("5", dedupe_key="fresh")),
         ),
     )
 
@@ -129,8 +129,8 @@ def test_a_child_with_its_parents_id_is_there_already(
     world.put("source")
     task, other = world.take("source", 2)
     fields: dict[str, Any] = {"to_queue": "left"} if status == "MOVED" else {}
-    itself = (("source", NewTask("1", id=task.id)), ("left", NewTask("2")))
-    elsewhere = (("left", NewTask("1", id=other.id)),)
+    itself = (("source", TaskSpec("1", id=task.id)), ("left", TaskSpec("2")))
+    elsewhere = (("left", TaskSpec("1", id=other.id)),)
 
     result = world.say(task, status, spawn=itself, **fields)
     in_another_queue = world.say(other, status, spawn=elsewhere, **fields)
@@ -144,9 +144,9 @@ def test_a_key_that_nobody_holds_is_for_the_next_child(world: World) -> None:
     (done,) = world.put("left", id="done")
     world.say(world.one("left"), "SUCCEEDED")
     spawn = (
-        ("left", NewTask("1", id=done, dedupe_key="k")),
-        ("left", NewTask("2", dedupe_key="k")),
-        ("left", NewTask("3", dedupe_key="k")),
+        ("left", TaskSpec("1", id=done, dedupe_key="k")),
+        ("left", TaskSpec("2", dedupe_key="k")),
+        ("left", TaskSpec("3", dedupe_key="k")),
     )
 
     result = world.say(task, "SUCCEEDED", spawn=spawn)
@@ -160,9 +160,9 @@ def test_an_id_that_is_taken_goes_before_the_key_of_a_sibling(world: World) -> N
     world.put("left", id="there")
     world.put("right", id="elsewhere")
     spawn = (
-        ("left", NewTask("1", dedupe_key="k")),
-        ("left", NewTask("2", id="there", dedupe_key="k")),
-        ("left", NewTask("3", id="elsewhere", dedupe_key="k")),
+        ("left", TaskSpec("1", dedupe_key="k")),
+        ("left", TaskSpec("2", id="there", dedupe_key="k")),
+        ("left", TaskSpec("3", id="elsewhere", dedupe_key="k")),
     )
 
     result = world.say(task, "SUCCEEDED", spawn=spawn)
@@ -178,7 +178,7 @@ def test_one_id_for_two_queues_is_one_task_whose_queue_the_first_decides(
     task = parent(world)
     if there:
         world.put("left", id="same")
-    spawn = (("left", NewTask("1", id="same")), ("right", NewTask("2", id="same")))
+    spawn = (("left", TaskSpec("1", id="same")), ("right", TaskSpec("2", id="same")))
 
     result = world.say(task, "SUCCEEDED", spawn=spawn if first == "left" else spawn[::-1])
 
@@ -192,7 +192,7 @@ def test_a_child_that_has_moved_on_is_existing_and_the_report_goes_through(world
     world.put("left", id="child")
     world.say(world.one("left"), "MOVED", to_queue="right")
 
-    result = world.say(task, "SUCCEEDED", spawn=(("left", NewTask("1", id="child")),))
+    result = world.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1", id="child")),))
 
     assert (result.outcome, outcomes(result)) == (ReportOutcome.OK, [EXISTING])
     assert result.spawned[0].queue == "right"
@@ -202,7 +202,7 @@ def test_a_child_that_has_moved_on_is_existing_and_the_report_goes_through(world
 def test_all_duplicates_name_the_holder(world: World) -> None:
     task = parent(world)
     (holder,) = world.put("left", dedupe_key="k")
-    spawn = tuple(("left", NewTask(str(n), dedupe_key="k")) for n in range(24))
+    spawn = tuple(("left", TaskSpec(str(n), dedupe_key="k")) for n in range(24))
 
     result = world.say(task, "SUCCEEDED", spawn=spawn)
 
@@ -214,7 +214,7 @@ def test_a_repeat_is_answered_whatever_became_of_the_childrens_time_and_queue(
 ) -> None:
     task = parent(world)
     soon = world.clock() + timedelta(seconds=5)
-    spawn = (("left", NewTask("1", expires_at=soon)), ("right", NewTask("2")))
+    spawn = (("left", TaskSpec("1", expires_at=soon)), ("right", TaskSpec("2")))
 
     first = world.say(task, "SUCCEEDED", spawn=spawn)
     world.clock.forward(9)
@@ -229,7 +229,7 @@ def test_a_repeat_is_answered_whatever_became_of_the_childrens_time_and_queue(
 def test_a_repeat_names_the_holder_that_a_duplicate_met(world: World) -> None:
     task = parent(world)
     (holder,) = world.put("left", dedupe_key="k")
-    spawn = (("left", NewTask("1", dedupe_key="k")), ("left", NewTask("2")))
+    spawn = (("left", TaskSpec("1", dedupe_key="k")), ("left", TaskSpec("2")))
 
     first = world.say(task, "SUCCEEDED", spawn=spawn)
     again = world.say(task, "SUCCEEDED", spawn=spawn)
@@ -244,7 +244,7 @@ def test_a_key_whose_holder_has_expired_is_free_for_a_child(world: World) -> Non
     world.put("left", dedupe_key="k", expires_at=world.clock() + timedelta(seconds=1))
     world.clock.forward(2)
 
-    result = world.say(task, "SUCCEEDED", spawn=(("left", NewTask("1", dedupe_key="k")),))
+    result = world.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1", dedupe_key="k")),))
 
     assert outcomes(result) == [CREATED]
 
@@ -252,15 +252,15 @@ def test_a_key_whose_holder_has_expired_is_free_for_a_child(world: World) -> Non
 def test_a_parent_hands_its_own_key_on_to_its_child(world: World) -> None:
     task = parent(world, dedupe_key="k")
 
-    result = world.say(task, "SUCCEEDED", spawn=(("source", NewTask("1", dedupe_key="k")),))
+    result = world.say(task, "SUCCEEDED", spawn=(("source", TaskSpec("1", dedupe_key="k")),))
 
     assert outcomes(result) == [CREATED]
-    assert world.store.marks("dedupe:source") == {"k": result.spawned[0].id}
+    assert world.store.key_locks("dedupe:source") == {"k": result.spawned[0].id}
 
 
 def test_twenty_four_children_with_keys_fit_one_report(world: World) -> None:
     task = parent(world, dedupe_key="mine")
-    spawn = tuple(("left", NewTask(str(n), dedupe_key=f"k{n}")) for n in range(24))
+    spawn = tuple(("left", TaskSpec(str(n), dedupe_key=f"k{n}")) for n in range(24))
 
     assert outcomes(world.say(task, "SUCCEEDED", spawn=spawn)) == [CREATED] * 24
     assert [task.payload for task in world.take("left", 25)] == [str(n) for n in range(24)]
@@ -271,7 +271,7 @@ def test_without_history_a_repeat_is_not_found_and_creates_nothing(world: World)
     world.queue("left")
     world.put("source")
     task = world.one("source")
-    spawn = (("left", NewTask("1")),)
+    spawn = (("left", TaskSpec("1")),)
 
     first = world.say(task, "SUCCEEDED", spawn=spawn)
     again = world.say(task, "SUCCEEDED", spawn=spawn)
@@ -283,7 +283,7 @@ def test_without_history_a_repeat_is_not_found_and_creates_nothing(world: World)
 def test_a_pipeline_may_loop_and_fork_and_end(world: World) -> None:
     task = parent(world)
     for hop in range(3):
-        world.say(task, "MOVED", to_queue="left", spawn=(("right", NewTask(str(hop))),))
+        world.say(task, "MOVED", to_queue="left", spawn=(("right", TaskSpec(str(hop))),))
         task = world.one("left")
         world.say(task, "MOVED", to_queue="source")
         task = world.one("source")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
 NOT_KEPT: dict[str, Any] = {
@@ -56,8 +56,8 @@ End = Callable[[World, str], None]
 ENDS = [succeeded, failed, lapsed, expired, released_too_late]
 
 
-def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> Enqueued:
-    (result,) = world.use.tasks.enqueue(queue, [NewTask(payload, id="order-1", **fields)])
+def again(world: World, queue: str, payload: str = '"again"', **fields: Any) -> EnqueueResult:
+    (result,) = world.use.tasks.enqueue(queue, [TaskSpec(payload, id="order-1", **fields)])
     return result
 
 
@@ -160,12 +160,12 @@ def test_a_child_of_an_id_that_is_done_counts_as_done(world: World, *, keyed: bo
     world.put(queue, id="order-1", dedupe_key=key)
     succeeded(world, queue)
     world.put(queue)
-    child = (queue, NewTask("1", id="order-1", dedupe_key=key))
+    child = (queue, TaskSpec("1", id="order-1", dedupe_key=key))
 
-    said = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
+    answer = world.say(world.one(queue), "SUCCEEDED", spawn=(child,))
 
-    assert said.outcome is ReportOutcome.OK
-    assert [made.outcome for made in said.spawned] == [EnqueueOutcome.EXISTING]
+    assert answer.outcome is ReportOutcome.OK
+    assert [made.outcome for made in answer.spawned] == [EnqueueOutcome.EXISTING]
     assert world.take(queue) == ()
 
 

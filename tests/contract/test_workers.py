@@ -11,13 +11,13 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.workers import Command, Sign, Worker
+from headrace.ops.workers import Command, LiveWorker, WorkerHeartbeat
 from headrace.store.base import Record, Store
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
 
 STARTED = ManualClock()() - timedelta(hours=1)
-ADA = Sign(
+ADA = WorkerHeartbeat(
     "ada:4711", ("mail", "news"), STARTED, concurrency=8, running=("a", "b"), version="1.4.2"
 )
 
@@ -26,15 +26,15 @@ def key(role: Role, *patterns: str) -> Principal:
     return Principal("key_1", "somebody", role, patterns)
 
 
-def alive(world: World, sign: Sign = ADA) -> Command | None:
-    return world.use.workers.alive(BOOTSTRAP, sign)
+def alive(world: World, heartbeat: WorkerHeartbeat = ADA) -> Command | None:
+    return world.use.workers.alive(BOOTSTRAP, heartbeat)
 
 
 def ask(world: World, command: Command, name: str = ADA.name) -> Command | None:
     return world.use.workers.ask(BOOTSTRAP, name, command).command
 
 
-def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator[Worker]:
+def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator[LiveWorker]:
     cursor = None
     while True:
         page = world.use.workers.list(by, limit=limit, cursor=cursor)
@@ -46,7 +46,7 @@ def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator
 
 
 def names(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> list[str]:
-    return [worker.sign.name for worker in listed(world, by, limit)]
+    return [worker.heartbeat.name for worker in listed(world, by, limit)]
 
 
 def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
@@ -56,7 +56,7 @@ def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
 
     assert alive(world, last) is None
 
-    assert list(listed(world)) == [Worker(last, world.clock(), None)]
+    assert list(listed(world)) == [LiveWorker(last, world.clock(), None)]
 
 
 @pytest.mark.parametrize("command", Command)
@@ -120,17 +120,17 @@ def test_a_command_given_while_a_new_process_begins_is_for_the_old_one(world: Wo
     alive(world)
     again = replace(ADA, started_at=STARTED + timedelta(seconds=1))
 
-    asked = ask_just_after(world, Command.STOP, lambda: alive(world, again))
+    requested = ask_just_after(world, Command.STOP, lambda: alive(world, again))
 
-    assert (asked, alive(world, again)) == (Command.STOP, None)
+    assert (requested, alive(world, again)) == (Command.STOP, None)
 
 
 def test_a_quiet_that_meets_a_stop_underway_gives_way(world: World) -> None:
     alive(world)
 
-    asked = ask_just_after(world, Command.QUIET, lambda: ask(world, Command.STOP))
+    requested = ask_just_after(world, Command.QUIET, lambda: ask(world, Command.STOP))
 
-    assert (asked, alive(world)) == (Command.STOP, Command.STOP)
+    assert (requested, alive(world)) == (Command.STOP, Command.STOP)
 
 
 def test_after_five_minutes_of_silence_a_worker_is_gone_by_the_clock(world: World) -> None:
@@ -183,7 +183,7 @@ def test_a_key_sees_the_workers_of_its_queues_and_nothing_of_others(world: World
 
     seen = list(listed(world, key(Role.VIEWER, "mail"), limit=1))
 
-    assert [worker.sign for worker in seen] == [
+    assert [worker.heartbeat for worker in seen] == [
         replace(ADA, name="both", queues=("mail",), running=None),
         replace(ADA, name="mine", queues=("mail",)),
     ]
@@ -229,7 +229,7 @@ def test_the_name_of_a_worker_that_is_gone_is_free(world: World) -> None:
 
     assert world.use.workers.alive(key(Role.WORKER, "mail"), mine) is None
 
-    assert [worker.sign for worker in listed(world)] == [mine]
+    assert [worker.heartbeat for worker in listed(world)] == [mine]
 
 
 @pytest.mark.parametrize("patterns", [("*",), ("mail", "news")])
@@ -238,25 +238,27 @@ def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(
 ) -> None:
     by, workers = key(Role.WORKER, *patterns), world.use.workers
 
-    def sign() -> Command | None:
+    def heartbeat() -> Command | None:
         return workers.alive(by, replace(ADA, started_at=world.clock()), goes_on=True)
 
     first = world.clock()
-    assert sign() is None
+    assert heartbeat() is None
     world.clock.forward(30)
     ask(world, Command.STOP)
-    assert [sign(), sign()] == [Command.STOP] * 2
-    assert [worker.sign.started_at for worker in listed(world)] == [first]
+    assert [heartbeat(), heartbeat()] == [Command.STOP] * 2
+    assert [worker.heartbeat.started_at for worker in listed(world)] == [first]
 
     assert alive(world, replace(ADA, started_at=world.clock())) is None  # another that says so
     world.clock.forward(30)
-    assert sign() is None
-    assert [worker.sign.started_at for worker in listed(world)] == [first + timedelta(seconds=30)]
+    assert heartbeat() is None
+    assert [worker.heartbeat.started_at for worker in listed(world)] == [
+        first + timedelta(seconds=30)
+    ]
     ask(world, Command.QUIET)
     world.clock.forward(300)
 
-    assert sign() is None
-    assert [worker.sign.started_at for worker in listed(world)] == [world.clock()]
+    assert heartbeat() is None
+    assert [worker.heartbeat.started_at for worker in listed(world)] == [world.clock()]
 
 
 def test_roles_are_asked_for(world: World) -> None:

@@ -8,7 +8,7 @@ from headrace.domain.lifecycle import Action, Actor
 from headrace.domain.task import State
 from headrace.store.dynamo import DynamoStore
 from tests.unit import test_lifecycle_acts as acts
-from tests.unit.lifecycle_cases import ANYWHERE, Case
+from tests.unit.lifecycle_cases import ANYWHERE, LifecycleCase
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
@@ -20,7 +20,7 @@ def test_what_the_table_allows_happens_and_nothing_else(
     action: Action,
     actor: Actor,
     target: State | None,
-    act: Callable[[Case], None],
+    act: Callable[[LifecycleCase], None],
     *,
     keyed: bool,
 ) -> None:
@@ -30,6 +30,6 @@ def test_what_the_table_allows_happens_and_nothing_else(
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize(("source", "act"), acts.ENDS, ids=acts.named)
 def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
-    batch: DynamoStore, source: State | None, act: Callable[[Case], None], *, keyed: bool
+    batch: DynamoStore, source: State | None, act: Callable[[LifecycleCase], None], *, keyed: bool
 ) -> None:
     acts.ends(batch, source, act, keyed=keyed)

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from headrace.domain import settle
-from headrace.domain.change import Change, Condition, In, Mark
+from headrace.domain.change import Change, Condition, In, KeyLock
 from headrace.domain.lifecycle import LIFECYCLE
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
@@ -39,7 +39,7 @@ def given_up() -> list[Change]:
     return [
         settle.reclaim(once, MAIL, now=now, spread=0.5),
         settle.release(Held.of(over), MAIL, now=now, delay=0),
-        settle.hand_back(over, MAIL, now=now),
+        settle.release_from_closed_group(over, MAIL, now=now),
     ]
 
 
@@ -47,7 +47,7 @@ CHANGES: Final[list[Change]] = [
     *planned_by_row(),
     *planned(),
     *given_up(),
-    *(Change(HEARTBEAT, "t-1", when=(_HELD, told.condition)) for told in CONDITIONS),
+    *(Change(HEARTBEAT, "t-1", when=(_HELD, reported.condition)) for reported in CONDITIONS),
     *(replace(effect[0], when=(_HELD,)) for effect in EFFECTS),
 ]
 
@@ -90,28 +90,32 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
 ) -> None:
     for there in before():
         task_id = f"t-{next(_NUMBERS)}"
-        asked = replace(change, task_id=task_id)
+        requested = replace(change, task_id=task_id)
         if change.insert is not None:
-            asked = replace(asked, insert=replace(change.insert, id=task_id))
+            requested = replace(requested, insert=replace(change.insert, id=task_id))
         task = replace(there, id=task_id) if there is not None else None
         if task is not None:
             put(store, task)
-        for mark in change.also:
-            assert isinstance(mark, Mark)
-            if mark.expects is not None:
-                store.set_mark(Mark(mark.kind, mark.name, None, store.mark(mark.kind, mark.name)))
-                store.set_mark(Mark(mark.kind, mark.name, mark.expects, None))
+        for lock in change.also:
+            assert isinstance(lock, KeyLock)
+            if lock.expects is not None:
+                store.set_key_lock(
+                    KeyLock(lock.kind, lock.name, None, store.key_lock(lock.kind, lock.name))
+                )
+                store.set_key_lock(KeyLock(lock.kind, lock.name, lock.expects, None))
             else:
-                store.set_mark(Mark(mark.kind, mark.name, None, store.mark(mark.kind, mark.name)))
+                store.set_key_lock(
+                    KeyLock(lock.kind, lock.name, None, store.key_lock(lock.kind, lock.name))
+                )
 
-        (outcome,) = store.commit([asked])
+        (outcome,) = store.commit([requested])
 
         stored = store.read([task_id]).get(task_id)
-        if asked.allowed(task):
+        if requested.allowed(task):
             assert isinstance(outcome, Done)
-            assert stored == asked.apply(task)
+            assert stored == requested.apply(task)
         else:
-            assert isinstance(outcome, Done) == asked.already_done(task)
+            assert isinstance(outcome, Done) == requested.already_done(task)
             assert stored == task
 
 

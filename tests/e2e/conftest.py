@@ -36,7 +36,7 @@ def client() -> Iterator[Client]:
 
 
 def soon(look: Callable[[], _T | None], *, seconds: float, what: str) -> _T:
-    """Return what *look* finds as soon as it finds something."""
+    """The result of *look*, as soon as it finds something."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()

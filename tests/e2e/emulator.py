@@ -66,7 +66,7 @@ def import_api(document: dict[str, Any], *rest: object) -> str:
 
 
 def matches(media_type: str | None, patterns: list[str] | None) -> bool:
-    """Tell whether a body of this type goes to functions in base64."""
+    """Whether a body of this type goes to functions in base64."""
     written = [pattern.replace("~1", "/") for pattern in patterns or []]
     found: bool = _matches(media_type, written)
     return found
@@ -102,7 +102,7 @@ def _check(statement: str, region: str, account: str) -> tuple[str, str]:
 
 
 def context(body: bytes) -> dict[str, Any]:
-    """Return what conditions may ask of a request: also which hash keys it is about.
+    """The values that conditions may test in a request: also its hash keys.
 
     Not of a transaction, which is about several tables.
     """
@@ -119,8 +119,8 @@ def _leading_keys(request: dict[str, Any]) -> Iterator[str | None]:
         if leading := _LEADING.match(request.get("KeyConditionExpression", "")):
             yield request["ExpressionAttributeValues"][leading[2]].get("S")
     requests = request.get("RequestItems", {})
-    for table, asked in requests.items():
-        for key in asked.get("Keys", []) if isinstance(asked, dict) else []:
+    for table, requested in requests.items():
+        for key in requested.get("Keys", []) if isinstance(requested, dict) else []:
             yield key.get(_hash_key(table), {}).get("S")
 
 
@@ -130,7 +130,7 @@ def _hash_key(table: str) -> str | None:
 
 
 def resolve(key: str, context: object) -> Any:
-    """Return what a condition's key is in a request."""
+    """The value of a condition's key in a request."""
     return "true" if key.lower() == "aws:securetransport" else _resolve(key, context)
 
 

@@ -43,7 +43,7 @@ class Stack:
         return {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        """Return what CloudFormation says of its resources, by their names in the template."""
+        """CloudFormation's answer about its resources, by their names in the template."""
         pages = boto3.client("cloudformation").get_paginator("list_stack_resources")
         return {
             each["LogicalResourceId"]: each
@@ -74,5 +74,5 @@ class Stack:
                 timeout=300,
             )
             log.seek(start)
-            said = log.read()
-        assert done.returncode == 0, said[-4000:]
+            message = log.read()
+        assert done.returncode == 0, message[-4000:]

@@ -116,9 +116,9 @@ class Tables:
 
     def _read_on(self, stream: "_Stream") -> None:
         """Put what was written since the last time into the emulator's stream."""
-        asked = {"StreamArn": stream.arn}
+        requested = {"StreamArn": stream.arn}
         if not stream.open:
-            described = self._ask(f"{_STREAMS}.DescribeStream", asked)["StreamDescription"]
+            described = self._ask(f"{_STREAMS}.DescribeStream", requested)["StreamDescription"]
             ids = [shard["ShardId"] for shard in described["Shards"]]
             stream.open = [shard for shard in ids if shard not in stream.ended]
         for shard in list(stream.open):
@@ -147,11 +147,11 @@ class Tables:
                 stream.at[shard] = at
 
     def _iterator(self, stream: "_Stream", shard: str) -> str:
-        asked = {"StreamArn": stream.arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+        requested = {"StreamArn": stream.arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
         if shard in stream.read:
-            asked["ShardIteratorType"] = "AFTER_SEQUENCE_NUMBER"
-            asked["SequenceNumber"] = stream.read[shard]
-        found: str = self._ask(f"{_STREAMS}.GetShardIterator", asked)["ShardIterator"]
+            requested["ShardIteratorType"] = "AFTER_SEQUENCE_NUMBER"
+            requested["SequenceNumber"] = stream.read[shard]
+        found: str = self._ask(f"{_STREAMS}.GetShardIterator", requested)["ShardIterator"]
         return found
 
     def _ask(self, target: str, request: Answer) -> Answer:
@@ -159,8 +159,8 @@ class Tables:
         if status != 200:
             message = f"DynamoDB Local refuses {target}: {answer.decode()}"
             raise Refused(message)
-        told: Answer = json.loads(answer)
-        return told
+        reported: Answer = json.loads(answer)
+        return reported
 
     def _post(self, target: str, body: bytes) -> tuple[int, bytes]:
         request = urllib.request.Request(  # noqa: S310  the engine's own address

@@ -58,8 +58,8 @@ def begun(client: Client) -> Begun:
         client.enqueue(queue, {"to": "ada"})
     [done] = client.dequeue("e2e.life", wait_seconds=5).tasks
     report = Report(task_id=done.id, lease_id=done.lease.id, status="SUCCEEDED")
-    [said] = client.report("e2e.life", [report])
-    assert said.outcome == "OK"
+    [message] = client.report("e2e.life", [report])
+    assert message.outcome == "OK"
     [abandoned] = client.dequeue("e2e.lapse", wait_seconds=5, worker="gone:1").tasks
     return Begun(done.id, abandoned, datetime.now(UTC))
 
@@ -217,10 +217,10 @@ def metrics(stack: Stack) -> dict[str, float]:
     found: dict[str, float] = {}
     for _, line in logged(stack):
         if line.startswith('{"_aws"'):
-            told = json.loads(line)
-            for metric in told["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
+            reported = json.loads(line)
+            for metric in reported["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
                 name = metric["Name"]
-                found[name] = max(told[name], found.get(name, 0))
+                found[name] = max(reported[name], found.get(name, 0))
     return found
 
 
@@ -229,11 +229,11 @@ def test_metrics_are_in_the_logs_for_cloudwatch_to_read(stack: Stack) -> None:
     # The recorder's too, but what a function says to the stream the emulator keeps to itself.
     wanted = {"OldestReadySeconds", "LeasesLapsed"}
 
-    def all_told() -> dict[str, float] | None:
-        told = metrics(stack)
-        return told if wanted <= told.keys() else None
+    def all_metrics() -> dict[str, float] | None:
+        reported = metrics(stack)
+        return reported if wanted <= reported.keys() else None
 
-    found = soon(all_told, seconds=_A_MINUTE_OR_TWO, what="metrics of the reaper")
+    found = soon(all_metrics, seconds=_A_MINUTE_OR_TWO, what="metrics of the reaper")
 
     assert found["LeasesLapsed"] >= 1
     assert found["OldestReadySeconds"] > 0

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from tests.unit.sdk.cli_runner import invoke
 
 
@@ -26,7 +26,7 @@ class _ByName(httpx.BaseTransport):
 
 
 def test_the_deployed_stack_is_sound() -> None:
-    session = Session(
+    session = CliSession(
         env={
             "HEADRACE_URL": f"https://{os.environ['HEADRACE_HOST']}",
             "HEADRACE_KEY": os.environ["HEADRACE_KEY"],

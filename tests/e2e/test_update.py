@@ -30,8 +30,8 @@ def working(client: Client, enqueued: list[str], finished: Counter[str]) -> Iter
             while not stopping.is_set():
                 enqueued.append(str(client.enqueue(_QUEUE, {"number": len(enqueued)}).id))
                 for task in client.dequeue(_QUEUE, batch_size=5).tasks:
-                    [said] = client.report(_QUEUE, [report_on(task)])
-                    finished[task.id] += said.outcome == "OK"
+                    [message] = client.report(_QUEUE, [report_on(task)])
+                    finished[task.id] += message.outcome == "OK"
         except BaseException as error:  # noqa: BLE001  told below, in the test's thread
             failures.append(error)
 
@@ -60,7 +60,7 @@ def test_an_update_loses_no_task_and_keeps_every_lease(client: Client, stack: St
         stack.deploy(Stage="e2e", SettingsTtlSeconds="0", LogLevel="DEBUG", SecretsGeneration="2")
 
     reports = [report_on(task) for task in held]
-    assert {said.outcome for said in client.report("e2e.held", reports)} == {"OK"}
+    assert {message.outcome for message in client.report("e2e.held", reports)} == {"OK"}
     left = client.dequeue(_QUEUE, batch_size=25, wait_seconds=5).tasks
     assert sorted([*finished, *(task.id for task in left)]) == sorted(enqueued)
     assert set(finished.values()) <= {1}

@@ -19,7 +19,7 @@ from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.memory import MemoryStore
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function, TableNames
 from tests.e2e.deployed import Deployed, Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
@@ -57,7 +57,7 @@ class Service:
     key: str | None = KEY
     handler: Handler = api.handler
     context: Any = field(
-        default_factory=lambda: LambdaContext(
+        default_factory=lambda: InvocationContext(
             Function("Api", "api.handler", 29, 512), lambda: False
         )
     )
@@ -174,7 +174,7 @@ def call(request: pytest.FixtureRequest) -> Service:
 
 
 @pytest.fixture
-def stocked(call: Service) -> Service:
+def filled(call: Service) -> Service:
     """Give a service with queues and tasks in them."""
     for name in ("ngsi.notify", "ngsi.entities", "ngsi.quarantine", "mail"):
         call.queue(name)

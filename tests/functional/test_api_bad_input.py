@@ -14,7 +14,7 @@ FORGED = "bm90IG9uZSBvZiBvdXJz"
 
 
 @dataclass(frozen=True)
-class Case:
+class BadRequest:
     """A request that must be refused, and how."""
 
     method: str
@@ -31,30 +31,30 @@ class Case:
 
 def tasks(
     body: Any, field: str = "body", status: int = 400, content_type: str = "application/json"
-) -> Case:
+) -> BadRequest:
     headers = {"Content-Type": content_type}
-    return Case("POST", "/v1/queues/mail/tasks", body, field, status, headers=headers)
+    return BadRequest("POST", "/v1/queues/mail/tasks", body, field, status, headers=headers)
 
 
-def task(field: str, **entry: Any) -> Case:
+def task(field: str, **entry: Any) -> BadRequest:
     """Return an enqueue whose second entry is bad; the first is good and must not be done."""
     return tasks({"tasks": [GOOD_TASK, entry]}, f"tasks[1].{field}")
 
 
-def report(field: str, said: str | None = "SUCCEEDED", /, **entry: Any) -> Case:
+def report(field: str, message: str | None = "SUCCEEDED", /, **entry: Any) -> BadRequest:
     """Return two reports of which the second is bad; LEASE stands for the true lease."""
     held = {"task_id": "held", "lease_id": "LEASE"}
-    body = {"reports": [{**held, "status": "SUCCEEDED"}, {**held, "status": said, **entry}]}
-    return Case("POST", "/v1/queues/mail/reports", body, f"reports[1].{field}")
+    body = {"reports": [{**held, "status": "SUCCEEDED"}, {**held, "status": message, **entry}]}
+    return BadRequest("POST", "/v1/queues/mail/reports", body, f"reports[1].{field}")
 
 
-def bulk(field: str, action: str = "delete", /, *nothing: None, **fields: Any) -> Case:
+def bulk(field: str, action: str = "delete", /, *nothing: None, **fields: Any) -> BadRequest:
     """Return a bulk action that is bad; *nothing* instead of fields sends no body."""
-    return Case("POST", f"/v1/queues/mail/tasks/{action}", None if nothing else fields, field)
+    return BadRequest("POST", f"/v1/queues/mail/tasks/{action}", None if nothing else fields, field)
 
 
-def listing(field: str, value: str, path: str = "/v1/queues/mail/tasks") -> Case:
-    return Case("GET", path, None, field, query={field: value})
+def listing(field: str, value: str, path: str = "/v1/queues/mail/tasks") -> BadRequest:
+    return BadRequest("GET", path, None, field, query={field: value})
 
 
 CASES = [
@@ -111,7 +111,7 @@ CASES = [
     task("retry_strategy.kind", retry_strategy={"kind": "never"}),
     task("retry_strategy.max_retries", retry_strategy={"max_retries": 101}),
     # sizes
-    Case(
+    BadRequest(
         "POST",
         "/v1/queues/mail/tasks",
         {"tasks": [GOOD_TASK, {"payload": "x" * 1_000_000}]},
@@ -153,30 +153,30 @@ CASES = [
     ),
     replace(report("spawn", spawn=[{"queue": "m", "payload": "x" * 233_016}] * 9), status=413),
     # dequeue
-    Case("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),
-    Case("POST", "/v1/queues/mail/dequeue", {"batch_size": "1"}, "batch_size"),
-    Case("POST", "/v1/queues/mail/dequeue", {"wait_seconds": 21}, "wait_seconds"),
-    Case("POST", "/v1/queues/mail/dequeue", {"worker": "x" * 257}, "worker"),
-    Case("POST", "/v1/queues/mail/dequeue", {"lease_id": "x"}, "lease_id"),
+    BadRequest("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),
+    BadRequest("POST", "/v1/queues/mail/dequeue", {"batch_size": "1"}, "batch_size"),
+    BadRequest("POST", "/v1/queues/mail/dequeue", {"wait_seconds": 21}, "wait_seconds"),
+    BadRequest("POST", "/v1/queues/mail/dequeue", {"worker": "x" * 257}, "worker"),
+    BadRequest("POST", "/v1/queues/mail/dequeue", {"lease_id": "x"}, "lease_id"),
     # queues
-    Case("POST", "/v1/queues", {}, "name"),
-    Case("POST", "/v1/queues", {"name": "no spaces"}, "name"),
-    Case("POST", "/v1/queues", {"name": "new", "shards": 65}, "shards"),
-    Case("POST", "/v1/queues", {"name": "new", "created_at": "x"}, "created_at"),
-    Case("POST", "/v1/queues", {"name": "new", "description": "x" * 1025}, "description"),
-    Case("PUT", "/v1/queues/mail", {"shards": 2, "version": "1"}, "version"),
-    Case("PUT", "/v1/queues/mail", {"shards": 2, "name": "other"}, "name"),
-    Case("PUT", "/v1/queues/mail", None, "body"),
-    Case("POST", "/v1/queues/mail/pause", {"resume_in_seconds": 0}, "resume_in_seconds"),
-    Case("POST", "/v1/queues/mail/pause", {"resume_in_seconds": "60"}, "resume_in_seconds"),
-    Case("POST", "/v1/queues/mail/resume", {"now": True}, "now"),
-    Case("POST", "/v1/queues/mail/recount", {"cursor": "forged"}, "cursor"),
-    Case("POST", "/v1/queues/mail/recount", {"cursor": 7}, "cursor"),
-    Case("POST", "/v1/queues/mail/recount", {"cursor": "x" * 5000}, "cursor"),
-    Case("POST", "/v1/queues/mail/recount", {"exact": True}, "exact"),
-    Case("POST", "/v1/queues/mail/purge", {}, "states"),
-    Case("POST", "/v1/queues/mail/purge", {"states": []}, "states"),
-    Case("POST", "/v1/queues/mail/purge", {"states": ["DEAD", "READY"]}, "states[1]"),
+    BadRequest("POST", "/v1/queues", {}, "name"),
+    BadRequest("POST", "/v1/queues", {"name": "no spaces"}, "name"),
+    BadRequest("POST", "/v1/queues", {"name": "new", "shards": 65}, "shards"),
+    BadRequest("POST", "/v1/queues", {"name": "new", "created_at": "x"}, "created_at"),
+    BadRequest("POST", "/v1/queues", {"name": "new", "description": "x" * 1025}, "description"),
+    BadRequest("PUT", "/v1/queues/mail", {"shards": 2, "version": "1"}, "version"),
+    BadRequest("PUT", "/v1/queues/mail", {"shards": 2, "name": "other"}, "name"),
+    BadRequest("PUT", "/v1/queues/mail", None, "body"),
+    BadRequest("POST", "/v1/queues/mail/pause", {"resume_in_seconds": 0}, "resume_in_seconds"),
+    BadRequest("POST", "/v1/queues/mail/pause", {"resume_in_seconds": "60"}, "resume_in_seconds"),
+    BadRequest("POST", "/v1/queues/mail/resume", {"now": True}, "now"),
+    BadRequest("POST", "/v1/queues/mail/recount", {"cursor": "forged"}, "cursor"),
+    BadRequest("POST", "/v1/queues/mail/recount", {"cursor": 7}, "cursor"),
+    BadRequest("POST", "/v1/queues/mail/recount", {"cursor": "x" * 5000}, "cursor"),
+    BadRequest("POST", "/v1/queues/mail/recount", {"exact": True}, "exact"),
+    BadRequest("POST", "/v1/queues/mail/purge", {}, "states"),
+    BadRequest("POST", "/v1/queues/mail/purge", {"states": []}, "states"),
+    BadRequest("POST", "/v1/queues/mail/purge", {"states": ["DEAD", "READY"]}, "states[1]"),
     # parameters
     listing("limit", "0"),
     listing("limit", "251"),
@@ -265,7 +265,7 @@ CASES = [
     listing("since", "2026-11-21T08:00:00Z", "/v1/audit"),
     # as QuantumLeap
     *(
-        Case(method, f"/management/queue/notifications{part}", None, field, query=query)
+        BadRequest(method, f"/management/queue/notifications{part}", None, field, query=query)
         for method, part in (("GET", ""), ("GET", "/summary"), ("GET", "/count"), ("DELETE", ""))
         for field, query in (
             ("taskStatus", {"taskStatus": "running"}),
@@ -275,7 +275,7 @@ CASES = [
     ),
     listing("cursor", FORGED, "/management/queue/notifications"),
     listing("cursor", FORGED, "/management/queue/notifications/summary"),
-    Case(
+    BadRequest(
         "DELETE",
         "/management/queue/notifications",
         None,
@@ -285,15 +285,17 @@ CASES = [
     listing("limit", "5", "/v1/queues/mail/count"),
     listing("payload", "1", "/v1/tasks/held"),
     listing("verbose", "1", "/v1/queues/mail"),
-    Case("DELETE", "/v1/tasks/held", None, "if_not_inflight", query={"if_not_inflight": "maybe"}),
-    Case("DELETE", "/v1/queues/mail", None, "force", query={"force": "true"}),
-    Case("GET", "/v1/health", None, "verbose", query={"verbose": "1"}),
+    BadRequest(
+        "DELETE", "/v1/tasks/held", None, "if_not_inflight", query={"if_not_inflight": "maybe"}
+    ),
+    BadRequest("DELETE", "/v1/queues/mail", None, "force", query={"force": "true"}),
+    BadRequest("GET", "/v1/health", None, "verbose", query={"verbose": "1"}),
     # notifications
-    Case("POST", "/v2/notify", "[]"),
-    Case("POST", "/v2/notify", None),
-    Case("POST", "/v2/notify", '{"data":[NaN]}'),
-    Case("POST", "/v2/notify", {"data": ["x" * 262_144]}, "body", 413),
-    Case(
+    BadRequest("POST", "/v2/notify", "[]"),
+    BadRequest("POST", "/v2/notify", None),
+    BadRequest("POST", "/v2/notify", '{"data":[NaN]}'),
+    BadRequest("POST", "/v2/notify", {"data": ["x" * 262_144]}, "body", 413),
+    BadRequest(
         "POST",
         "/v2/notify",
         {"data": []},
@@ -301,30 +303,30 @@ CASES = [
         headers={"Fiware-Service": "x" * 257},
     ),
     # what is not there
-    Case("GET", "/v1/queues/nobody", None, "", 404),
-    Case("POST", "/v1/queues/nobody/tasks", {"tasks": [GOOD_TASK]}, "", 404),
-    Case("POST", "/v1/queues/nobody/dequeue", {}, "", 404),
-    Case("GET", "/v1/queues/nobody/tasks", None, "", 404),
-    Case("GET", "/v1/queues/nobody/count", None, "", 404),
-    Case("POST", "/v1/queues/nobody/pause", None, "", 404),
-    Case("POST", "/v1/queues/nobody/purge", {"states": ["DEAD"]}, "", 404),
-    Case("POST", "/v1/queues/nobody/recount", {}, "", 404),
-    Case("PUT", "/v1/queues/nobody", {}, "", 404),
-    Case("POST", "/v1/queues/nobody/tasks/delete", {"filter": {}}, "", 404),
-    Case("POST", "/v1/queues/nobody/tasks/restart", {"ids": ["held"]}, "", 404),
-    Case("POST", "/v1/queues/mail/tasks/move", {"filter": {}, "to_queue": "nobody"}, "", 404),
-    Case("POST", "/v1/queues/mail/tasks/burn", {"filter": {}}, "", 404),
-    Case("GET", "/v1/queues/mail/tasks/delete", None, "", 404),
-    Case("GET", "/v1/tasks/nobody/explain", None, "", 404),
-    Case("GET", "/v1/tasks/a%20b/explain", None, "", 404),
-    Case("POST", "/management/queue/notifications", None, "", 404),
-    Case("GET", "/management/queue/notifications/nobody", None, "", 404),
-    Case("GET", "/v1/nothing", None, "", 404),
-    Case("GET", "/v1/nothing", None, "", 404, query={"a": "b"}),
-    Case("POST", "/v1/nothing", "not json", "", 404),
-    Case("PATCH", "/v1/queues/mail", {"shards": 2}, "", 404),
-    Case("GET", "/v1/queues/mail/dequeue", None, "", 404),
-    Case("GET", "/", None, "", 404),
+    BadRequest("GET", "/v1/queues/nobody", None, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/tasks", {"tasks": [GOOD_TASK]}, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/dequeue", {}, "", 404),
+    BadRequest("GET", "/v1/queues/nobody/tasks", None, "", 404),
+    BadRequest("GET", "/v1/queues/nobody/count", None, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/pause", None, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/purge", {"states": ["DEAD"]}, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/recount", {}, "", 404),
+    BadRequest("PUT", "/v1/queues/nobody", {}, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/tasks/delete", {"filter": {}}, "", 404),
+    BadRequest("POST", "/v1/queues/nobody/tasks/restart", {"ids": ["held"]}, "", 404),
+    BadRequest("POST", "/v1/queues/mail/tasks/move", {"filter": {}, "to_queue": "nobody"}, "", 404),
+    BadRequest("POST", "/v1/queues/mail/tasks/burn", {"filter": {}}, "", 404),
+    BadRequest("GET", "/v1/queues/mail/tasks/delete", None, "", 404),
+    BadRequest("GET", "/v1/tasks/nobody/explain", None, "", 404),
+    BadRequest("GET", "/v1/tasks/a%20b/explain", None, "", 404),
+    BadRequest("POST", "/management/queue/notifications", None, "", 404),
+    BadRequest("GET", "/management/queue/notifications/nobody", None, "", 404),
+    BadRequest("GET", "/v1/nothing", None, "", 404),
+    BadRequest("GET", "/v1/nothing", None, "", 404, query={"a": "b"}),
+    BadRequest("POST", "/v1/nothing", "not json", "", 404),
+    BadRequest("PATCH", "/v1/queues/mail", {"shards": 2}, "", 404),
+    BadRequest("GET", "/v1/queues/mail/dequeue", None, "", 404),
+    BadRequest("GET", "/", None, "", 404),
 ]
 
 
@@ -352,7 +354,7 @@ def state_of(service: Service) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bad_input_is_refused_by_name_and_changes_nothing(
-    case: Case, call: Service, lease: str
+    case: BadRequest, call: Service, lease: str
 ) -> None:
     before = state_of(call)
     body = case.body

@@ -29,9 +29,9 @@ from tests.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize("route", OF_A_QUEUE)
-def test_a_queue_outside_is_refused_whether_it_exists_or_not(stocked: Service, route: str) -> None:
-    service = keyed(stocked, ADMIN, "ngsi.*")
-    before = everything(stocked)
+def test_a_queue_outside_is_refused_whether_it_exists_or_not(filled: Service, route: str) -> None:
+    service = keyed(filled, ADMIN, "ngsi.*")
+    before = everything(filled)
     details = set()
 
     for queue in ("mail", "nobody", "ngsi", "ng%73i", "xngsi.notify", "a b"):
@@ -40,12 +40,12 @@ def test_a_queue_outside_is_refused_whether_it_exists_or_not(stocked: Service, r
         details.add(answer.json["detail"].rpartition(" queue ")[0])
 
     assert details == {"this key is not for"}
-    assert everything(stocked) == before
+    assert everything(filled) == before
 
 
 @pytest.mark.parametrize("route", OF_A_QUEUE)
-def test_a_queue_inside_is_there_or_not_as_for_everybody(stocked: Service, route: str) -> None:
-    service = keyed(stocked, ADMIN, "ngsi.*")
+def test_a_queue_inside_is_there_or_not_as_for_everybody(filled: Service, route: str) -> None:
+    service = keyed(filled, ADMIN, "ngsi.*")
 
     missing = send(service, route, queue="ngsi.nobody")
     there = send(service, route, queue="ngsi.%6eotify")
@@ -54,8 +54,8 @@ def test_a_queue_inside_is_there_or_not_as_for_everybody(stocked: Service, route
     assert there.status < 400 or "{name}" in route, there.body
 
 
-def test_a_name_in_the_path_is_the_same_however_it_is_encoded(stocked: Service) -> None:
-    service = keyed(stocked, ADMIN, "mail", "%6eew")
+def test_a_name_in_the_path_is_the_same_however_it_is_encoded(filled: Service) -> None:
+    service = keyed(filled, ADMIN, "mail", "%6eew")
 
     assert service("GET", "/v1/queues/m%61il").status == 200
     assert service("GET", "/v1/queues/%6eew").status == 403  # the pattern is no encoding
@@ -63,27 +63,27 @@ def test_a_name_in_the_path_is_the_same_however_it_is_encoded(stocked: Service) 
 
 
 @pytest.mark.parametrize("route", ALWAYS_NOTIFY)
-def test_notifications_are_a_queue_like_others(stocked: Service, route: str) -> None:
-    assert send(keyed(stocked, ADMIN, "ngsi.notify"), route).status in {200, 204}
-    assert send(keyed(stocked, ADMIN, "mail", "ngsi.n"), route).status == 403
+def test_notifications_are_a_queue_like_others(filled: Service, route: str) -> None:
+    assert send(keyed(filled, ADMIN, "ngsi.notify"), route).status in {200, 204}
+    assert send(keyed(filled, ADMIN, "mail", "ngsi.n"), route).status == 403
 
 
 @pytest.mark.parametrize("route", OF_A_TASK)
 def test_a_task_outside_and_a_task_that_is_not_there_are_refused_alike(
-    stocked: Service, route: str
+    filled: Service, route: str
 ) -> None:
-    service = keyed(stocked, ADMIN, "ngsi.*")
-    outside = tasks(stocked, "mail")[0]["id"]
-    before = everything(stocked)
+    service = keyed(filled, ADMIN, "ngsi.*")
+    outside = tasks(filled, "mail")[0]["id"]
+    before = everything(filled)
 
     answers = [send(service, route, id=task_id) for task_id in (outside, "nobody", "not an id")]
 
     assert {answer.status for answer in answers} == {403}
     assert len({answer.json["detail"].split(" task ")[0] for answer in answers}) == 1
-    assert everything(stocked) == before
-    inside = tasks(stocked, "ngsi.notify")[0]["id"]
+    assert everything(filled) == before
+    inside = tasks(filled, "ngsi.notify")[0]["id"]
     assert send(service, route, id=inside).status in {200, 204}
-    assert send(replace(stocked, key=KEY), route, id="nobody").status == 404
+    assert send(replace(filled, key=KEY), route, id="nobody").status == 404
 
 
 def test_what_a_refusal_cost_tells_nothing_of_the_size_of_a_task() -> None:
@@ -136,28 +136,28 @@ def outside_targets() -> Iterator[tuple[str, Any, str]]:
 
 @pytest.mark.parametrize(("route", "body", "field"), list(outside_targets()))
 def test_queues_that_a_body_names_stay_inside_too(
-    stocked: Service, route: str, body: Any, field: str
+    filled: Service, route: str, body: Any, field: str
 ) -> None:
-    service = keyed(stocked, ADMIN, "ngsi.*")
-    before = everything(stocked)
+    service = keyed(filled, ADMIN, "ngsi.*")
+    before = everything(filled)
 
     answer = send(service, route, body, queue="ngsi.notify")
 
     assert (answer.status, answer.json["code"]) == (403, "forbidden")
     assert answer.fields == {field}
-    assert everything(stocked) == before
+    assert everything(filled) == before
 
 
-def test_a_queue_named_in_a_payload_is_nobodys_business(stocked: Service) -> None:
-    service = keyed(stocked, PRODUCER, "ngsi.*")
+def test_a_queue_named_in_a_payload_is_nobodys_business(filled: Service) -> None:
+    service = keyed(filled, PRODUCER, "ngsi.*")
     body = {"tasks": [{"payload": {"queue": "mail", "to_queue": "mail", "queues": ["mail"]}}]}
 
     assert service("POST", "/v1/queues/ngsi.notify/tasks", body).status == 200
 
 
-def test_reports_are_refused_before_the_first_of_them_takes_effect(stocked: Service) -> None:
-    service = keyed(stocked, WORKER, "ngsi.*")
-    stocked.put("/v1/queues/ngsi.notify", 1, 2)
+def test_reports_are_refused_before_the_first_of_them_takes_effect(filled: Service) -> None:
+    service = keyed(filled, WORKER, "ngsi.*")
+    filled.put("/v1/queues/ngsi.notify", 1, 2)
     held = service.take("/v1/queues/ngsi.notify", 2)
     first, second = ({"task_id": task["id"], "lease_id": task["lease"]["id"]} for task in held)
     reports = [
@@ -168,15 +168,15 @@ def test_reports_are_refused_before_the_first_of_them_takes_effect(stocked: Serv
     answer = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
 
     assert answer.status == 403
-    assert {stocked.see(task["id"])["state"] for task in held} == {"INFLIGHT"}
+    assert {filled.see(task["id"])["state"] for task in held} == {"INFLIGHT"}
     reports[1]["to_queue"] = "ngsi.entities"
     again = service("POST", "/v1/queues/ngsi.notify/reports", {"reports": reports})
     assert [result["outcome"] for result in again.json["results"]] == ["OK", "OK"]
 
 
-def test_a_restricted_operator_reads_the_audit_of_its_queues(stocked: Service) -> None:
-    stocked("POST", "/v1/queues/mail/pause")
-    service = keyed(stocked, OPERATOR, "ngsi.*")
+def test_a_restricted_operator_reads_the_audit_of_its_queues(filled: Service) -> None:
+    filled("POST", "/v1/queues/mail/pause")
+    service = keyed(filled, OPERATOR, "ngsi.*")
     service("POST", "/v1/queues/ngsi.notify/pause")
 
     seen = service("GET", "/v1/audit").json["entries"]
@@ -188,13 +188,13 @@ def test_a_restricted_operator_reads_the_audit_of_its_queues(stocked: Service) -
 
 
 def test_an_id_that_is_in_a_queue_outside_exists_and_its_queue_is_not_named(
-    stocked: Service,
+    filled: Service,
 ) -> None:
-    stocked.put("/v1/queues/mail", id="secret-1")
+    filled.put("/v1/queues/mail", id="secret-1")
     body = {"tasks": [{"id": "secret-1"}]}
 
-    inside = keyed(stocked, PRODUCER, "ngsi.*")("POST", "/v1/queues/ngsi.notify/tasks", body)
-    both = keyed(stocked, PRODUCER, "ngsi.*", "mail")("POST", "/v1/queues/ngsi.notify/tasks", body)
+    inside = keyed(filled, PRODUCER, "ngsi.*")("POST", "/v1/queues/ngsi.notify/tasks", body)
+    both = keyed(filled, PRODUCER, "ngsi.*", "mail")("POST", "/v1/queues/ngsi.notify/tasks", body)
 
     (result,) = inside.json["results"]
     assert (result["outcome"], result["task"], result["queue"]) == ("EXISTING", None, None)

@@ -148,18 +148,18 @@ def test_a_call_costs_a_restricted_key_the_same_whatever_others_have(
     name: str, pattern: str
 ) -> None:
     role, method, path, body = CALLS[name]
-    told = []
+    reported = []
     for there in (service, crowded):
         call = there()
         call.clock.forward(600)  # the workers have long been silent
         key = keyed(call, role, pattern)
         answer = key(method, path, body)
         assert answer.status in (200, 201, 403, 409), answer.body
-        told.append(answer.headers["x-consumed-units"])
+        reported.append(answer.headers["x-consumed-units"])
 
     if name == "a name that is taken":  # one of the two was made, which is no secret
-        told = [units.partition("r=")[2] for units in told]
-    assert told[0] == told[1]
+        reported = [units.partition("r=")[2] for units in reported]
+    assert reported[0] == reported[1]
 
 
 @pytest.mark.parametrize(
@@ -167,19 +167,19 @@ def test_a_call_costs_a_restricted_key_the_same_whatever_others_have(
 )
 def test_whoever_is_for_all_queues_is_told_what_it_cost(name: str) -> None:
     role, method, path, body = CALLS[name]
-    told = []
+    reported = []
     for there in (service, crowded):
         call = there()
         call.clock.forward(600)
-        told.append(keyed(call, role)(method, path, body))
+        reported.append(keyed(call, role)(method, path, body))
 
-    one, other = (answer.headers["x-consumed-units"] for answer in told)
+    one, other = (answer.headers["x-consumed-units"] for answer in reported)
     assert one != other
 
 
 @pytest.mark.parametrize("how", ["enqueue", "spawn"])
 def test_an_id_of_another_queues_task_costs_the_same_whatever_its_size(how: str) -> None:
-    told = []
+    reported = []
     for payload in ("small", LARGE):
         clock = ManualClock()  # without a recorder, whose stream reads what is written
         call = Service(clock, build(Settings(admin_key=KEY), Costly(), now=clock))
@@ -199,10 +199,10 @@ def test_an_id_of_another_queues_task_costs_the_same_whatever_its_size(how: str)
             body = {"reports": [{**report, "status": "SUCCEEDED", "spawn": [child]}]}
             answer = key("POST", "/v1/queues/ngsi.a/reports", body)
         assert answer.json["results"][0]["outcome"] in ("EXISTING", "OK"), answer.body
-        told.append(answer.headers["x-consumed-units"])
+        reported.append(answer.headers["x-consumed-units"])
 
-    assert told[0] == told[1]
-    assert not told[0].startswith("w=0,")
+    assert reported[0] == reported[1]
+    assert not reported[0].startswith("w=0,")
 
 
 def test_what_a_restricted_key_does_itself_costs_what_it_costs() -> None:

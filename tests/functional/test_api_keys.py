@@ -276,7 +276,7 @@ def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(
     assert call("GET", f"{queue}/count").json["by_state"]["INFLIGHT"] == 0
 
 
-class Reading:
+class ReadingStore:
     """A store that notes which records are read."""
 
     def __init__(self, store: Store) -> None:
@@ -295,7 +295,7 @@ def test_a_dequeue_that_waits_looks_at_its_key_every_ten_seconds(
     call: Service, wait: int, reads: int
 ) -> None:
     queue = call.queue()
-    store: Any = Reading(call.use.keys.store)
+    store: Any = ReadingStore(call.use.keys.store)
     keys = replace(call.use.keys, store=store, cache_seconds=10.0)
     elsewhere = replace(call, use=call.use.but(keys=keys))
     worker = keyed(elsewhere, Role.WORKER)

@@ -10,7 +10,7 @@ import simplejson
 
 from headrace.domain.limits import KIB
 from headrace.domain.task import Place, State, Task
-from headrace.ops.inspect import Inspect, TaskPage
+from headrace.ops.inspect import Inspect, TaskListing
 from tests.functional.conftest import Service
 
 LAMBDA = 6_291_556  # "Exceeded maximum allowed payload size (6291556 bytes)"
@@ -26,7 +26,7 @@ PAYLOADS = {
 }
 
 
-class Watched(Service):
+class FittingService(Service):
     """A service whose every answer must fit through Lambda."""
 
     def _answer(self, event: dict[str, Any]) -> Any:
@@ -52,13 +52,13 @@ def twenty_five(service: Service, queue: str, payload: str) -> list[str]:
 
 
 @pytest.fixture
-def watched(call: Service) -> Watched:
-    return Watched(call.clock, call.use, handler=call.handler)
+def watched(call: Service) -> FittingService:
+    return FittingService(call.clock, call.use, handler=call.handler)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_a_dequeue_gives_back_what_would_not_fit_with_no_attempt_used(
-    watched: Watched, payload: str
+    watched: FittingService, payload: str
 ) -> None:
     queue = watched.queue()
     ids = twenty_five(watched, queue, payload)
@@ -75,7 +75,7 @@ def test_a_dequeue_gives_back_what_would_not_fit_with_no_attempt_used(
 @pytest.mark.parametrize(
     "payload", [PAYLOADS["greek"], PAYLOADS["quotes"]], ids=["greek", "quotes"]
 )
-def test_a_list_ends_its_page_early_and_goes_on(watched: Watched, payload: str) -> None:
+def test_a_list_ends_its_page_early_and_goes_on(watched: FittingService, payload: str) -> None:
     queue = watched.queue()
     ids = twenty_five(watched, queue, payload)
     query = {"payload": "true", "limit": "250"}
@@ -88,7 +88,7 @@ def test_a_list_ends_its_page_early_and_goes_on(watched: Watched, payload: str) 
     assert len(pages) in (2, 3)
 
 
-def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: Watched) -> None:
+def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: FittingService) -> None:
     queue = watched.queue(retry_strategy={"kind": "fixed", "base_seconds": 0, "max_retries": 30})
     tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}
     entries = {"tasks": [{"id": f"n-{n}", "payload": {}, "tags": tags} for n in range(25)]}
@@ -115,7 +115,7 @@ def test_repeating_an_enqueue_of_tasks_with_much_to_show_fits(watched: Watched) 
     assert results[0]["task"]["result"] == '"' * 16_380
 
 
-def test_a_page_of_the_audit_ends_early_and_goes_on(watched: Watched) -> None:
+def test_a_page_of_the_audit_ends_early_and_goes_on(watched: FittingService) -> None:
     queue = watched.queue()
     tags = {f"{number}{chr(34) * 62}": '"' * 256 for number in range(10)}
     body = {"filter": {"error": '"' * 4_096, "tags": tags}}
@@ -135,10 +135,10 @@ def test_a_page_of_the_audit_ends_early_and_goes_on(watched: Watched) -> None:
 
 def test_a_defect_that_makes_an_answer_too_large_is_ours_to_tell(call: Service) -> None:
     class Careless(Inspect):
-        def list(self, *_: Any, **__: Any) -> TaskPage:
+        def list(self, *_: Any, **__: Any) -> TaskListing:
             now = datetime(2026, 11, 21, tzinfo=UTC)
             task = Task("tsk_1", Place("mail", State.ENQUEUED, 0), now, now, now, now)
-            return TaskPage((replace(task, payload=f'"{"x" * LAMBDA}"'),), None)
+            return TaskListing((replace(task, payload=f'"{"x" * LAMBDA}"'),), None)
 
     careless = Careless(call.use._store, call.use.queues, call.clock, call.use._cursors)  # noqa: SLF001
     call.queue()

@@ -14,7 +14,7 @@ from headrace.domain.series import SPAN, Span, content_of, file_of, minute_of
 from headrace.domain.tally import Activity
 from headrace.domain.transitions import Event, Happening
 from headrace.ops.metrics import DAYS
-from headrace.store.base import Stored
+from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
 from headrace.testing.clock import ManualClock
 from headrace.testing.service import MemoryService
@@ -37,11 +37,11 @@ class CountingLake:
         self.reads[name] += 1
         return FolderLake(self.folder).get(name)
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         return FolderLake(self.folder).list(prefix)
 
 
-class World:
+class LakeService:
     """A service with queue ``mail``, and a lake whose series a test writes by itself."""
 
     def __init__(self, folder: Path) -> None:
@@ -74,8 +74,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "lake")
+def world(tmp_path: Path) -> LakeService:
+    return LakeService(tmp_path / "lake")
 
 
 def deliveries(*waits: float) -> Activity:
@@ -87,7 +87,7 @@ def deliveries(*waits: float) -> Activity:
 
 
 def test_long_ago_comes_from_the_lake_and_a_day_without_a_file_is_an_idle_one(
-    world: World,
+    world: LakeService,
 ) -> None:
     world.span(40, 1)
     world.rolled(20, {0: deliveries(1), 725: deliveries(1, 2)})
@@ -97,7 +97,7 @@ def test_long_ago_comes_from_the_lake_and_a_day_without_a_file_is_an_idle_one(
     assert world.started(20, 19, 43_200) == [1, 2]
 
 
-def test_days_that_are_not_rolled_up_are_missing_and_not_nothing(world: World) -> None:
+def test_days_that_are_not_rolled_up_are_missing_and_not_nothing(world: LakeService) -> None:
     world.span(20, 15)
     world.rolled(20, {0: deliveries(1)})
 
@@ -109,7 +109,7 @@ def test_days_that_are_not_rolled_up_are_missing_and_not_nothing(world: World) -
 
 
 def test_without_a_lake_or_before_its_first_rollup_only_the_last_week_is_known(
-    world: World,
+    world: LakeService,
 ) -> None:
     alone = MemoryService(clock=ManualClock(NOW))
     alone.client.create_queue("mail")
@@ -122,7 +122,7 @@ def test_without_a_lake_or_before_its_first_rollup_only_the_last_week_is_known(
     assert world.started(9, 5, 86_400) == [None, None, None, 0]
 
 
-def test_what_the_service_still_keeps_wins_over_the_lake(world: World) -> None:
+def test_what_the_service_still_keeps_wins_over_the_lake(world: LakeService) -> None:
     client = world.service.client
     client.enqueue("mail", {"n": 1})
     client.dequeue("mail")
@@ -138,7 +138,7 @@ def test_what_the_service_still_keeps_wins_over_the_lake(world: World) -> None:
     assert not world.lake.reads  # what is kept costs no look at the lake
 
 
-def test_a_step_over_the_seam_has_both(world: World) -> None:
+def test_a_step_over_the_seam_has_both(world: LakeService) -> None:
     client, service = world.service.client, world.service
     client.enqueue("mail", {"n": 1})
     client.dequeue("mail")
@@ -152,7 +152,7 @@ def test_a_step_over_the_seam_has_both(world: World) -> None:
 
 @pytest.mark.parametrize("step", [60, 420, 1_800, 3_600, 5_400, 7_200, 36_000, 86_400])
 @pytest.mark.parametrize("shift", [0, 17])
-def test_any_steps_tell_the_same(world: World, step: int, shift: int) -> None:
+def test_any_steps_tell_the_same(world: LakeService, step: int, shift: int) -> None:
     world.span(40, 1)
     for ago in (20, 19):
         busy = range(3 * ago, 1440, 7)
@@ -174,7 +174,7 @@ def test_any_steps_tell_the_same(world: World, step: int, shift: int) -> None:
             assert point.started == sum(filter(None, minutes))
 
 
-def test_percentiles_of_a_month_are_within_the_buckets_of_exact_ones(world: World) -> None:
+def test_percentiles_of_a_month_are_within_the_buckets_of_exact_ones(world: LakeService) -> None:
     world.span(40, 1)
     waits = [1.001**n for n in range(3_000)]
     for ago in range(10, 40):
@@ -188,7 +188,7 @@ def test_percentiles_of_a_month_are_within_the_buckets_of_exact_ones(world: Worl
     assert point.wait_p99 == pytest.approx(waits[2_969], rel=0.025)
 
 
-def test_a_request_reads_one_file_a_day_and_no_more_days_than_the_limit(world: World) -> None:
+def test_a_request_reads_one_file_a_day_and_no_more_days_than_the_limit(world: LakeService) -> None:
     world.span(200, 1)
     world.lake.reads.clear()
 
@@ -202,7 +202,7 @@ def test_a_request_reads_one_file_a_day_and_no_more_days_than_the_limit(world: W
 
 
 @pytest.mark.parametrize("broken", [b"", b"no gzip", b"{}"])
-def test_a_file_that_cannot_be_read_is_named(world: World, broken: bytes) -> None:
+def test_a_file_that_cannot_be_read_is_named(world: LakeService, broken: bytes) -> None:
     world.span(40, 1)
     name = file_of("mail", world.day(20))
     world.lake.put(name, broken)

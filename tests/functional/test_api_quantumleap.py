@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function
 from tests.functional.conftest import Answer, Service
 
@@ -260,7 +260,7 @@ def test_an_array_ends_when_time_is_up_and_leads_on(call: Service) -> None:
     path = call.queue("ngsi.notify")
     for _ in range(5):
         call.put(path, *range(25))
-    call.context = LambdaContext(Function("Api", "api.handler", 29, 512), lambda: True)
+    call.context = InvocationContext(Function("Api", "api.handler", 29, 512), lambda: True)
 
     first = look(call, "/summary")
     second = call("GET", f"{PATH}/summary", query=next_query(first))

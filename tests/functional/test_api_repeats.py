@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.change import Mark
+from headrace.domain.change import KeyLock
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
@@ -68,16 +68,16 @@ def dead(call: Service, path: str, *ids: str) -> None:
 
 @pytest.mark.parametrize("route", RECORDED)
 def test_the_same_request_under_the_same_key_is_answered_as_before_and_does_nothing(
-    stocked: Service, route: str
+    filled: Service, route: str
 ) -> None:
-    path = path_of(route, **named(stocked, route))
+    path = path_of(route, **named(filled, route))
     body = BODIES.get(route, example(route))
-    audited = len(stocked("GET", "/v1/audit").json["entries"])
+    audited = len(filled("GET", "/v1/audit").json["entries"])
 
-    first = stocked("POST", path, body, under("k-1"))
-    stocked.clock.forward(3)
-    waiting = tasks(stocked, "mail")
-    again = stocked("POST", path, body, under("k-1"))
+    first = filled("POST", path, body, under("k-1"))
+    filled.clock.forward(3)
+    waiting = tasks(filled, "mail")
+    again = filled("POST", path, body, under("k-1"))
 
     assert first.status in {200, 201, 202, 204}, first.body
     assert not replayed(first)
@@ -87,19 +87,19 @@ def test_the_same_request_under_the_same_key_is_answered_as_before_and_does_noth
     else:
         assert again.body == first.body
     assert again.headers.get("content-type") == first.headers.get("content-type")
-    assert tasks(stocked, "mail") == waiting
-    assert len(stocked("GET", "/v1/audit").json["entries"]) <= audited + 1
+    assert tasks(filled, "mail") == waiting
+    assert len(filled("GET", "/v1/audit").json["entries"]) <= audited + 1
 
 
 @pytest.mark.parametrize("route", POSTS)
 @pytest.mark.parametrize("key", ["x" * 65, "a b", "", "ä", "a,b"])
 def test_what_can_be_no_key_is_refused_naming_the_header(
-    stocked: Service, route: str, key: str
+    filled: Service, route: str, key: str
 ) -> None:
-    answer = stocked("POST", path_of(route, queue="mail"), example(route), under(key))
+    answer = filled("POST", path_of(route, queue="mail"), example(route), under(key))
 
     assert (answer.status, answer.fields) == (400, {"Idempotency-Key"})
-    assert stocked("POST", "/v1/queues/mail/resume", headers=under("_" * 64)).status == 200
+    assert filled("POST", "/v1/queues/mail/resume", headers=under("_" * 64)).status == 200
 
 
 def test_it_is_ignored_where_a_repeat_is_safe_by_the_method(call: Service) -> None:
@@ -111,9 +111,9 @@ def test_it_is_ignored_where_a_repeat_is_safe_by_the_method(call: Service) -> No
     assert call("DELETE", path, headers=bad).status in {202, 204}
 
 
-def test_who_may_not_hears_of_that_first(stocked: Service) -> None:
-    stocked("POST", "/v1/queues/mail/pause", headers=under("k"))
-    viewer, elsewhere = keyed(stocked, VIEWER), keyed(stocked, ADMIN, "ngsi.*")
+def test_who_may_not_hears_of_that_first(filled: Service) -> None:
+    filled("POST", "/v1/queues/mail/pause", headers=under("k"))
+    viewer, elsewhere = keyed(filled, VIEWER), keyed(filled, ADMIN, "ngsi.*")
 
     for headers in (under("k"), under("no key")):
         for service in (viewer, elsewhere):
@@ -290,7 +290,7 @@ def test_a_repeated_action_tells_what_the_first_one_did(
 
 def test_it_costs_two_writes_and_nothing_without_the_header(call: Service) -> None:
     path = call.queue("mail")
-    store_writes = Counting()
+    store_writes = RecordCounter()
     service = service_over(store_writes)
     service.queue("mail")
 
@@ -307,7 +307,7 @@ def test_it_costs_two_writes_and_nothing_without_the_header(call: Service) -> No
 # -------------------------------------------------------- what happens while the first one runs
 
 
-class Counting(MemoryStore):
+class RecordCounter(MemoryStore):
     """Counts the records that it takes."""
 
     records_written = 0
@@ -331,16 +331,16 @@ class Meanwhile(MemoryStore):
         if then is not None:
             then()
         if self.dead:
-            raise ProcessDied
+            raise ApiProcessDied
         return super().put_record(record, replaces=replaces)
 
-    def set_mark(self, mark: Mark) -> bool:
+    def set_key_lock(self, lock: KeyLock) -> bool:
         if self.dead:
-            raise ProcessDied
-        return super().set_mark(mark)
+            raise ApiProcessDied
+        return super().set_key_lock(lock)
 
 
-class ProcessDied(BaseException):
+class ApiProcessDied(BaseException):
     """Nothing that is written may come after it."""
 
 
@@ -381,7 +381,7 @@ def test_a_first_one_whose_process_died_lapses_and_the_next_goes_on() -> None:
         store.dead = True
 
     store.then = die
-    with pytest.raises(ProcessDied):
+    with pytest.raises(ApiProcessDied):
         call("POST", "/v1/queues/mail/pause", headers=under("k"))
     store.dead = False
 

@@ -23,10 +23,10 @@ def test_a_route_without_a_row_stops_the_service_from_starting() -> None:
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("route", KEYED)
 def test_a_role_may_do_what_the_table_says_and_nothing_else(
-    stocked: Service, route: str, role: Role
+    filled: Service, route: str, role: Role
 ) -> None:
-    service = keyed(stocked, role)
-    before = everything(stocked)
+    service = keyed(filled, role)
+    before = everything(filled)
 
     answer = send(service, route, queue="mail")
 
@@ -36,7 +36,7 @@ def test_a_role_may_do_what_the_table_says_and_nothing_else(
         assert (answer.status, answer.json["code"]) == (403, "forbidden")
         assert "that takes the role" in answer.json["detail"]
         assert all(name in answer.json["detail"] for name in MAY[route])
-        assert everything(stocked) == before
+        assert everything(filled) == before
 
 
 @pytest.mark.parametrize("route", KEYED)
@@ -47,15 +47,15 @@ def test_a_refusal_comes_before_the_body_is_looked_at(call: Service, route: str)
 
 
 @pytest.mark.parametrize("route", KEYED)
-def test_without_a_key_nothing_is_done_at_all(stocked: Service, route: str) -> None:
-    before = everything(stocked)
+def test_without_a_key_nothing_is_done_at_all(filled: Service, route: str) -> None:
+    before = everything(filled)
 
     for key in (None, "wrong", f"hr_{'0' * 20}_{'0' * 40}"):
-        answer = send(replace(stocked, key=key), route, queue="mail")
+        answer = send(replace(filled, key=key), route, queue="mail")
         assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
         assert answer.headers["www-authenticate"] == "Bearer"
 
-    assert everything(stocked) == before
+    assert everything(filled) == before
 
 
 @pytest.mark.parametrize("route", sorted(OPEN))

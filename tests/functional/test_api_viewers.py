@@ -18,9 +18,9 @@ from tests.functional.roles import (
 
 
 @pytest.mark.parametrize("route", [route for route in KEYED if route.startswith("GET ")])
-def test_a_viewer_never_sees_payload_result_or_progress(stocked: Service, route: str) -> None:
-    viewer = keyed(stocked, VIEWER)
-    for task in tasks(stocked, "ngsi.notify"):
+def test_a_viewer_never_sees_payload_result_or_progress(filled: Service, route: str) -> None:
+    viewer = keyed(filled, VIEWER)
+    for task in tasks(filled, "ngsi.notify"):
         answer = send(viewer, route, queue="ngsi.notify", id=task["id"], name="nightly")
 
         assert answer.status in {200, 403, 404}
@@ -35,9 +35,9 @@ def test_a_viewer_never_sees_payload_result_or_progress(stocked: Service, route:
         if "payload" in [of["name"] for of in OPERATIONS[route].get("parameters", [])]
     ],
 )
-def test_a_viewer_that_asks_for_payloads_is_refused(stocked: Service, route: str) -> None:
-    viewer, operator = keyed(stocked, VIEWER), keyed(stocked, OPERATOR)
-    task_id = tasks(stocked, "mail")[0]["id"]
+def test_a_viewer_that_asks_for_payloads_is_refused(filled: Service, route: str) -> None:
+    viewer, operator = keyed(filled, VIEWER), keyed(filled, OPERATOR)
+    task_id = tasks(filled, "mail")[0]["id"]
     path = route.removeprefix("GET ").replace("{queue}", "mail").replace("{id}", task_id)
 
     refused = viewer("GET", path, query={"payload": "true"})
@@ -49,18 +49,18 @@ def test_a_viewer_that_asks_for_payloads_is_refused(stocked: Service, route: str
     assert HIDDEN["payload"] in operator("GET", path, query={"payload": "true"}).body
 
 
-def test_a_viewer_is_shown_a_task_without_its_payload_by_default(stocked: Service) -> None:
-    viewer = keyed(stocked, VIEWER)
-    ids = [task["id"] for task in tasks(stocked, "mail")]
+def test_a_viewer_is_shown_a_task_without_its_payload_by_default(filled: Service) -> None:
+    viewer = keyed(filled, VIEWER)
+    ids = [task["id"] for task in tasks(filled, "mail")]
 
     for task_id in ids:
-        whole, seen = stocked.see(task_id), viewer.see(task_id)
+        whole, seen = filled.see(task_id), viewer.see(task_id)
         hidden = {"result": None, "progress": None}
         assert seen == {**{k: v for k, v in whole.items() if k != "payload"}, **hidden}
-    assert any(stocked.see(task_id)["result"] for task_id in ids)
+    assert any(filled.see(task_id)["result"] for task_id in ids)
 
 
 @pytest.mark.parametrize("role", [PRODUCER, WORKER, OPERATOR])
-def test_others_are_shown_a_task_whole(stocked: Service, role: Role) -> None:
-    for task in tasks(stocked, "mail"):
-        assert keyed(stocked, role).see(task["id"]) == stocked.see(task["id"])
+def test_others_are_shown_a_task_whole(filled: Service, role: Role) -> None:
+    for task in tasks(filled, "mail"):
+        assert keyed(filled, role).see(task["id"]) == filled.see(task["id"])

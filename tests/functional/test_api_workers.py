@@ -30,8 +30,8 @@ def test_the_life_of_a_worker(call: Service) -> None:
         "command": None,
     }
 
-    asked = call("POST", f"{ADA}/quiet")
-    assert (asked.status, asked.json) == (200, {**shown, "command": "quiet"})
+    requested = call("POST", f"{ADA}/quiet")
+    assert (requested.status, requested.json) == (200, {**shown, "command": "quiet"})
     assert call("PUT", ADA, SIGN).json == {"command": "quiet"}
     assert call("POST", f"{ADA}/stop", {}).json["command"] == "stop"
     assert call("POST", f"{ADA}/quiet", {}).json["command"] == "stop"

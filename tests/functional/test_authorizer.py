@@ -15,7 +15,7 @@ from tests.functional.conftest import KEY, Service
 API = "arn:aws:execute-api:eu-west-1:123456789012:abc123/prod"
 
 
-def asked(service: Service, token: str | None) -> dict[str, Any]:
+def authorized(service: Service, token: str | None) -> dict[str, Any]:
     """Ask as API Gateway does."""
     event = {"type": "TOKEN", "methodArn": f"{API}/GET/v1/queues/a/tasks"}
     if token is not None:
@@ -33,8 +33,8 @@ def effect(answer: dict[str, Any]) -> tuple[str, str]:
 def test_a_known_key_may_call_the_api_at_any_path(call: Service) -> None:
     made = call.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("ngsi.*",))
 
-    own = asked(call, f"Bearer {KEY}")
-    other = asked(call, f"bearer {made.secret}")
+    own = authorized(call, f"Bearer {KEY}")
+    other = authorized(call, f"bearer {made.secret}")
 
     assert effect(own) == effect(other) == ("Allow", f"{API}/*")
     assert own["principalId"] == "bootstrap"
@@ -46,7 +46,7 @@ def test_a_known_key_may_call_the_api_at_any_path(call: Service) -> None:
     "token", [None, "", "Bearer", f"Basic {KEY}", f"Bearer {KEY}x", f"Bearer hr_{'0' * 61}"]
 )
 def test_everybody_else_is_kept_away_from_all_of_it(call: Service, token: str | None) -> None:
-    answer = asked(call, token)
+    answer = authorized(call, token)
 
     assert effect(answer) == ("Deny", f"{API}/*")
     assert answer["context"] == {}
@@ -56,13 +56,13 @@ def test_a_revoked_key_is_kept_away(call: Service) -> None:
     made = call.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
     call.use.keys.revoke(BOOTSTRAP, made.key.id)
 
-    assert effect(asked(call, f"Bearer {made.secret}"))[0] == "Deny"
+    assert effect(authorized(call, f"Bearer {made.secret}"))[0] == "Deny"
 
 
 def test_asking_writes_nothing(call: Service) -> None:
     made = call.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
 
-    asked(call, f"Bearer {made.secret}")
+    authorized(call, f"Bearer {made.secret}")
 
     assert call.use.keys.list(BOOTSTRAP).keys == (made.key,)
 
@@ -75,4 +75,4 @@ def test_a_table_that_is_away_refuses_nobody_for_a_minute(call: Service) -> None
     call.use.keys.store = _Away()
 
     with pytest.raises(Unavailable):  # which API Gateway does not keep
-        asked(call, f"Bearer hr_{'0' * 20}_{'0' * 40}")
+        authorized(call, f"Bearer hr_{'0' * 20}_{'0' * 40}")

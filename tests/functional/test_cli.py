@@ -179,12 +179,12 @@ def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Pa
         assert done.returncode == 0
         assert pasted["HEADRACE_KEY"] not in shown
         assert process.wait(20) == 0
-        assert re.fullmatch(told_by_readme(), greeting)
+        assert re.fullmatch(readme_greeting(), greeting)
     assert (tmp_path / ".headrace").is_dir()
 
 
-def told_by_readme() -> str:
-    """Return what the README says `headrace run` prints, as a pattern: … is any text."""
+def readme_greeting() -> str:
+    """The output of `headrace run` in the README, as a pattern: … is any text."""
     readme = (ROOT / "README.md").read_text()
     (block,) = re.findall(r"^\$ headrace run\n(.*?)```", readme, re.MULTILINE | re.DOTALL)
     return re.escape(str(block)).replace("…", r"\S+").replace("8080", r"\d+")
@@ -199,10 +199,10 @@ def test_what_is_taken_is_refused_naming_the_option(
 ) -> None:
     with running(tmp_path, "--port", "0", "--data-dir", "data") as (_, greeting):
         (port,) = re.findall(r"URL .*:(\d+)$", greeting, re.MULTILINE)
-        said = [word.format(port=port, folder=tmp_path / "data") for word in words]
+        message = [word.format(port=port, folder=tmp_path / "data") for word in words]
 
         done = subprocess.run(
-            [*HEADRACE, "run", *said],
+            [*HEADRACE, "run", *message],
             env=environment(),
             cwd=tmp_path,
             capture_output=True,

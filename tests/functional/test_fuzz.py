@@ -22,7 +22,7 @@ from schemathesis.specs.openapi import checks as documented
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
 from headrace.runtime.wiring import using
-from infra.local.events import Request
+from infra.local.events import LocalRequest
 from infra.local.gateway import Gateway
 from infra.local.lambdas import load_handler
 from infra.local.tables import Template, routes
@@ -75,7 +75,7 @@ def as_wsgi(gateway: Gateway) -> Callable[[dict[str, Any], Any], list[bytes]]:
         names = {key: key[5:] for key in environ if key.startswith("HTTP_")}
         names |= {key: key for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(key)}
         answer = gateway(
-            Request(
+            LocalRequest(
                 environ["REQUEST_METHOD"],
                 f"{environ['REQUEST_URI'].partition('?')[0]}?{environ['QUERY_STRING']}",
                 tuple(
@@ -92,7 +92,7 @@ def as_wsgi(gateway: Gateway) -> Callable[[dict[str, Any], Any], list[bytes]]:
 
 
 @dataclass(frozen=True)
-class World:
+class FuzzedService:
     """A service with something in it, a report of a task that is held, ids of a key and a lease."""
 
     service: Service
@@ -101,7 +101,7 @@ class World:
     lease_id: str
 
 
-def populated() -> World:
+def populated() -> FuzzedService:
     """Return a service with tasks in every state, a schedule and a key."""
     service = new_service()
     service.use.deliveries.sleep = service.clock.forward
@@ -121,7 +121,7 @@ def populated() -> World:
     assert service("PUT", "/v1/workers/one", sign).status == 200
     report = {"task_id": "held", "lease_id": held["lease"]["id"]}
     lease = service("POST", "/v1/leases", {"name": "one"})
-    return World(service, report, made.json["id"], lease.json["lease"]["id"])
+    return FuzzedService(service, report, made.json["id"], lease.json["lease"]["id"])
 
 
 def operation(schema: BaseSchema, label: str) -> Any:
@@ -175,7 +175,7 @@ MEANT = {
 }
 
 
-def aim(case: Case[Any], draw: Draw, world: World) -> None:
+def aim(case: Case[Any], draw: Draw, world: FuzzedService) -> None:
     """Let most requests mean something that is there, and say nothing contradictory."""
     there = {
         "queue": QUEUES,
@@ -191,7 +191,7 @@ def aim(case: Case[Any], draw: Draw, world: World) -> None:
         aim_body(case, case.body, draw, world)
 
 
-def aim_body(case: Case[Any], body: dict[str, Any], draw: Draw, world: World) -> None:
+def aim_body(case: Case[Any], body: dict[str, Any], draw: Draw, world: FuzzedService) -> None:
     body.pop("cursor", None)
     if "to_queue" in body:
         body["to_queue"] = draw(QUEUES)

@@ -25,7 +25,7 @@ from infra.local.tables import DynamoDBClient, TableNames
 KEY = "hr_test-key-of-the-local-service"
 
 
-class Client:
+class KeptConnection:
     """One kept connection to a service."""
 
     def __init__(self, service: Launched) -> None:
@@ -45,8 +45,8 @@ class Client:
 
 
 @pytest.fixture
-def client(service: Launched) -> Iterator[Client]:
-    client = Client(service)
+def client(service: Launched) -> Iterator[KeptConnection]:
+    client = KeptConnection(service)
     yield client
     client.close()
 
@@ -58,7 +58,7 @@ def service() -> Iterator[Launched]:
 
 
 def health(service: Launched) -> int:
-    client = Client(service)
+    client = KeptConnection(service)
     status, _ = client.call("GET", "/v1/health")
     client.close()
     return status
@@ -72,20 +72,20 @@ def is_running(pid: int) -> bool:
 
 class TestRunning:
     def test_it_is_healthy_and_has_the_key_it_was_given(
-        self, service: Launched, client: Client
+        self, service: Launched, client: KeptConnection
     ) -> None:
         assert service.admin_key == KEY
         assert client.call("GET", "/v1/health")[0] == 200
         assert client.call("POST", "/v1/queues", {"name": "running"})[0] == 201
         assert client.call("GET", "/v1/queues/running")[0] == 200
 
-    def test_what_no_route_takes_is_a_problem(self, client: Client) -> None:
+    def test_what_no_route_takes_is_a_problem(self, client: KeptConnection) -> None:
         status, problem = client.call("GET", "/v3/other")
 
         assert status == 404
         assert problem["code"] == "not_found"
 
-    def test_an_idle_worker_is_told_to_ask_again_soon(self, client: Client) -> None:
+    def test_an_idle_worker_is_told_to_ask_again_soon(self, client: KeptConnection) -> None:
         client.call("POST", "/v1/queues", {"name": "idle"})
 
         status, answer = client.call("POST", "/v1/queues/idle/dequeue", {})
@@ -95,11 +95,11 @@ class TestRunning:
 
 
 def test_however_many_wait_for_tasks_others_are_answered_and_each_gets_its_own(
-    service: Launched, client: Client
+    service: Launched, client: KeptConnection
 ) -> None:
     client.call("POST", "/v1/queues", {"name": "awaited"})
     silent = [socket.create_connection(address(service)) for _ in range(300)]
-    waiting = [Client(service) for _ in range(64)]
+    waiting = [KeptConnection(service) for _ in range(64)]
     before = threads(service)
     with ThreadPoolExecutor(len(waiting)) as pool:
         dequeue = ("POST", "/v1/queues/awaited/dequeue", {"wait_seconds": 20})
@@ -145,7 +145,7 @@ class TestStopping:
 
     def test_a_long_poll_does_not_hold_it_up(self) -> None:
         with launched() as service:
-            client = Client(service)
+            client = KeptConnection(service)
             client.call("POST", "/v1/queues", {"name": "waiting"})
             poll = threading.Thread(target=poll_until_gone, args=(client, "waiting"))
             poll.start()
@@ -163,7 +163,7 @@ class TestStopping:
         acknowledged: list[str] = []
         enough = threading.Event()
         with launched(data_dir=tmp_path) as service:
-            client = Client(service)
+            client = KeptConnection(service)
             client.call("POST", "/v1/queues", {"name": "kept"})
             producer = threading.Thread(target=enqueue, args=(client, acknowledged, enough))
             producer.start()
@@ -173,7 +173,7 @@ class TestStopping:
             client.close()
 
         with launched(data_dir=tmp_path) as service:
-            client = Client(service)
+            client = KeptConnection(service)
             states = {client.call("GET", f"/v1/tasks/{name}")[1]["state"] for name in acknowledged}
             assert states == {"ENQUEUED"}
             # The one under way may have been written without its answer having come back.
@@ -184,7 +184,7 @@ class TestStopping:
     def test_the_tasks_of_a_call_reach_the_disk_in_one_transaction(self, tmp_path: Path) -> None:
         # As 25 transactions each of them writes its pages and the log's again: 40 KB a task.
         with launched(data_dir=tmp_path) as service:
-            client = Client(service)
+            client = KeptConnection(service)
             client.call("POST", "/v1/queues", {"name": "kept"})
             before = written(service.engine_pid)
             body = {"tasks": [{"payload": number} for number in range(25)]}
@@ -199,13 +199,13 @@ def written(pid: int | None) -> int:
     return int(dict(line.split(": ") for line in counters.splitlines())["wchar"])
 
 
-def poll_until_gone(client: Client, queue: str) -> None:
+def poll_until_gone(client: KeptConnection, queue: str) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):
         while True:
             client.call("POST", f"/v1/queues/{queue}/dequeue", {"wait_seconds": 20})
 
 
-def enqueue(client: Client, acknowledged: list[str], enough: threading.Event) -> None:
+def enqueue(client: KeptConnection, acknowledged: list[str], enough: threading.Event) -> None:
     """Enqueue five at a time until the service is gone."""
     body = {"tasks": [{"payload": number} for number in range(5)]}
     with contextlib.suppress(OSError, http.client.HTTPException):
@@ -296,7 +296,7 @@ def test_an_endpoint_of_ones_own_takes_the_engines_place(
     engine: Engine, dynamodb: DynamoDBClient
 ) -> None:
     with launched(environment={"HEADRACE_DYNAMODB_URL": engine.url}) as service:
-        client = Client(service)
+        client = KeptConnection(service)
         status, _ = client.call("POST", "/v1/queues", {"name": "elsewhere"})
         client.close()
 

@@ -25,7 +25,7 @@ SOON = 20.0  # seconds until a test gives up
 FUNCTION = Function("RecorderFunction", "recorder.handler", 60, 512)
 
 
-class Taker:
+class RecordConsumer:
     """A recorder's double: notes what it is given, and fails when told."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Taker:
             return list(self.taken)
 
 
-class Table:
+class PumpedTable:
     """A table with a stream, and a pump on it."""
 
     def __init__(self, client: DynamoDBClient, engine: Engine, name: str) -> None:
@@ -73,10 +73,10 @@ class Table:
 
     @contextlib.contextmanager
     def pumped(
-        self, taker: Taker, *, position: int = -1, busy_seconds: float = 1.0
+        self, consumer: RecordConsumer, *, position: int = -1, busy_seconds: float = 1.0
     ) -> Iterator[Pump]:
         pump = Pump(self.database, self.name, FUNCTION, busy_seconds=busy_seconds)
-        pump.start(taker, lambda _: position)
+        pump.start(consumer, lambda _: position)
         try:
             yield pump
         finally:
@@ -84,21 +84,21 @@ class Table:
 
 
 @pytest.fixture
-def table(dynamodb: DynamoDBClient, engine: Engine, tables: TableNames) -> Table:
-    return Table(dynamodb, engine, tables.tasks)
+def table(dynamodb: DynamoDBClient, engine: Engine, tables: TableNames) -> PumpedTable:
+    return PumpedTable(dynamodb, engine, tables.tasks)
 
 
-def test_every_change_comes_in_order_as_lambda_sends_it(table: Table) -> None:
-    taker = Taker()
+def test_every_change_comes_in_order_as_lambda_sends_it(table: PumpedTable) -> None:
+    consumer = RecordConsumer()
     table.put("a")
-    with table.pumped(taker) as pump:
-        taker.wait_for(1)
+    with table.pumped(consumer) as pump:
+        consumer.wait_for(1)
         table.put("a", payload='"ü"')
         table.delete("a")
-        assert taker.wait_for(3) == [1, 2, 3]
+        assert consumer.wait_for(3) == [1, 2, 3]
 
     assert pump.consumed() == {table.name: 3}
-    records = [record for event in taker.events for record in event["Records"]]
+    records = [record for event in consumer.events for record in event["Records"]]
     assert [record["eventName"] for record in records] == ["INSERT", "MODIFY", "REMOVE"]
     inserted, modified, removed = (record["dynamodb"] for record in records)
     assert "OldImage" not in inserted
@@ -106,65 +106,65 @@ def test_every_change_comes_in_order_as_lambda_sends_it(table: Table) -> None:
     assert modified["NewImage"]["payload"] == {"S": '"ü"'}
     assert modified["Keys"] == {"task_id": {"S": "a"}}
     assert abs(modified["ApproximateCreationDateTime"] - time.time()) < 60
-    assert {event["shardId"] for event in taker.events} == {f"shardId-00000001-{table.name}"}
+    assert {event["shardId"] for event in consumer.events} == {f"shardId-00000001-{table.name}"}
 
 
-def test_a_pump_that_starts_again_goes_on_where_it_was(table: Table) -> None:
-    taker = Taker()
+def test_a_pump_that_starts_again_goes_on_where_it_was(table: PumpedTable) -> None:
+    consumer = RecordConsumer()
     table.put("a", "b", "c")
 
-    with table.pumped(taker, position=2):
-        assert taker.wait_for(1) == [3]
+    with table.pumped(consumer, position=2):
+        assert consumer.wait_for(1) == [3]
 
 
-def test_what_failed_comes_again_and_nothing_is_left_out(table: Table) -> None:
-    taker = Taker()
+def test_what_failed_comes_again_and_nothing_is_left_out(table: PumpedTable) -> None:
+    consumer = RecordConsumer()
     tries: list[int] = []
 
     def fails(numbers: list[int]) -> int | None:
         tries.append(len(numbers))
         return 2 if len(tries) == 1 else None
 
-    taker.fails = fails
+    consumer.fails = fails
     table.put("a", "b", "c")
-    with table.pumped(taker, busy_seconds=0.001):
-        assert taker.wait_for(3) == [1, 2, 3]
+    with table.pumped(consumer, busy_seconds=0.001):
+        assert consumer.wait_for(3) == [1, 2, 3]
 
 
 def test_a_record_that_cannot_be_taken_at_all_is_found_and_left_out(
-    table: Table, caplog: pytest.LogCaptureFixture
+    table: PumpedTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    taker = Taker()
+    consumer = RecordConsumer()
 
     def fails(numbers: list[int]) -> int | None:
         if 4 in numbers:
             raise ZeroDivisionError("a defect")
         return None
 
-    taker.fails = fails
+    consumer.fails = fails
     table.put(*"abcdefgh")
-    with table.pumped(taker, busy_seconds=0.001):
-        assert taker.wait_for(7) == [1, 2, 3, 5, 6, 7, 8]
+    with table.pumped(consumer, busy_seconds=0.001):
+        assert consumer.wait_for(7) == [1, 2, 3, 5, 6, 7, 8]
 
     assert "Record 4 of the stream is left out" in caplog.text
 
 
-def test_large_values_that_nobody_counts_are_left_out(table: Table) -> None:
-    taker = Taker()
+def test_large_values_that_nobody_counts_are_left_out(table: PumpedTable) -> None:
+    consumer = RecordConsumer()
     table.put("small", payload="x" * 100)
     table.put("large", payload="x" * 300_000)
-    with table.pumped(taker):
-        taker.wait_for(2)
+    with table.pumped(consumer):
+        consumer.wait_for(2)
 
     images = [
-        record["dynamodb"]["NewImage"] for event in taker.events for record in event["Records"]
+        record["dynamodb"]["NewImage"] for event in consumer.events for record in event["Records"]
     ]
     assert ["payload" in image for image in images] == [True, False]
     assert images[1]["queue#state"] == {"S": "mail#ENQUEUED#0"}
     assert images[1][SIZES] == {"payload": 300_000, "result": None}
 
 
-def test_a_lake_that_keeps_payloads_gets_whole_images(table: Table) -> None:
+def test_a_lake_that_keeps_payloads_gets_whole_images(table: PumpedTable) -> None:
     table.put("large", payload="x" * 300_000)
     with Reader(table.database, table.name, whole=True) as reader:
         (record,), _ = reader.after(0, 10)
@@ -174,7 +174,7 @@ def test_a_lake_that_keeps_payloads_gets_whole_images(table: Table) -> None:
     assert SIZES not in image
 
 
-def test_a_batch_has_a_bound_in_records_and_bytes(table: Table) -> None:
+def test_a_batch_has_a_bound_in_records_and_bytes(table: PumpedTable) -> None:
     table.put(*(f"t{number}" for number in range(30)))
     with Reader(table.database, table.name) as reader:
         some, more = reader.after(0, 10)
@@ -189,7 +189,7 @@ def test_a_batch_has_a_bound_in_records_and_bytes(table: Table) -> None:
 
 
 @pytest.mark.slow  # beside other tests: it trims what they have left, in small steps
-def test_what_the_pump_has_not_consumed_is_never_trimmed(table: Table) -> None:
+def test_what_the_pump_has_not_consumed_is_never_trimmed(table: PumpedTable) -> None:
     table.put(*"abcdef")
     later = time.time() + stream.KEPT_SECONDS + 5
 
@@ -201,7 +201,7 @@ def test_what_the_pump_has_not_consumed_is_never_trimmed(table: Table) -> None:
     assert sequence_numbers(table) == [4, 5, 6]
 
 
-def sequence_numbers(table: Table) -> list[int]:
+def sequence_numbers(table: PumpedTable) -> list[int]:
     query = "SELECT sequence_number FROM _stream_records WHERE table_name = ? ORDER BY id"
     with contextlib.closing(sqlite3.connect(table.database)) as connection:
         return [int(number) for (number,) in connection.execute(query, (table.name,))]
@@ -212,7 +212,7 @@ def test_the_template_says_whom_the_stream_goes_to(template: Template) -> None:
     assert stream_function({"Resources": {}}) is None
 
 
-class Client:
+class StreamConnection:
     """One kept connection to a service."""
 
     def __init__(self, service: Launched) -> None:
@@ -266,14 +266,14 @@ EVENTS = ("enqueued", "started", "succeeded", "failed", "dead")
 
 @pytest.mark.slow
 def test_the_service_counts_what_happens_and_a_killed_one_goes_on(tmp_path: Path) -> None:
-    with launched(data_dir=tmp_path) as service, Client(service) as client:
+    with launched(data_dir=tmp_path) as service, StreamConnection(service) as client:
         client.call("POST", "/v1/queues", {"name": "mail"})
         client.work("mail", 200)
         assert client.recorded("mail", EVENTS, [200, 200, 200, 0, 0]) == [200, 200, 200, 0, 0]
         client.work("mail", 100)
         service.kill()
 
-    with launched(data_dir=tmp_path) as service, Client(service) as client:
+    with launched(data_dir=tmp_path) as service, StreamConnection(service) as client:
         client.work("mail", 50)
         assert client.recorded("mail", EVENTS, [350, 350, 350, 0, 0]) == [350, 350, 350, 0, 0]
         stats = client.call("GET", "/v1/queues/mail/stats")

@@ -59,10 +59,10 @@ def test_the_local_service_is_sound(service: Launched, client: Client) -> None:
         out, err = process.communicate(timeout=150)
 
     assert process.returncode == 0, out + err
-    told = json.loads(out)
-    assert {row["outcome"] for row in told["checks"]} == {"ok"}
-    assert told["left_behind"] == []
-    assert told["seconds"] < 100  # about a minute, on a machine that has other things to do
+    reported = json.loads(out)
+    assert {row["outcome"] for row in reported["checks"]} == {"ok"}
+    assert reported["left_behind"] == []
+    assert reported["seconds"] < 100  # about a minute, on a machine that has other things to do
     assert names(client) == []
 
 

@@ -22,7 +22,7 @@ def test_steps_cover_a_range_and_no_step_begins_behind_it(
 ) -> None:
     if since >= until or (until - since) / timedelta(minutes=minutes) >= POINTS - 1:
         return
-    steps = Steps.asked(since, until, minutes * 60, until)
+    steps = Steps.between(since, until, minutes * 60, until)
 
     length = timedelta(minutes=minutes)
     assert steps.begin <= since < steps.begin + timedelta(minutes=1)

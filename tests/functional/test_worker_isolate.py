@@ -14,12 +14,12 @@ from headrace.client.app.app import App
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from tests.functional.workers import isolated
-from tests.unit.sdk.worker_ground import SOON, FakeService
+from tests.unit.sdk.worker_harness import SOON, FakeService
 
 pytestmark = pytest.mark.slow  # each starts a process or two
 
 
-class Ground:
+class IsolatedWorkerHarness:
     def __init__(self) -> None:
         self.service = FakeService(time.monotonic)
         self.worker: Worker | None = None
@@ -45,13 +45,13 @@ class Ground:
 
 
 @pytest.fixture
-def ground() -> Iterator[Ground]:
-    ground = Ground()
-    yield ground
-    if ground.worker is not None and ground.thread.is_alive():
-        ground.worker.stop()
-        ground.worker.stop()
-        ground.thread.join(SOON)
+def harness() -> Iterator[IsolatedWorkerHarness]:
+    harness = IsolatedWorkerHarness()
+    yield harness
+    if harness.worker is not None and harness.thread.is_alive():
+        harness.worker.stop()
+        harness.worker.stop()
+        harness.thread.join(SOON)
 
 
 def wait_until(done: Callable[[], bool]) -> None:
@@ -62,167 +62,175 @@ def wait_until(done: Callable[[], bool]) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether a process has ended, though nobody may have asked how."""
+    """Whether a process has ended, though nobody may have asked how."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except FileNotFoundError:
         return True
 
 
-def test_one_child_runs_one_task_after_the_other(ground: Ground) -> None:
-    ids = ground.service.put(*[["pid"]] * 5)
+def test_one_child_runs_one_task_after_the_other(harness: IsolatedWorkerHarness) -> None:
+    ids = harness.service.put(*[["pid"]] * 5)
 
-    ground.burst()
+    harness.burst()
 
-    pids = {ground.service.done[task].result for task in ids}
+    pids = {harness.service.done[task].result for task in ids}
     assert len(pids) == 1
     assert pids != {os.getpid()}
 
 
 def test_a_child_that_dies_is_a_failed_attempt_that_says_so_and_is_replaced(
-    ground: Ground,
+    harness: IsolatedWorkerHarness,
 ) -> None:
-    first, left, crashed, killed, last = ground.service.put(
+    first, left, crashed, killed, last = harness.service.put(
         ["pid"], ["exit", 3], ["signal", "SIGSEGV"], ["signal", "SIGKILL"], ["pid"]
     )
 
-    ground.burst()
+    harness.burst()
 
     about = "the process that ran it was "
-    assert ground.outcome(left) == ("FAILED", "ProcessDied", about + "exited with code 3")
-    assert ground.outcome(crashed) == ("FAILED", "ProcessDied", about + "killed by SIGSEGV")
-    assert ground.outcome(killed)[2] == about + "killed by SIGKILL (out of memory?)"
-    assert ground.service.done[first].result != ground.service.done[last].result
+    assert harness.outcome(left) == ("FAILED", "ProcessDied", about + "exited with code 3")
+    assert harness.outcome(crashed) == ("FAILED", "ProcessDied", about + "killed by SIGSEGV")
+    assert harness.outcome(killed)[2] == about + "killed by SIGKILL (out of memory?)"
+    assert harness.service.done[first].result != harness.service.done[last].result
 
 
 def test_what_handlers_raise_and_return_comes_out_as_without_isolation(
-    ground: Ground,
+    harness: IsolatedWorkerHarness,
 ) -> None:
-    raised, local = ground.service.put(["raise"], ["local"])
+    raised, local = harness.service.put(["raise"], ["local"])
 
-    ground.burst()
+    harness.burst()
 
-    assert ground.outcome(raised)[:2] == ("FAILED", "ZeroDivisionError")
-    assert ground.service.done[local].result == {"here": 1}
+    assert harness.outcome(raised)[:2] == ("FAILED", "ZeroDivisionError")
+    assert harness.service.done[local].result == {"here": 1}
 
 
 def test_the_hard_limit_kills_a_handler_that_would_go_on_for_ever(
-    ground: Ground,
+    harness: IsolatedWorkerHarness,
 ) -> None:
-    stuck, fine = ground.service.put(["stubborn"], ["pid"], queue="limited")
+    stuck, fine = harness.service.put(["stubborn"], ["pid"], queue="limited")
 
-    ground.burst(queues=["limited"])
+    harness.burst(queues=["limited"])
 
-    status, kind, message = ground.outcome(stuck)
+    status, kind, message = harness.outcome(stuck)
     assert (status, kind) == ("FAILED", "TimeLimit")
     assert "0.6 seconds" in message
-    assert ground.outcome(fine)[0] == "SUCCEEDED"
+    assert harness.outcome(fine)[0] == "SUCCEEDED"
 
 
-def test_the_soft_limit_reaches_a_call_into_c(ground: Ground) -> None:
-    (task,) = ground.service.put(["tidy"], queue="limited")
+def test_the_soft_limit_reaches_a_call_into_c(harness: IsolatedWorkerHarness) -> None:
+    (task,) = harness.service.put(["tidy"], queue="limited")
 
-    ground.burst(queues=["limited"])
+    harness.burst(queues=["limited"])
 
-    assert ground.service.done[task].result == "tidied"
-
-
-def test_async_handlers_run_in_children_too_and_their_limits_hold(ground: Ground) -> None:
-    quick, slow = ground.service.put(0, isolated.LONG, queue="async")
-
-    ground.burst(queues=["async"])
-
-    assert ground.service.done[quick].result != os.getpid()
-    assert ground.service.done[slow].result == "tidied"
+    assert harness.service.done[task].result == "tidied"
 
 
-def test_progress_comes_through(ground: Ground) -> None:
-    (task,) = ground.service.put(["progress"])
+def test_async_handlers_run_in_children_too_and_their_limits_hold(
+    harness: IsolatedWorkerHarness,
+) -> None:
+    quick, slow = harness.service.put(0, isolated.LONG, queue="async")
 
-    ground.burst()
+    harness.burst(queues=["async"])
 
-    assert ground.service.done[task].result is False
+    assert harness.service.done[quick].result != os.getpid()
+    assert harness.service.done[slow].result == "tidied"
 
 
-def test_a_lost_lease_kills_the_child_and_its_children(ground: Ground, tmp_path: Path) -> None:
+def test_progress_comes_through(harness: IsolatedWorkerHarness) -> None:
+    (task,) = harness.service.put(["progress"])
+
+    harness.burst()
+
+    assert harness.service.done[task].result is False
+
+
+def test_a_lost_lease_kills_the_child_and_its_children(
+    harness: IsolatedWorkerHarness, tmp_path: Path
+) -> None:
     note = tmp_path / "note"
-    ground.service.put(["sleep", str(note)])
-    worker = ground.start()
+    harness.service.put(["sleep", str(note)])
+    worker = harness.start()
     wait_until((tmp_path / "note.done").exists)
     pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
 
-    ground.service.leases.clear()
-    for held in worker.desk.holding.all():
+    harness.service.leases.clear()
+    for held in worker.dispatcher.inflight.all():
         held.beaten_at = -1e9
     worker.heartbeats.loop.wake()
 
     wait_until(lambda: all(is_gone(pid) for pid in pids))
-    wait_until(lambda: not worker.desk.holding)
-    assert ground.service.done == {}
+    wait_until(lambda: not worker.dispatcher.inflight)
+    assert harness.service.done == {}
 
 
-def test_stopping_kills_what_does_not_end_and_gives_it_back(ground: Ground, tmp_path: Path) -> None:
+def test_stopping_kills_what_does_not_end_and_gives_it_back(
+    harness: IsolatedWorkerHarness, tmp_path: Path
+) -> None:
     note = tmp_path / "note"
-    (task,) = ground.service.put(["sleep", str(note)])
-    worker = ground.start(shutdown_timeout=0)
+    (task,) = harness.service.put(["sleep", str(note)])
+    worker = harness.start(shutdown_timeout=0)
     wait_until((tmp_path / "note.done").exists)
     pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
 
     worker.stop()
-    ground.thread.join(SOON)
+    harness.thread.join(SOON)
 
-    assert ground.outcome(task)[0] == "RELEASED"
+    assert harness.outcome(task)[0] == "RELEASED"
     assert all(is_gone(pid) for pid in pids)
 
 
 def test_signals_sent_to_all_of_a_container_leave_children_to_their_worker(
-    ground: Ground,
+    harness: IsolatedWorkerHarness,
 ) -> None:
-    (first,) = ground.service.put(["pid"])
-    ground.start()
-    ground.service.wait_for(first)
-    pid = ground.service.done[first].result
+    (first,) = harness.service.put(["pid"])
+    harness.start()
+    harness.service.wait_for(first)
+    pid = harness.service.done[first].result
     assert isinstance(pid, int)
 
     os.kill(pid, signal.SIGTERM)
     os.kill(pid, signal.SIGINT)
-    (second,) = ground.service.put(["pid"])
-    ground.service.wait_for(second)
+    (second,) = harness.service.put(["pid"])
+    harness.service.wait_for(second)
 
-    assert ground.service.done[second].result == pid
+    assert harness.service.done[second].result == pid
 
 
-def test_a_child_dead_of_a_signal_without_a_name_is_a_failed_attempt(ground: Ground) -> None:
-    killed, last = ground.service.put(["raise_signal", 40], ["pid"])
+def test_a_child_dead_of_a_signal_without_a_name_is_a_failed_attempt(
+    harness: IsolatedWorkerHarness,
+) -> None:
+    killed, last = harness.service.put(["raise_signal", 40], ["pid"])
 
-    ground.burst()
+    harness.burst()
 
-    assert ground.outcome(killed)[2].endswith("killed by signal 40")
-    assert ground.outcome(last)[0] == "SUCCEEDED"
+    assert harness.outcome(killed)[2].endswith("killed by signal 40")
+    assert harness.outcome(last)[0] == "SUCCEEDED"
 
 
 def test_a_child_that_leaves_a_fork_behind_is_noticed_and_the_fork_killed(
-    ground: Ground, tmp_path: Path
+    harness: IsolatedWorkerHarness, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
-    killed, last = ground.service.put(["fork", str(note)], ["pid"])
+    killed, last = harness.service.put(["fork", str(note)], ["pid"])
 
-    ground.burst()
+    harness.burst()
 
-    assert ground.outcome(killed)[2].startswith("the process that ran it was killed by SIGKILL")
-    assert ground.outcome(last)[0] == "SUCCEEDED"
+    assert harness.outcome(killed)[2].startswith("the process that ran it was killed by SIGKILL")
+    assert harness.outcome(last)[0] == "SUCCEEDED"
     wait_until(lambda: is_gone(int(note.read_text())))
 
 
 def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
-    ground: Ground,
+    harness: IsolatedWorkerHarness,
 ) -> None:
-    (task,) = ground.service.put(["pid"])
+    (task,) = harness.service.put(["pid"])
     path = "tests.functional.workers.isolated:no_such_app"
     worker = Worker(
         isolated.app,
         isolate=True,
-        service=ground.service,
+        service=harness.service,
         queues=["mail"],
         concurrency=1,
         app_path=path,
@@ -231,8 +239,8 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
     with pytest.raises(HeadraceError, match="exited with code 1: AttributeError"):
         worker.run()
 
-    assert ground.service.done[task].status == "RELEASED"
-    assert worker.desk.pace.prefetch == 0  # what never ran says nothing of how long tasks run
+    assert harness.service.done[task].status == "RELEASED"
+    assert worker.dispatcher.prefetch.size == 0  # what never ran says nothing of how long tasks run
 
 
 def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:

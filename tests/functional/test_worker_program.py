@@ -106,7 +106,7 @@ def test_a_child_that_cannot_load_the_app_says_so_in_the_same_format(
 
     ended = run(service, tmp_path, "broken.py", check=False)
 
-    said = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
-    (line, *_) = [line for line in said if "cannot be loaded" in line["message"]]
+    message = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    (line, *_) = [line for line in message if "cannot be loaded" in line["message"]]
     assert line["message"] == "The app not_there:app cannot be loaded in a child process"
     assert "No module named 'not_there'" in line["traceback"]

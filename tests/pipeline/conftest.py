@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.spark.lake.frames import LakeFrames
-    from tests.pipeline.ground import Again, Ground
+    from tests.pipeline.harness import Again, PipelineHarness
 
 collect_ignore_glob = [] if find_spec("pyspark") else ["*.py"]
 
@@ -81,9 +81,9 @@ def again(tmp_path: Path) -> "Again":
 
 
 @pytest.fixture
-def ground(engine: Engine, tables: TableNames) -> "Ground":
+def harness(engine: Engine, tables: TableNames) -> "PipelineHarness":
     """Give empty tables on the engine that all tests share."""
-    from headrace.spark.sources.connect import Connection  # noqa: PLC0415 (not without PyArrow)
-    from tests.pipeline.ground import Ground  # noqa: PLC0415 (likewise)
+    from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (not without PyArrow)
+    from tests.pipeline.harness import PipelineHarness  # noqa: PLC0415 (likewise)
 
-    return Ground(Connection(tables.tasks, tables.control, engine.url, "us-east-1"))
+    return PipelineHarness(StoreConnection(tables.tasks, tables.control, engine.url, "us-east-1"))

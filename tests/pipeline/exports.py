@@ -117,7 +117,7 @@ def _stamp(at: datetime) -> str:
 
 
 def checksum(content: bytes) -> bytes:
-    """Return what AWS writes beside a manifest."""
+    """The checksum that AWS writes beside a manifest."""
     return _md5(content).encode()
 
 

@@ -45,7 +45,7 @@ class Story:
         self.now += int(seconds * SECOND)
         return self
 
-    def tell(self, task: str, move: str, state: str | None, **to: Any) -> Line:
+    def record(self, task: str, move: str, state: str | None, **to: Any) -> Line:
         """Let *task* come to *state*, None: gone; *to* is what differs from before."""
         last = self._last.get(task)
         alive = last is not None and "state_to" in last
@@ -85,7 +85,7 @@ class Story:
         return line
 
     def enqueue(self, task: str, **to: Any) -> Line:
-        return self.tell(task, "enqueue", "ENQUEUED", **to)
+        return self.record(task, "enqueue", "ENQUEUED", **to)
 
     def dequeue(self, task: str, **to: Any) -> Line:
         last = self._last[task]
@@ -96,7 +96,7 @@ class Story:
             "started_at": self.now,
             "worker": "w1",
         }
-        return self.tell(task, "dequeue", "INFLIGHT", **{**given, **to})
+        return self.record(task, "dequeue", "INFLIGHT", **{**given, **to})
 
     def report(self, task: str, move: str, state: str | None, **to: Any) -> Line:
         """Let the worker that has *task* report on it."""
@@ -110,7 +110,7 @@ class Story:
             given["finished_at"] = self.now
         if state is None:
             given.pop("settled")
-        return self.tell(task, move, state, **{**given, **to})
+        return self.record(task, move, state, **{**given, **to})
 
 
 QUEUES: Mapping[str, Mapping[str, Any]] = {

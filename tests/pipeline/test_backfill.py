@@ -15,8 +15,8 @@ from headrace.domain.task import State, Task
 from headrace.spark.lake.backfill import Backfilled, backfill
 from headrace.spark.lake.checks import legal_moves
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.known import SIDES, told
 from headrace.spark.lake.proof import proof
+from headrace.spark.lake.reconstruct import SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, QUEUE_MINUTES, Table
 from headrace.store.items import micros
@@ -67,7 +67,7 @@ def test_what_one_look_tells_is_a_legal_life_that_ends_as_it_was_seen(tmp_path: 
     legal = legal_moves()
 
     for task in tasks:
-        lines = list(told(as_seen(task), None, None))
+        lines = list(reconstructed(as_seen(task), None, None))
         assert lines[0]["version"] >= 1
         assert side_of(lines[0], "from") == dict.fromkeys(SIDES)
         for before, after in pairwise(lines):
@@ -123,12 +123,12 @@ DONE = {
 def test_of_a_known_life_only_what_came_after_is_told(
     last: dict[str, Any], expected: list[tuple[int, str, str, str]]
 ) -> None:
-    assert moves(told(DONE, life(1, None), last)) == expected
+    assert moves(reconstructed(DONE, life(1, None), last)) == expected
 
 
 def test_a_life_known_from_the_middle_gets_its_beginning() -> None:
     first = life(4, "INFLIGHT", attempts=1, enqueued=1, started_at=5, lease="x", due=1)
-    begun = list(told(None, first, life(9, "DEAD")))
+    begun = list(reconstructed(None, first, life(9, "DEAD")))
 
     assert moves(begun) == [
         (2, "enqueue", None, "ENQUEUED"),
@@ -155,7 +155,7 @@ def test_what_is_gone_ends_the_life_that_is_known(
 ) -> None:
     gone = {**life(5, "ENQUEUED"), "deleted": True, "written_at": 20}
 
-    assert moves(told(gone, None, last)) == expected
+    assert moves(reconstructed(gone, None, last)) == expected
 
 
 # -- on Spark --------------------------------------------------------------------------------------
@@ -263,11 +263,11 @@ def test_what_is_recorded_takes_the_place_of_what_an_export_told(
     rollup(only, today=DAY_AFTER)
     assert (again.changes, again.moves) == (0, {})
     by_key = ("task_id", "created_at", "version")
-    told, alone = (
+    reconstructed, alone = (
         sorted(rows(one, CHANGES), key=lambda row: [row[name] for name in by_key])
         for one in (lake, only)
     )
-    assert told == alone
+    assert reconstructed == alone
     assert levels(lake) == levels(only)
     assert proof(lake).violations == {}
 

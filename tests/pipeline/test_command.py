@@ -16,9 +16,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from headrace.spark import ends
+from headrace.spark import exit_codes
 from headrace.spark.java import overlay, packaged_java, system_java
-from headrace.spark.lake.__main__ import Told, main, parser
+from headrace.spark.lake.__main__ import JobOutput, main, parser
 from headrace.spark.lake.frames import LakeFrames
 from headrace.store.lake import FolderLake
 from tests.pipeline import exports
@@ -28,13 +28,15 @@ Shown = pytest.CaptureFixture[str]
 
 
 def run(lake: LakeFrames, *words: str) -> int:
-    asked = parser().parse_args(list(words))
-    code: int = asked.run(lake, asked, Told(quiet=asked.quiet, as_json=asked.json))
+    requested = parser().parse_args(list(words))
+    code: int = requested.run(
+        lake, requested, JobOutput(quiet=requested.quiet, as_json=requested.json)
+    )
     return code
 
 
 @pytest.fixture
-def told(lake: LakeFrames) -> LakeFrames:
+def recorded(lake: LakeFrames) -> LakeFrames:
     story = Story()
     story.enqueue("t1", payload='{"n": 1}')
     story.dequeue("t1")
@@ -44,27 +46,27 @@ def told(lake: LakeFrames) -> LakeFrames:
 
 
 def test_jobs_tell_what_they_did_and_end_with_1_for_a_violation(
-    told: LakeFrames, tmp_path: Path, capsys: Shown
+    recorded: LakeFrames, tmp_path: Path, capsys: Shown
 ) -> None:
-    assert run(told, "rollup") == 0
+    assert run(recorded, "rollup") == 0
     rolled = capsys.readouterr()
     assert "days        2026-11-21\nchanges     3\n" in rolled.out
     assert "queue_minutes" in rolled.err
 
-    assert run(told, "--json", "--quiet", "proof") == 1
+    assert run(recorded, "--json", "--quiet", "proof") == 1
     proved = capsys.readouterr()
     assert json.loads(proved.out)["violations"] == {"foreign_report": 1}
     assert proved.err == ""
 
     empty = exports.full(FolderLake(tmp_path), [], at=at(), files=0)
-    assert run(told, "backfill", f"{tmp_path}/{empty}") == 0
+    assert run(recorded, "backfill", f"{tmp_path}/{empty}") == 0
     assert f"export      {exports.FULL}, full\nitems       0\n" in capsys.readouterr().out
 
-    assert run(told, "proof") == 1
+    assert run(recorded, "proof") == 1
     assert "foreign_report: 1, such as t1 version 3" in capsys.readouterr().out
 
     sql = "SELECT task_id, version, payload FROM changes WHERE payload IS NOT NULL"
-    assert run(told, "replay", "x", "--sql", sql, "--queue", "again", "--dry-run") == 0
+    assert run(recorded, "replay", "x", "--sql", sql, "--queue", "again", "--dry-run") == 0
     assert "tasks        1, 8 bytes" in capsys.readouterr().out
 
 
@@ -104,18 +106,19 @@ def test_a_lake_that_is_not_there_is_told_before_spark_starts(
     assert main(["--lake", str(file), job]) == 2
     assert capsys.readouterr().err == f"error: lake: {file} is no folder{hint}"
     assert main(["--lake", "a{1}/[b]", job]) == 2
-    told = capsys.readouterr().err
-    assert told == "error: lake: a{1}/[b] holds [ ] { }, which Spark takes for patterns\n"
+    recorded = capsys.readouterr().err
+    assert recorded == "error: lake: a{1}/[b] holds [ ] { }, which Spark takes for patterns\n"
     assert main(["--lake", "s4://x", job]) == 2
-    told = capsys.readouterr().err
+    recorded = capsys.readouterr().err
     assert (
-        told == "error: a lake must be s3://bucket/prefix or the path of a folder, not 's4://x'\n"
+        recorded
+        == "error: a lake must be s3://bucket/prefix or the path of a folder, not 's4://x'\n"
     )
 
 
-def test_sql_that_spark_cannot_read_is_told_in_a_line(told: LakeFrames) -> None:
+def test_sql_that_spark_cannot_read_is_told_in_a_line(recorded: LakeFrames) -> None:
     with pytest.raises(InvalidRequest, match=r"^sql: \[PARSE_SYNTAX_ERROR\] [^\n]*'SELEC'[^\n]*$"):
-        run(told, "replay", "x", "--sql", "SELEC 1", "--queue", "again")
+        run(recorded, "replay", "x", "--sql", "SELEC 1", "--queue", "again")
 
 
 def test_what_pyspark_logs_of_wrong_sql_is_kept_to_ourselves(
@@ -126,18 +129,18 @@ def test_what_pyspark_logs_of_wrong_sql_is_kept_to_ourselves(
     monkeypatch.setattr(logger, "handle", heard.append)
     monkeypatch.setattr(logger, "disabled", False)
 
-    ends.hush()
+    exit_codes.hush()
     with pytest.raises(AnalysisException):
         spark.sql("SELECT nix")
 
     assert heard == []
 
 
-def test_a_replay_says_why_payloads_are_missing(told: LakeFrames, capsys: Shown) -> None:
-    run(told, "rollup")
+def test_a_replay_says_why_payloads_are_missing(recorded: LakeFrames, capsys: Shown) -> None:
+    run(recorded, "rollup")
     sql = "SELECT task_id, version, payload FROM changes"
 
-    assert run(told, "replay", "x", "--sql", sql, "--queue", "again", "--dry-run") == 0
+    assert run(recorded, "replay", "x", "--sql", sql, "--queue", "again", "--dry-run") == 0
 
     assert (
         "no payload   2 (left out)\n"
@@ -158,7 +161,7 @@ def test_a_replay_says_why_payloads_are_missing(told: LakeFrames, capsys: Shown)
 def test_what_cannot_go_on_ends_with_a_line_and_a_code(
     error: Exception, code: int, capsys: Shown
 ) -> None:
-    assert ends.failed(error) == code
+    assert exit_codes.failed(error) == code
 
     assert capsys.readouterr().err == "error: no\n"
 
@@ -169,14 +172,14 @@ def test_what_a_worker_of_spark_raises_ends_with_its_line_alone(capsys: Shown) -
         "headrace.domain.errors.NotFound: there is no queue x\n\n== SQL ==\n"
     )
 
-    assert ends.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3
+    assert exit_codes.failed(PythonException(f"[PYTHON_EXCEPTION] An exception\n{trace}")) == 3
 
     assert capsys.readouterr().err == "error: there is no queue x\n"
 
 
 def test_a_defect_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
-        ends.failed(ZeroDivisionError())
+        exit_codes.failed(ZeroDivisionError())
 
 
 def test_a_call_into_a_java_that_is_gone_is_told_as_that(
@@ -185,7 +188,7 @@ def test_a_call_into_a_java_that_is_gone_is_told_as_that(
     with subprocess.Popen([sys.executable, "-c", ""]) as java:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
 
-        assert ends.failed(ConnectionRefusedError(111, "Connection refused")) == 1
+        assert exit_codes.failed(ConnectionRefusedError(111, "Connection refused")) == 1
 
     assert capsys.readouterr().err == "error: Spark's process ended\n"
 

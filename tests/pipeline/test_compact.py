@@ -11,14 +11,14 @@ from headrace.spark.lake.compact import compact, mend
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, Table
-from tests.pipeline.ground import Again
+from tests.pipeline.harness import Again
 from tests.pipeline.stories import Story, write
 
 TODAY = date(2026, 11, 21)
 DAY = f"dt={TODAY}"
 
 
-class Killed(Exception):
+class CompactKilled(Exception):
     """Stands for a process that ends in the middle."""
 
 
@@ -68,11 +68,11 @@ def test_a_day_that_was_removed_and_not_yet_replaced_is_put_back_by_the_next_job
     def killed(self: LakeFrames, _frame: object, _table: Table) -> None:
         shutil.rmtree(place(self))
         place(self).parent.joinpath(".spark-staging-1").mkdir()
-        raise Killed
+        raise CompactKilled
 
     with monkeypatch.context() as patched:
         patched.setattr(LakeFrames, "write", killed)
-        with pytest.raises(Killed):
+        with pytest.raises(CompactKilled):
             compact(crowded)
     assert rows(crowded) == []
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
 @pytest.mark.usefixtures("unknown")
 def test_without_a_service_it_says_how_to_name_one() -> None:
     with pytest.raises(InvalidRequest) as failed:
-        connect.opened(Connection.of({"tasks_table": "unfound"}))
+        connect.opened(StoreConnection.of({"tasks_table": "unfound"}))
 
     assert str(failed.value) == (
         "no local service runs here, and no region is known: set HEADRACE_DATA_DIR to the folder of"
@@ -37,7 +37,7 @@ def test_without_a_service_it_says_how_to_name_one() -> None:
 
 def test_without_credentials_it_says_so_at_once(unknown: pytest.MonkeyPatch) -> None:
     unknown.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    connection = Connection.of({"tasks_table": "unfound"})
+    connection = StoreConnection.of({"tasks_table": "unfound"})
 
     with pytest.raises(InvalidRequest, match="there are no credentials for the tables: set HEADR"):
         connect.opened(connection).queues.get("mail")

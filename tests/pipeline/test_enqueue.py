@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
 from headrace.spark.sources.rows import BadRow
@@ -37,8 +37,8 @@ FRAME = "payload string, n bigint"
 
 
 @pytest.fixture
-def connection(engine: Engine, tables: TableNames) -> Connection:
-    made = Connection(tables.tasks, tables.control, engine.url)
+def connection(engine: Engine, tables: TableNames) -> StoreConnection:
+    made = StoreConnection(tables.tasks, tables.control, engine.url)
     connect.opened(made).queues.create("mail", QueueSettings(shards=2, expires_in_seconds=500))
     return made
 
@@ -49,19 +49,19 @@ def frame(spark: SparkSession, number: int = NUMBER) -> DataFrame:
     return spark.range(0, number, 1, 2).select(payload.alias("payload"), f.col("id").alias("n"))
 
 
-def save(rows: DataFrame, connection: Connection, **options: str) -> None:
+def save(rows: DataFrame, connection: StoreConnection, **options: str) -> None:
     given = {**connection.options(), "queue": "mail", "id_from": "n", **options}
     rows.write.format("headrace.enqueue").options(**given).mode("append").save()
 
 
-def tasks_in(connection: Connection, queue: str = "mail") -> list[Task]:
+def tasks_in(connection: StoreConnection, queue: str = "mail") -> list[Task]:
     store = connect.store(connection)
     places = [Place(queue, State.ENQUEUED, shard) for shard in range(2)]
     entries = [entry for place in places for entry in store.entries(place, limit=1000).entries]
     return list(store.read([entry.task_id for entry in entries]).values())
 
 
-def sending(connection: Connection, **how: Any) -> Sending:
+def sending(connection: StoreConnection, **how: Any) -> Sending:
     return Sending(connection, Identity(id_from=("n",)), "mail", **how)
 
 
@@ -70,7 +70,7 @@ def rows(*numbers: int, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_a_frame_is_enqueued_once_however_often_it_is_written(
-    spark: SparkSession, connection: Connection
+    spark: SparkSession, connection: StoreConnection
 ) -> None:
     for _ in range(2):
         save(frame(spark), connection)
@@ -84,23 +84,25 @@ def test_a_frame_is_enqueued_once_however_often_it_is_written(
     }
 
 
-def test_another_run_adds_the_rows_anew(spark: SparkSession, connection: Connection) -> None:
+def test_another_run_adds_the_rows_anew(spark: SparkSession, connection: StoreConnection) -> None:
     for run in ("monday", "tuesday", "monday"):
         save(frame(spark, 20), connection, run=run)
 
     assert len(tasks_in(connection)) == 40
 
 
-def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: Connection) -> None:
+def test_the_same_rows_from_many_sides_at_once_are_added_once(connection: StoreConnection) -> None:
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4)))
+        summary = list(
+            pool.map(lambda _: enqueued(sending(connection), rows(*range(100))), range(4))
+        )
 
-    assert sum(one.counts["created"] for one in told) == 100
-    assert sum(one.counts["existing"] for one in told) == 300
+    assert sum(one.counts["created"] for one in summary) == 100
+    assert sum(one.counts["existing"] for one in summary) == 300
     assert len(tasks_in(connection)) == 100
 
 
-def test_columns_say_when_and_how(connection: Connection) -> None:
+def test_columns_say_when_and_how(connection: StoreConnection) -> None:
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     row = {
         **rows(1)[0],
@@ -119,7 +121,7 @@ def test_columns_say_when_and_how(connection: Connection) -> None:
     assert again.counts == {"duplicate": 1}
 
 
-def test_rows_can_name_their_queues(spark: SparkSession, connection: Connection) -> None:
+def test_rows_can_name_their_queues(spark: SparkSession, connection: StoreConnection) -> None:
     connect.opened(connection).queues.create("other", QueueSettings())
     queue = f.when(f.col("n") < 5, "mail").otherwise("other")
     given = {**connection.options(), "id_from": "n"}
@@ -130,7 +132,7 @@ def test_rows_can_name_their_queues(spark: SparkSession, connection: Connection)
 
 
 def test_bad_rows_are_named_when_all_good_ones_are_in(
-    spark: SparkSession, connection: Connection
+    spark: SparkSession, connection: StoreConnection
 ) -> None:
     broken = f.when(f.col("n") == 7, f.lit("{")).otherwise(f.col("payload"))
 
@@ -145,48 +147,50 @@ def test_bad_rows_are_named_when_all_good_ones_are_in(
     assert len(tasks_in(connection)) == 100
 
 
-def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: Connection) -> None:
-    told = enqueued(
+def test_a_queue_that_is_not_there_is_named_with_the_rows(connection: StoreConnection) -> None:
+    summary = enqueued(
         Sending(connection, Identity(id_from=("n",))),
         [*rows(1, queue="mail"), *rows(2, 3, queue="nowhere"), *rows(4, queue=None)],
     )
 
-    assert told.counts == {"created": 1, "bad": 3}
-    assert any("nowhere" in reason for reason in told.bad)
-    assert any("n=4: queue must match" in reason for reason in told.bad)
+    assert summary.counts == {"created": 1, "bad": 3}
+    assert any("nowhere" in reason for reason in summary.bad)
+    assert any("n=4: queue must match" in reason for reason in summary.bad)
 
 
-def test_an_id_that_another_queue_has_is_a_bad_row(connection: Connection) -> None:
+def test_an_id_that_another_queue_has_is_a_bad_row(connection: StoreConnection) -> None:
     connect.opened(connection).queues.create("other", QueueSettings())
     how = Sending(connection, Identity("key"), None)
     row = {"key": "a1", "payload": "1", "queue": "mail"}
 
-    told = enqueued(how, [row, {**row, "queue": "other"}])
+    summary = enqueued(how, [row, {**row, "queue": "other"}])
 
-    assert told.counts == {"created": 1, "bad": 1}
-    assert "; ".join(told.bad) == (
+    assert summary.counts == {"created": 1, "bad": 1}
+    assert "; ".join(summary.bad) == (
         "a1: the task of this id is in another queue, mail; name another column in id_column,"
         " or columns in id_from, which tells queues apart"
     )
 
 
-def test_the_same_row_into_two_queues_is_two_tasks(connection: Connection) -> None:
+def test_the_same_row_into_two_queues_is_two_tasks(connection: StoreConnection) -> None:
     connect.opened(connection).queues.create("other", QueueSettings())
     how = Sending(connection, Identity(id_from=("n",)))
 
-    told = enqueued(how, [*rows(1, queue="mail"), *rows(1, queue="other")])
+    summary = enqueued(how, [*rows(1, queue="mail"), *rows(1, queue="other")])
 
-    assert told.counts == {"created": 2}
+    assert summary.counts == {"created": 2}
     assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
 
 
-def test_a_task_that_has_moved_on_is_not_added_again(connection: Connection) -> None:
+def test_a_task_that_has_moved_on_is_not_added_again(connection: StoreConnection) -> None:
     uses = connect.opened(connection)
     uses.queues.create("other", QueueSettings())
     enqueued(sending(connection), rows(1, 2))
     (leased,) = uses.deliveries.dequeue("mail", batch_size=1, worker="w1").tasks
     lease = str(LeaseName.of(leased))
-    uses.reports.report("mail", [Report(leased.id, lease, ReportStatus.MOVED, to_queue="other")])
+    uses.reports.report(
+        "mail", [TaskReport(leased.id, lease, ReportStatus.MOVED, to_queue="other")]
+    )
     assert len(tasks_in(connection, "other")) == 1
 
     again = enqueued(sending(connection), rows(1, 2))
@@ -195,18 +199,20 @@ def test_a_task_that_has_moved_on_is_not_added_again(connection: Connection) -> 
     assert (len(tasks_in(connection)), len(tasks_in(connection, "other"))) == (1, 1)
 
 
-def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(connection: Connection) -> None:
+def test_two_rows_that_would_be_one_task_are_told_by_their_payloads(
+    connection: StoreConnection,
+) -> None:
     order, invoice = rows(7)[0], {"payload": '"invoice"', "n": 7}
 
-    told = enqueued(sending(connection), [order, order, invoice])
+    summary = enqueued(sending(connection), [order, order, invoice])
 
-    assert told.counts == {"created": 1, "existing": 1, "bad": 1}
-    assert told.bad[0].startswith("n=7: another row has the same, and so the id row-")
-    assert told.bad[0].endswith("but another payload")
+    assert summary.counts == {"created": 1, "existing": 1, "bad": 1}
+    assert summary.bad[0].startswith("n=7: another row has the same, and so the id row-")
+    assert summary.bad[0].endswith("but another payload")
 
 
 def test_what_became_of_the_rows_is_logged(
-    connection: Connection, caplog: pytest.LogCaptureFixture
+    connection: StoreConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headrace.spark.sources.enqueue")
     writer = EnqueueWriter(sending(connection))
@@ -221,7 +227,7 @@ def test_what_became_of_the_rows_is_logged(
 
 
 def test_ids_that_look_drawn_are_refused_unless_they_are_stored(
-    spark: SparkSession, connection: Connection
+    spark: SparkSession, connection: StoreConnection
 ) -> None:
     drawn = frame(spark, 4).withColumn("key", f.expr("uuid()")).drop("n")
     options = {**connection.options(), "queue": "mail", "id_column": "key"}
@@ -234,7 +240,7 @@ def test_ids_that_look_drawn_are_refused_unless_they_are_stored(
     assert len(tasks_in(connection)) == 4
 
 
-def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: Connection) -> None:
+def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: StoreConnection) -> None:
     large = [{"payload": '"' + "x" * 250_000 + '"', "n": number} for number in range(20)]
 
     assert enqueued(sending(connection), large).counts == {"created": 20}
@@ -272,7 +278,7 @@ def test_a_bad_row_says_what_is_wrong(row: dict[str, Any], message: str) -> None
 def test_a_row_becomes_what_the_api_would_make_of_it() -> None:
     row = {"payload": None, "key": "k1"}
 
-    assert new_task(row, Identity("key"), "mail") == NewTask("null", id="k1")
+    assert new_task(row, Identity("key"), "mail") == TaskSpec("null", id="k1")
 
 
 def test_ids_are_told_apart_by_columns_queue_and_run() -> None:
@@ -333,7 +339,7 @@ def test_overwriting_is_refused() -> None:
         source.writer(schema_of(FRAME), True)  # noqa: FBT003
 
 
-def test_a_writer_called_twice_adds_nothing_the_second_time(connection: Connection) -> None:
+def test_a_writer_called_twice_adds_nothing_the_second_time(connection: StoreConnection) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows(*range(50)))
 

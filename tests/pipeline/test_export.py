@@ -99,7 +99,7 @@ def test_an_incremental_export_tells_what_changed_and_what_is_gone(
 
 
 def left_of(task: Task) -> Task:
-    """Return what the table holds of *task* when it is gone, and nobody keeps it."""
+    """The item that is left of *task* when it is gone, and nobody keeps it."""
     return dataclasses.replace(
         task, spent=task.place, finished_at=at(24), payload=None, tags={}, errors=(), trail=()
     )
@@ -190,8 +190,8 @@ def test_a_file_that_cannot_be_unpacked_is_refused_without_its_checksum_too(
     export = export_at(address, verify=False)
     (file,) = [one for one in export.files if one.name.endswith("/part0.json.gz")]
 
-    told = f"export {export.id} has a file .*part0.json.gz that cannot be unpacked"
-    with pytest.raises(InvalidRequest, match=told):
+    reported = f"export {export.id} has a file .*part0.json.gz that cannot be unpacked"
+    with pytest.raises(InvalidRequest, match=reported):
         list(blocks(export, file, verify=False))
 
 
@@ -209,7 +209,7 @@ def test_checksums_may_be_named_as_in_buckets(history: tuple[FolderLake, dict[st
 
 
 @pytest.mark.parametrize(
-    ("which", "text", "said"),
+    ("which", "text", "answer"),
     [
         ("summary", "{", "JSONDecodeError: "),
         ("summary", "[]", "TypeError: "),
@@ -218,14 +218,14 @@ def test_checksums_may_be_named_as_in_buckets(history: tuple[FolderLake, dict[st
     ],
 )
 def test_a_manifest_that_says_something_else_is_refused(
-    history: tuple[FolderLake, dict[str, Task]], which: str, text: str, said: str
+    history: tuple[FolderLake, dict[str, Task]], which: str, text: str, answer: str
 ) -> None:
     lake, tasks = history
     folder = exports.full(lake, tasks.values(), at=at(24))
     address = spoilt(lake, folder, f"manifest-{which}.json", text.encode())
 
-    told = f"has a manifest-{which}.json that AWS did not write: {said}"
-    with pytest.raises(InvalidRequest, match=told):
+    reported = f"has a manifest-{which}.json that AWS did not write: {answer}"
+    with pytest.raises(InvalidRequest, match=reported):
         export_at(address, verify=False)
 
 
@@ -238,8 +238,8 @@ def test_a_line_that_is_no_item_is_told_with_its_file(
     address = spoilt(lake, folder, "data/part0.json.gz", gzip.compress(line + b"\n"))
     reader = ExportReader(address, columns_of([("id", "string")]), verify=False)
 
-    told = r"has a file .*part0.json.gz that is not as DynamoDB writes it: [^\n]+$"
-    with pytest.raises(InvalidRequest, match=told):
+    reported = r"has a file .*part0.json.gz that is not as DynamoDB writes it: [^\n]+$"
+    with pytest.raises(InvalidRequest, match=reported):
         rows_of(batch for part in reader.partitions() for batch in reader.read(part))
 
 

@@ -37,11 +37,11 @@ def test_service_and_lake_tell_the_same_errors_alike(spark: SparkSession) -> Non
     rows = [(kind, text, text[:MESSAGE]) for text in messages() for kind in ("Timeout", "")]
     frame = spark.createDataFrame(rows, "kind string, whole string, message string")
 
-    told = frame.select("*", lake.fingerprint("kind", "message").alias("print")).collect()
+    reported = frame.select("*", lake.fingerprint("kind", "message").alias("print")).collect()
 
     wrong = [
         (row["kind"], row["whole"])
-        for row in told
+        for row in reported
         if row["print"] != service.fingerprint(row["kind"], row["whole"])
     ]
     assert wrong == []

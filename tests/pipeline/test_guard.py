@@ -63,7 +63,7 @@ class Foreign:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "message"),
     [
         (Fail(cast("str", 5)), "TypeError: Fail.error must be text, not int"),
         (Retry(cast("str", b"x")), "TypeError: Retry.error must be text, not bytes"),
@@ -88,12 +88,12 @@ class Foreign:
     ],
 )
 def test_an_outcome_that_no_row_can_be_made_of_ends_its_task_with_the_reason(
-    outcome: Any, said: str
+    outcome: Any, message: str
 ) -> None:
     row = made(lambda: outcome, retry_on=(Exception,))
 
     assert (row["id"], row["action"]) == ("t0", "fail")
-    assert row["error"].startswith(said)
+    assert row["error"].startswith(message)
 
 
 @pytest.mark.parametrize("outcome", [Fail, Retry])

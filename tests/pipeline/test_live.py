@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.domain.changelog import Line
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.live import proof_with_table
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from headrace.store.items import micros
 from infra.local.engine import Engine
 from infra.local.tables import TableNames
@@ -21,10 +21,10 @@ from tests.pipeline.stories import SECOND, START, Story, write
 def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     lake: LakeFrames, engine: Engine, tables: TableNames
 ) -> None:
-    connection = Connection(tables.tasks, tables.control, engine.url)
+    connection = StoreConnection(tables.tasks, tables.control, engine.url)
     uses = connect.opened(connection)
     uses.queues.create("mail", QueueSettings())
-    (there,) = uses.tasks.enqueue("mail", [NewTask("1")])
+    (there,) = uses.tasks.enqueue("mail", [TaskSpec("1")])
     assert there.task is not None
     story = Story()
     story.now = micros(there.task.created_at) - 600 * SECOND
@@ -34,7 +34,7 @@ def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     story.enqueue(str(there.id))
     story.now += 2 * 3600 * SECOND
     story.enqueue("came after the table was read")
-    late: list[Line] = [{**story.tell("ended late", "delete", None), "sequence": "99"}]
+    late: list[Line] = [{**story.record("ended late", "delete", None), "sequence": "99"}]
     write(lake.files, story.lines[:-1])
     waited: list[float] = []
 

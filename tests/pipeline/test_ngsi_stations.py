@@ -27,10 +27,10 @@ from examples.ngsi.spark.stations import loading_into, split_up, splitting
 from examples.ngsi.spark.table import Loading, batch_of, read
 from examples.ngsi.spark_accounting import compared, expected
 from headrace.client.models import Task
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.station.outcomes import Fail, Move, Taken
-from tests.pipeline.ground import Ground
+from tests.pipeline.harness import PipelineHarness
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -143,7 +143,7 @@ def test_the_order_in_which_tasks_are_seen_changes_nothing(spark: SparkSession) 
 
 def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession) -> None:
     too_long = f"payload[0].entity_type must be 1 to {MOST_TYPE_BYTES} bytes"
-    told: list[tuple[Any, str | None]] = [
+    reported: list[tuple[Any, str | None]] = [
         ('"rows"', "payload must be a list of rows"),
         ("[1, 2]", "payload must be a list of rows"),
         ({"entity_id": "a"}, "payload[0].entity_type must be given"),
@@ -159,10 +159,12 @@ def test_what_cannot_be_loaded_names_the_field_and_the_limit(spark: SparkSession
         ([], None),
     ]
 
-    found = verdicts(checked(tasks(spark, *(payload for payload, _ in told)))).collect()
+    found = verdicts(checked(tasks(spark, *(payload for payload, _ in reported)))).collect()
 
-    assert [one["error"] for one in found] == [error for _, error in told]
-    assert [one["action"] == "fail" for one in found] == [error is not None for _, error in told]
+    assert [one["error"] for one in found] == [error for _, error in reported]
+    assert [one["action"] == "fail" for one in found] == [
+        error is not None for _, error in reported
+    ]
 
 
 def test_a_task_that_cannot_be_loaded_costs_the_others_nothing(spark: SparkSession) -> None:
@@ -236,25 +238,25 @@ def test_tasks_that_come_again_in_another_batch_are_read_once(
 
 
 def test_two_stations_take_notifications_to_the_table(
-    spark: SparkSession, ground: Ground, tmp_path: Path
+    spark: SparkSession, harness: PipelineHarness, tmp_path: Path
 ) -> None:
     """What should come out is worked out without Spark, by the demo's own accounting."""
     sent = series(60, NOON).sent
     for queue in (NOTIFY_QUEUE, ENTITIES_QUEUE):
-        ground.queue(queue, shards=1)
-    new = [NewTask(json.dumps(one.body), tags=one.headers) for one in sent]
-    ground.uses.tasks.enqueue(NOTIFY_QUEUE, new)
+        harness.queue(queue, shards=1)
+    new = [TaskSpec(json.dumps(one.body), tags=one.headers) for one in sent]
+    harness.uses.tasks.enqueue(NOTIFY_QUEUE, new)
     folder = str(tmp_path / "readings")
 
-    splitting.run(spark, drain=True, connection=ground.connection)
-    loading_into(folder).run(spark, drain=True, connection=ground.connection)
+    splitting.run(spark, drain=True, connection=harness.connection)
+    loading_into(folder).run(spark, drain=True, connection=harness.connection)
 
-    assert ground.states(NOTIFY_QUEUE) == {"DEAD": 3}
-    assert ground.states(ENTITIES_QUEUE) == {"SUCCEEDED": 57}
-    assert {task.errors[-1].message for task in ground.tasks(NOTIFY_QUEUE)} == {
+    assert harness.states(NOTIFY_QUEUE) == {"DEAD": 3}
+    assert harness.states(ENTITIES_QUEUE) == {"SUCCEEDED": 57}
+    assert {task.errors[-1].message for task in harness.tasks(NOTIFY_QUEUE)} == {
         one.error for one in sent if one.error
     }
-    tasks = [*ground.tasks(NOTIFY_QUEUE), *ground.tasks(ENTITIES_QUEUE)]
+    tasks = [*harness.tasks(NOTIFY_QUEUE), *harness.tasks(ENTITIES_QUEUE)]
     should_be = expected(sent, cast("list[Task]", tasks))
     assert compared(should_be.readings, lines_of(spark, folder)) == []
     assert should_be.came > len(should_be.readings) > 200

@@ -17,7 +17,7 @@ from headrace.spark.java import prepare
 from headrace.store.lake import FolderLake
 from infra.spark.package import HERE, PURE, REQUIREMENTS, environment, pure, zipped
 from tests.pipeline import exports
-from tests.pipeline.ground import Ground
+from tests.pipeline.harness import PipelineHarness
 from tests.pipeline.stories import Story, write
 
 pytestmark = pytest.mark.slow
@@ -61,13 +61,17 @@ def submit(python: Path, *words: str, **variables: str) -> "subprocess.Completed
     """
     prepare()
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    told = {"SPARK_HOME": home, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    reported = {
+        "SPARK_HOME": home,
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
     dropped = {"PYTHONPATH", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "VIRTUAL_ENV"}
     env = {name: value for name, value in os.environ.items() if name not in dropped}
     conf = ["--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"]
     return subprocess.run(
         [f"{home}/bin/spark-submit", "--master", "local[2]", *conf, *words],
-        env={**env, "SPARK_LOCAL_IP": "127.0.0.1", **told, **variables},
+        env={**env, "SPARK_LOCAL_IP": "127.0.0.1", **reported, **variables},
         capture_output=True,
         text=True,
         timeout=400,
@@ -107,7 +111,7 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
         "print(connected('bucket', '').client.meta.endpoint_url)\n"
     )
 
-    told = subprocess.run(
+    reported = subprocess.run(
         [bare, "-E", "-c", code],
         env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": os.environ["PATH"]},
         capture_output=True,
@@ -116,7 +120,7 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
         check=False,
     )
 
-    assert told.stdout == "https://s3.eu-west-1.amazonaws.com\n", told.stderr
+    assert reported.stdout == "https://s3.eu-west-1.amazonaws.com\n", reported.stderr
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +137,16 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
 
 
 def test_a_station_runs_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path, ground: Ground
+    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
 ) -> None:
     (tmp_path / "pipelines.py").write_text(PIPELINE)
     with zipfile.ZipFile(tmp_path / "pipelines.zip", "w") as theirs:
         theirs.write(tmp_path / "pipelines.py", "pipelines.py")
-    ground.queue("in")
-    ground.queue("out")
-    ground.fill("in", 40)
+    harness.queue("in")
+    harness.queue("out")
+    harness.fill("in", 40)
 
-    tables = ground.connection
+    tables = harness.connection
     done = submit(
         unpacked,
         *("--py-files", str(tmp_path / "pipelines.zip"), str(HERE / "station.py")),
@@ -154,16 +158,16 @@ def test_a_station_runs_with_the_unpacked_environment(
 
     assert done.returncode == 0, done.stdout
     assert '"ended": "drained"' in done.stdout
-    assert ground.states("out") == {"ENQUEUED": 40}
+    assert harness.states("out") == {"ENQUEUED": 40}
 
 
 def test_a_backfill_runs_with_the_unpacked_environment(
-    tmp_path: Path, unpacked: Path, bare: Path, ground: Ground
+    tmp_path: Path, unpacked: Path, bare: Path, harness: PipelineHarness
 ) -> None:
-    ground.queue("in")
-    ground.fill("in", 3)
-    exported, now = FolderLake(tmp_path / "exported"), ground.uses.now()
-    export = exports.full(exported, ground.tasks("in"), at=now)
+    harness.queue("in")
+    harness.fill("in", 3)
+    exported, now = FolderLake(tmp_path / "exported"), harness.uses.now()
+    export = exports.full(exported, harness.tasks("in"), at=now)
     lake = tmp_path / "lake"
 
     done = submit(

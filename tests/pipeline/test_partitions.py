@@ -5,53 +5,55 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark import register
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.leasing import Intake, leased
-from headrace.spark.sources.queue import Reading
-from tests.pipeline.ground import Ground
+from headrace.spark.sources.queue import QueueReading
+from tests.pipeline.harness import PipelineHarness
 
 
-@pytest.mark.parametrize(("asked", "shards"), [(1, 4), (7, 4), (8, 4), (5, 1)])
+@pytest.mark.parametrize(("requested", "shards"), [(1, 4), (7, 4), (8, 4), (5, 1)])
 def test_the_rows_of_a_read_are_shared_out_exactly_and_each_shard_has_its_turn(
-    asked: int, shards: int
+    requested: int, shards: int
 ) -> None:
-    connection = Connection("tasks", "control")
+    connection = StoreConnection("tasks", "control")
     shares = [
         [
-            Intake(connection, "in", f"lsg_{group}", "tester", asked, None, shards).room(shard)
+            Intake(connection, "in", f"lsg_{group}", "tester", requested, None, shards).room(shard)
             for shard in range(shards)
         ]
         for group in range(50)
     ]
 
-    assert {sum(rooms) for rooms in shares} == {asked}
+    assert {sum(rooms) for rooms in shares} == {requested}
     assert all(max(rooms) - min(rooms) <= 1 for rooms in shares)
     assert all(any(rooms[shard] for rooms in shares) for shard in range(shards))
 
 
 def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
-    ground: Ground,
+    harness: PipelineHarness,
 ) -> None:
-    ground.queue("in", shards=4)
-    ground.fill("in", 100)
-    reading = Reading.of({"queue": "in", "max_rows": "6", **ground.connection.options()})
+    harness.queue("in", shards=4)
+    harness.fill("in", 100)
+    reading = QueueReading.of({"queue": "in", "max_rows": "6", **harness.connection.options()})
 
     parts = [
         batch.num_rows for share in reading.open() for batch in leased(share.intake, share.shard)
     ]
 
     assert sum(parts) == 6
-    assert ground.states("in") == {"ENQUEUED": 94, "INFLIGHT": 6}
+    assert harness.states("in") == {"ENQUEUED": 94, "INFLIGHT": 6}
 
 
-def family(spark: SparkSession, ground: Ground, *, number: int, partitions: int) -> DataFrame:
+def family(
+    spark: SparkSession, harness: PipelineHarness, *, number: int, partitions: int
+) -> DataFrame:
     """Return rows that end so many tasks, and after all of them those of a child of each."""
     register(spark)
-    ground.queue("in", shards=1)
-    ground.queue("out", shards=1)
-    ground.fill("in", number)
-    group = ground.uses.leases.open(None, keepalive=60)
-    intake = Intake(ground.connection, "in", group.id, "tester", number)
+    harness.queue("in", shards=1)
+    harness.queue("out", shards=1)
+    harness.fill("in", number)
+    group = harness.uses.leases.open(None, keepalive=60)
+    intake = Intake(harness.connection, "in", group.id, "tester", number)
     held = [row for batch in leased(intake, 0) for row in batch.to_pylist()]
     ends = [(row["id"], row["lease"], "succeed", None) for row in held]
     children = [(row["id"], row["lease"], "spawn", '{"n":1}') for row in held]
@@ -61,26 +63,26 @@ def family(spark: SparkSession, ground: Ground, *, number: int, partitions: int)
     )
 
 
-def write(rows: DataFrame, ground: Ground) -> None:
-    options = {"queue": "in", "to": "out", **ground.connection.options()}
+def write(rows: DataFrame, harness: PipelineHarness) -> None:
+    options = {"queue": "in", "to": "out", **harness.connection.options()}
     rows.write.format("headrace").mode("append").options(**options).save()
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_children_told_of_apart_from_their_parent_fail_the_write_with_the_way_out(
-    spark: SparkSession, ground: Ground, partitions: int
+    spark: SparkSession, harness: PipelineHarness, partitions: int
 ) -> None:
-    rows = family(spark, ground, number=2, partitions=partitions)
+    rows = family(spark, harness, number=2, partitions=partitions)
 
     with pytest.raises(PySparkException, match=r"2 tasks that spawn .*repartition\(\"id\"\)"):
-        write(rows, ground)
+        write(rows, harness)
 
 
 def test_children_brought_together_with_their_parent_are_all_made(
-    spark: SparkSession, ground: Ground
+    spark: SparkSession, harness: PipelineHarness
 ) -> None:
-    rows = family(spark, ground, number=4, partitions=2)
+    rows = family(spark, harness, number=4, partitions=2)
 
-    write(rows.repartition("id").sortWithinPartitions("id"), ground)
+    write(rows.repartition("id").sortWithinPartitions("id"), harness)
 
-    assert (ground.states("in"), ground.numbers("out")) == ({"SUCCEEDED": 4}, [1] * 4)
+    assert (harness.states("in"), harness.numbers("out")) == ({"SUCCEEDED": 4}, [1] * 4)

@@ -17,7 +17,7 @@ from headrace.spark.lake.checks import checks, legal_moves
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
 from headrace.spark.lake.schemas import CHANGES
-from headrace.store.items import instant, micros
+from headrace.store.items import from_micros, micros
 from tests.pipeline.stories import HOUR, MINUTE, SECOND, Story, at, true_history, write
 
 Found = set[tuple[str, str]]
@@ -51,7 +51,7 @@ def _forget_one(story: Story, task: str) -> None:
     del story.lines[3]
 
 
-def _tell_another_story(story: Story, task: str) -> None:
+def _record_another_story(story: Story, task: str) -> None:
     other = story.report(task, "succeed", "SUCCEEDED")
     story.lines.append({**other, "move": "heartbeat", "state_to": "INFLIGHT", "sequence": "99"})
 
@@ -83,10 +83,10 @@ def _leave_unfinished(story: Story, task: str) -> None:
 
 
 PLANTED: dict[str, Plant] = {
-    "illegal_move": lambda story, task: story.tell(task, "succeed", "ENQUEUED"),
+    "illegal_move": lambda story, task: story.record(task, "succeed", "ENQUEUED"),
     "missing_version": _forget_one,
     "missing_birth": lambda story, task: story.lines.pop(1),
-    "forked_version": _tell_another_story,
+    "forked_version": _record_another_story,
     "broken_chain": lambda story, task: story.report(task, "fail", "ENQUEUED", queue_from="other"),
     "double_lease": lambda story, task: story.dequeue(task, state_from="ENQUEUED", lease_to="x"),
     "lease_out_of_place": lambda story, task: story.report(task, "fail", "ENQUEUED", lease_to="x"),
@@ -110,9 +110,11 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fo
         story = a_life(kind)
         plant(story, kind)
         lines += story.lines
-    told = recorded(lake, lines).read(CHANGES)
+    reported = recorded(lake, lines).read(CHANGES)
     ends = [line["recorded_at"] for line in lines]
-    found = violations(told, first=instant(min(ends)), last=instant(max(ends))).collect()
+    found = violations(
+        reported, first=from_micros(min(ends)), last=from_micros(max(ends))
+    ).collect()
     return {(row["kind"], row["task_id"]) for row in found}
 
 
@@ -144,7 +146,7 @@ def test_a_lost_task_is_one_that_was_never_ended_and_is_not_there(lake: LakeFram
     story = Story()
     for task in ("here", "lost", "deleted"):
         story.enqueue(task)
-    story.tell("deleted", "delete", None)
+    story.record("deleted", "delete", None)
     live = lake.spark.createDataFrame([Row(task_id="here", created_at=at())])
 
     report = proof(recorded(lake, story.lines), live=live)

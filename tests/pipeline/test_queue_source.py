@@ -23,55 +23,55 @@ from headrace.spark import register
 from headrace.spark.sources.connect import opened
 from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased
 from headrace.spark.sources.options import parsed
-from headrace.spark.sources.patience import Pace, Patience
-from headrace.spark.sources.queue import READING, QueueSource, QueueStream, Reading
-from headrace.spark.sources.rows import CHILDREN, Row, rows_of
+from headrace.spark.sources.queue import READING, QueueReading, QueueSource, QueueStream
+from headrace.spark.sources.retrying import RateLimiter, RetryingStore
+from headrace.spark.sources.rows import CHILDREN, SettlingRow, rows_of
 from headrace.spark.sources.settling import Outlet, settle
 from headrace.spark.sources.sweeping import sweep
-from tests.pipeline.ground import AT_ONCE, Ground
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 
-def intake(ground: Ground, *, rows: int = 1000, seconds: float = 60) -> Intake:
-    group = ground.uses.leases.open(None, keepalive=seconds)
-    return Intake(ground.connection, "in", group.id, "tester", rows)
+def intake(harness: PipelineHarness, *, rows: int = 1000, seconds: float = 60) -> Intake:
+    group = harness.uses.leases.open(None, keepalive=seconds)
+    return Intake(harness.connection, "in", group.id, "tester", rows)
 
 
-def rows(batches: list[pa.RecordBatch]) -> list[Row]:
+def rows(batches: list[pa.RecordBatch]) -> list[SettlingRow]:
     return list(rows_of(batches, "move"))
 
 
-def taken(ground: Ground, number: int = 1) -> list[Row]:
+def taken(harness: PipelineHarness, number: int = 1) -> list[SettlingRow]:
     """Lease so many tasks of the queue `in`, which is made for it."""
-    ground.queue("in", shards=1, retry=AT_ONCE)
-    ground.queue("out", shards=1)
-    ground.fill("in", number)
-    return rows(list(leased(intake(ground), 0)))
+    harness.queue("in", shards=1, retry=AT_ONCE)
+    harness.queue("out", shards=1)
+    harness.fill("in", number)
+    return rows(list(leased(intake(harness), 0)))
 
 
 @pytest.fixture
-def outlet(ground: Ground) -> Outlet:
-    return Outlet(ground.connection, "in", "out")
+def outlet(harness: PipelineHarness) -> Outlet:
+    return Outlet(harness.connection, "in", "out")
 
 
 def test_a_read_that_is_repeated_finds_what_it_leased_and_takes_no_more_than_asked(
-    ground: Ground,
+    harness: PipelineHarness,
 ) -> None:
-    ground.queue("in")
-    ground.fill("in", 60)
-    asked = intake(ground, rows=20)
+    harness.queue("in")
+    harness.fill("in", 60)
+    requested = intake(harness, rows=20)
 
-    first, again = ([*leased(asked, 0), *leased(asked, 1)] for _ in range(2))
+    first, again = ([*leased(requested, 0), *leased(requested, 1)] for _ in range(2))
 
     assert sorted(row.id for row in rows(first)) == sorted(row.id for row in rows(again))
     assert len(rows(first)) == 40
     assert {row.lease for row in rows(first)} == {row.lease for row in rows(again)}
-    assert ground.states("in") == {"ENQUEUED": 20, "INFLIGHT": 40}
+    assert harness.states("in") == {"ENQUEUED": 20, "INFLIGHT": 40}
 
 
-def test_reads_at_the_same_time_lease_each_task_once(ground: Ground) -> None:
-    ground.queue("in", shards=1)
-    ground.fill("in", 300)
-    shared, other = intake(ground), intake(ground)
+def test_reads_at_the_same_time_lease_each_task_once(harness: PipelineHarness) -> None:
+    harness.queue("in", shards=1)
+    harness.fill("in", 300)
+    shared, other = intake(harness), intake(harness)
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda one: rows(list(leased(one, 0))), [shared, shared, other] * 2))
@@ -81,28 +81,30 @@ def test_reads_at_the_same_time_lease_each_task_once(ground: Ground) -> None:
         holders.setdefault(row.id, set()).add(row.lease)
     assert len(holders) == 300
     assert all(len(leases) == 1 for leases in holders.values())
-    assert {task.attempts for task in ground.tasks("in")} == {1}
+    assert {task.attempts for task in harness.tasks("in")} == {1}
 
 
 def test_rows_settle_their_tasks_once_however_often_they_are_written(
-    ground: Ground, outlet: Outlet
+    harness: PipelineHarness, outlet: Outlet
 ) -> None:
-    held = taken(ground, 120)
+    held = taken(harness, 120)
 
     with ThreadPoolExecutor(3) as pool:
-        tallies = list(pool.map(lambda _: settle(outlet, held), range(3)))
+        summaries = list(pool.map(lambda _: settle(outlet, held), range(3)))
 
-    assert [tally.counts for tally in tallies] == [Counter(moved=120)] * 3
-    moved = ground.tasks("out")
+    assert [summary.counts for summary in summaries] == [Counter(moved=120)] * 3
+    moved = harness.tasks("out")
     assert {(task.version, task.attempts, len(task.trail)) for task in moved} == {(3, 0, 1)}
     assert len(moved) == 120
-    assert ground.tasks("in") == []
+    assert harness.tasks("in") == []
 
 
-def test_a_writer_whose_lease_was_lost_changes_nothing(ground: Ground, outlet: Outlet) -> None:
-    held = taken(ground, 3)
+def test_a_writer_whose_lease_was_lost_changes_nothing(
+    harness: PipelineHarness, outlet: Outlet
+) -> None:
+    held = taken(harness, 3)
     zombie = settle(outlet, [replace(row, action="release") for row in held])
-    again = rows(list(leased(intake(ground), 0)))
+    again = rows(list(leased(intake(harness), 0)))
 
     late = settle(outlet, [replace(row, action="fail", error="too late") for row in held])
 
@@ -133,14 +135,14 @@ def test_a_writer_whose_lease_was_lost_changes_nothing(ground: Ground, outlet: O
     ],
 )
 def test_the_action_of_a_row_says_what_becomes_of_its_task(
-    ground: Ground, outlet: Outlet, row: dict[str, Any], outcome: str, state: State
+    harness: PipelineHarness, outlet: Outlet, row: dict[str, Any], outcome: str, state: State
 ) -> None:
-    held = taken(ground)[0]
+    held = taken(harness)[0]
 
-    tally = settle(outlet, [replace(held, **row)])
+    summary = settle(outlet, [replace(held, **row)])
 
-    task = ground.read(held.id)[0]
-    assert (tally.counts, task.state) == (Counter({outcome: 1}), state)
+    task = harness.read(held.id)[0]
+    assert (summary.counts, task.state) == (Counter({outcome: 1}), state)
     if outcome == "dead":
         assert (task.dead_reason, task.attempts) == ("rejected", 1)
         assert task.errors[-1].type == ("Broken" if row["action"] == "fail" else "BadRow")
@@ -150,35 +152,35 @@ def test_the_action_of_a_row_says_what_becomes_of_its_task(
 
 
 def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
-    ground: Ground, outlet: Outlet
+    harness: PipelineHarness, outlet: Outlet
 ) -> None:
-    held = taken(ground, 2)
+    held = taken(harness, 2)
     family = [
         replace(parent, action=action, payload=json.dumps({"n": n}), to_queue=queue)
         for parent in held
         for n, (action, queue) in enumerate([("spawn", None), ("succeed", None), ("spawn", "in")])
     ]
 
-    tallies = [settle(outlet, family) for _ in range(2)]
+    summaries = [settle(outlet, family) for _ in range(2)]
 
-    assert [tally.counts for tally in tallies] == [Counter(succeeded=2, spawned=4)] * 2
-    assert (ground.numbers("out"), ground.numbers("in")[-2:]) == ([0, 0], [2, 2])
-    assert ground.states("in") == {"SUCCEEDED": 2, "ENQUEUED": 2}
+    assert [summary.counts for summary in summaries] == [Counter(succeeded=2, spawned=4)] * 2
+    assert (harness.numbers("out"), harness.numbers("in")[-2:]) == ([0, 0], [2, 2])
+    assert harness.states("in") == {"SUCCEEDED": 2, "ENQUEUED": 2}
 
 
 def test_a_task_may_have_as_many_children_as_one_transaction_holds(
-    ground: Ground, outlet: Outlet
+    harness: PipelineHarness, outlet: Outlet
 ) -> None:
-    held = taken(ground)[0]
+    held = taken(harness)[0]
 
     settle(outlet, [replace(held, action="spawn", payload='{"n":1}')] * CHILDREN)
 
-    assert len(ground.tasks("out")) == CHILDREN
-    assert ground.states("in") == {"SUCCEEDED": 1}
+    assert len(harness.tasks("out")) == CHILDREN
+    assert harness.states("in") == {"SUCCEEDED": 1}
 
 
 @pytest.mark.parametrize(
-    ("actions", "said"),
+    ("actions", "text"),
     [
         (["move", "succeed"], "by one row, not by 2"),
         (["spawn", "retry"], "must succeed or be moved, not retry"),
@@ -186,71 +188,81 @@ def test_a_task_may_have_as_many_children_as_one_transaction_holds(
     ],
 )
 def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(
-    ground: Ground, outlet: Outlet, actions: list[str], said: str
+    harness: PipelineHarness, outlet: Outlet, actions: list[str], text: str
 ) -> None:
-    wrong, right = taken(ground, 2)
+    wrong, right = taken(harness, 2)
 
     settle(outlet, [*(replace(wrong, action=one, payload="1") for one in actions), right])
 
-    ended, moved = ground.read(wrong.id, right.id)
+    ended, moved = harness.read(wrong.id, right.id)
     assert (ended.state, moved.queue) == (State.DEAD, "out")
-    assert said in ended.errors[0].message
-    assert ground.states("out") == {"ENQUEUED": 1}
+    assert text in ended.errors[0].message
+    assert harness.states("out") == {"ENQUEUED": 1}
 
 
-def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(ground: Ground) -> None:
-    ground.queue("in")
-    ground.fill("in", 5)
-    asked = intake(ground)
-    held = rows([*leased(asked, 0), *leased(asked, 1)])
-    settle(Outlet(ground.connection, "in"), [replace(held[0], action="succeed")])
+def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(
+    harness: PipelineHarness,
+) -> None:
+    harness.queue("in")
+    harness.fill("in", 5)
+    requested = intake(harness)
+    held = rows([*leased(requested, 0), *leased(requested, 1)])
+    settle(Outlet(harness.connection, "in"), [replace(held[0], action="succeed")])
 
-    assert sweep(ground.connection, "in", asked.group) == 4
-    assert sweep(ground.connection, "in", asked.group) == 0
+    assert sweep(harness.connection, "in", requested.group) == 4
+    assert sweep(harness.connection, "in", requested.group) == 0
 
-    waiting = [task for task in ground.tasks("in") if task.state is State.ENQUEUED]
+    waiting = [task for task in harness.tasks("in") if task.state is State.ENQUEUED]
     assert {(task.attempts, task.errors[0].type) for task in waiting} == {(1, "Dropped")}
-    assert all(task.due_at > ground.uses.now() for task in waiting)
+    assert all(task.due_at > harness.uses.now() for task in waiting)
 
 
-def test_a_paused_queue_and_one_at_its_limit_give_no_more_than_they_allow(ground: Ground) -> None:
-    ground.queue("in", shards=1)
-    ground.fill("in", 20)
+def test_a_paused_queue_and_one_at_its_limit_give_no_more_than_they_allow(
+    harness: PipelineHarness,
+) -> None:
+    harness.queue("in", shards=1)
+    harness.fill("in", 20)
     limited = QueueSettings().dequeuing_settings
-    queues = opened(ground.connection).queues
+    queues = opened(harness.connection).queues
     queues.replace("in", QueueSettings(dequeuing_settings=replace(limited, max_inflight_tasks=7)))
-    at_most = rows(list(leased(intake(ground), 0)))
+    at_most = rows(list(leased(intake(harness), 0)))
     queues.pause("in")
 
-    assert (len(at_most), list(leased(intake(ground), 0))) == (7, [])
+    assert (len(at_most), list(leased(intake(harness), 0))) == (7, [])
 
 
-def test_bytes_that_are_no_text_spoil_their_own_row_only(ground: Ground, outlet: Outlet) -> None:
-    held = taken(ground, 3)
+def test_bytes_that_are_no_text_spoil_their_own_row_only(
+    harness: PipelineHarness, outlet: Outlet
+) -> None:
+    held = taken(harness, 3)
     texts = pa.array([b"1", b'"\xff"', b"3"]).view(pa.string())
     columns = {"id": [row.id for row in held], "lease": [row.lease for row in held]}
     batch = pa.RecordBatch.from_pydict({**columns, "payload": texts})
 
-    tally = settle(outlet, rows([batch]))
+    summary = settle(outlet, rows([batch]))
 
-    assert tally.counts == Counter(moved=2, dead=1)
-    assert ground.read(held[1].id)[0].errors[0].message.startswith("payload must be JSON text")
+    assert summary.counts == Counter(moved=2, dead=1)
+    assert harness.read(held[1].id)[0].errors[0].message.startswith("payload must be JSON text")
 
 
 def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
     declared = spark.createDataFrame([], SCHEMA).schema
 
     # Before Spark 4.2 instants are in UTC without being asked for.
-    asked: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    assert to_arrow_schema(declared, **asked) == ARROW
+    requested: Any = (
+        {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    )
+    assert to_arrow_schema(declared, **requested) == ARROW
 
 
-def test_spark_reads_and_settles_a_queue_by_its_format(spark: SparkSession, ground: Ground) -> None:
+def test_spark_reads_and_settles_a_queue_by_its_format(
+    spark: SparkSession, harness: PipelineHarness
+) -> None:
     register(spark)
-    ground.queue("in")
-    ground.queue("out")
-    ground.fill("in", 50)
-    options = ground.connection.options()
+    harness.queue("in")
+    harness.queue("out")
+    harness.fill("in", 50)
+    options = harness.connection.options()
 
     tasks = spark.read.format("headrace").options(queue="in", max_rows="40", **options).load()
     even = f.get_json_object("payload", "$.n").cast("int") % 2 == 0
@@ -258,19 +270,19 @@ def test_spark_reads_and_settles_a_queue_by_its_format(spark: SparkSession, grou
     for _ in range(2):
         made.write.format("headrace").mode("append").options(queue="in", to="out", **options).save()
 
-    states = Counter(ground.states("in"))
-    assert states["SUCCEEDED"] + ground.states("out")["ENQUEUED"] >= 40
-    assert all(n % 2 == 0 for n in ground.numbers("out"))
+    states = Counter(harness.states("in"))
+    assert states["SUCCEEDED"] + harness.states("out")["ENQUEUED"] >= 40
+    assert all(n % 2 == 0 for n in harness.numbers("out"))
 
 
 def test_a_stream_settles_all_that_is_due_and_holds_nothing_when_it_ends(
-    spark: SparkSession, ground: Ground, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, harness: PipelineHarness, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     register(spark)
-    ground.queue("in", retry=AT_ONCE)
-    ground.queue("out")
-    ground.fill("in", 50)
-    options = ground.connection.options()
+    harness.queue("in", retry=AT_ONCE)
+    harness.queue("out")
+    harness.fill("in", 50)
+    options = harness.connection.options()
 
     tasks = spark.readStream.format("headrace").options(queue="in", max_rows="30", **options).load()
     writing = {"checkpointLocation": str(tmp_path_factory.mktemp("c")), "to": "out", **options}
@@ -287,18 +299,18 @@ def test_a_stream_settles_all_that_is_due_and_holds_nothing_when_it_ends(
         query.stop()
         assert query.exception() is None
 
-    assert ground.numbers("out") == [n for n in range(50) if n != 13]
+    assert harness.numbers("out") == [n for n in range(50) if n != 13]
     if whole:  # before, nobody tells it that the last batch was whole either
-        assert "INFLIGHT" not in ground.states("in")
-        assert ground.tasks("in")[0].errors[0].type == "Dropped"
+        assert "INFLIGHT" not in harness.states("in")
+        assert harness.tasks("in")[0].errors[0].type == "Dropped"
 
 
 def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_back(
-    ground: Ground,
+    harness: PipelineHarness,
 ) -> None:
-    ground.queue("in")
-    ground.fill("in", 10)
-    reading = Reading.of({"queue": "in", **ground.connection.options()})
+    harness.queue("in")
+    harness.fill("in", 10)
+    reading = QueueReading.of({"queue": "in", **harness.connection.options()})
     stream = QueueStream(reading)
     start = stream.initialOffset()
 
@@ -309,14 +321,14 @@ def test_a_stream_that_is_planned_again_asks_its_own_group_and_stopping_gives_ba
     assert [share.intake for share in first] == [share.intake for share in again]
     assert len(held) == 10
     stream.stop()
-    assert {(task.state, task.attempts) for task in ground.tasks("in")} == {(State.ENQUEUED, 0)}
+    assert {(task.state, task.attempts) for task in harness.tasks("in")} == {(State.ENQUEUED, 0)}
 
 
 def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_its_job(
-    ground: Ground,
+    harness: PipelineHarness,
 ) -> None:
     """A heartbeat extends a stream, so its lease need not be longer than a batch."""
-    asked = {"queue": "in", **ground.connection.options()}
+    requested = {"queue": "in", **harness.connection.options()}
     anyhow = StructType()
 
     def seconds(given: dict[str, str]) -> tuple[float, float]:
@@ -324,12 +336,12 @@ def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_it
         batch, stream = source.reader(anyhow), source.streamReader(anyhow)
         return batch.reading.lease_seconds, stream.reading.lease_seconds
 
-    assert seconds(asked) == (600.0, 60.0)
-    assert seconds({**asked, "lease_seconds": "7"}) == (7.0, 7.0)
+    assert seconds(requested) == (600.0, 60.0)
+    assert seconds({**requested, "lease_seconds": "7"}) == (7.0, 7.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({}, "option queue must be given"),
         ({"queue": "a b"}, "option queue must match"),
@@ -338,11 +350,11 @@ def test_a_stream_that_is_killed_holds_its_tasks_for_a_minute_and_a_batch_for_it
         ({"queue": "q", "speed": "9"}, "option speed is no option of headrace, which has queue, "),
     ],
 )
-def test_a_wrong_option_is_named_with_its_limit(given: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_named_with_its_limit(given: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parsed(READING, given, of="headrace")
 
-    assert said in str(refused.value)
+    assert text in str(refused.value)
 
 
 class Clock:
@@ -357,13 +369,13 @@ class Clock:
 
 def test_a_pace_is_never_exceeded_not_even_at_the_beginning() -> None:
     clock = Clock()
-    pace = Pace(100.0, clock.sleep, lambda: clock.now)
+    limiter = RateLimiter(100.0, clock.sleep, lambda: clock.now)
 
-    passed = [pace.next(500) for _ in range(8)]
+    passed = [limiter.next(500) for _ in range(8)]
 
     assert sum(passed) / clock.now == pytest.approx(100.0)
     assert passed[0] / 100.0 <= clock.now
-    assert Pace(None).next(500) == 500
+    assert RateLimiter(None).next(500) == 500
 
 
 def test_throttling_is_waited_out_with_growing_random_pauses() -> None:
@@ -378,7 +390,7 @@ def test_throttling_is_waited_out_with_growing_random_pauses() -> None:
                 raise Unavailable("throttled")
             return number
 
-    patient = Patience(Throttled(), waited.append, lambda low, high: high)
+    patient = RetryingStore(Throttled(), waited.append, lambda low, high: high)
 
     assert patient.count(7) == 7
     assert waited == [0.1, 0.2, 0.4, 0.8]
@@ -392,4 +404,4 @@ def test_throttling_without_end_is_told() -> None:
         call: Callable[[], None] = staticmethod(away)
 
     with pytest.raises(Unavailable, match="throttled"):
-        Patience(Away(), lambda _: None).call()
+        RetryingStore(Away(), lambda _: None).call()

@@ -13,23 +13,25 @@ from headrace.domain.errors import NotFound
 from headrace.spark import register
 from headrace.spark.sources.leasing import Intake, leased
 from headrace.spark.sources.queue import QueueSource
-from headrace.spark.sources.rows import Row, rows_of
-from tests.pipeline.ground import AT_ONCE, Ground
+from headrace.spark.sources.rows import SettlingRow, rows_of
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 COLUMNS = StructType().add("id", "string").add("lease", "string")
 
 
-def taken(ground: Ground, number: int) -> list[Row]:
+def taken(harness: PipelineHarness, number: int) -> list[SettlingRow]:
     """Lease so many tasks of the queue `in`, which is made for it."""
-    ground.queue("in", shards=1, retry=AT_ONCE)
-    ground.queue("out", shards=1)
-    ground.fill("in", number)
-    group = ground.uses.leases.open(None, keepalive=60)
-    return list(rows_of(leased(Intake(ground.connection, "in", group.id, "tester", number), 0), ""))
+    harness.queue("in", shards=1, retry=AT_ONCE)
+    harness.queue("out", shards=1)
+    harness.fill("in", number)
+    group = harness.uses.leases.open(None, keepalive=60)
+    return list(
+        rows_of(leased(Intake(harness.connection, "in", group.id, "tester", number), 0), "")
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"to": "nope"}, "headrace: option to: there is no queue nope"),
         ({"queue": "gone"}, "headrace: option queue: there is no queue gone"),
@@ -40,43 +42,43 @@ def taken(ground: Ground, number: int) -> list[Row]:
     ],
 )
 def test_a_write_to_a_queue_that_is_missing_is_refused_before_it_begins(
-    ground: Ground, given: dict[str, str], said: str
+    harness: PipelineHarness, given: dict[str, str], message: str
 ) -> None:
-    ground.queue("in")
-    ground.queue("out")
-    options = {"queue": "in", "to": "out", **ground.connection.options()}
+    harness.queue("in")
+    harness.queue("out")
+    options = {"queue": "in", "to": "out", **harness.connection.options()}
     QueueSource(options).writer(COLUMNS, overwrite=False)
 
     wrong = QueueSource({**options, **given})
-    with pytest.raises(NotFound, match=said) as refused:
+    with pytest.raises(NotFound, match=message) as refused:
         wrong.writer(COLUMNS, overwrite=False)
-    with pytest.raises(NotFound, match=said):
+    with pytest.raises(NotFound, match=message):
         wrong.streamWriter(COLUMNS, overwrite=False)
 
     assert {one.field for one in refused.value.errors} == set(given)
 
 
 def test_spark_names_the_option_whose_queue_is_missing_and_settles_nothing(
-    spark: SparkSession, ground: Ground
+    spark: SparkSession, harness: PipelineHarness
 ) -> None:
     register(spark)
-    ground.queue("in")
-    ground.fill("in", 3)
-    options = {"queue": "in", **ground.connection.options()}
+    harness.queue("in")
+    harness.fill("in", 3)
+    options = {"queue": "in", **harness.connection.options()}
     tasks = spark.read.format("headrace").options(**options).load()
 
     with pytest.raises(AnalysisException, match="option to: there is no queue nope"):
         tasks.write.format("headrace").mode("append").options(to="nope", **options).save()
 
-    assert ground.states("in") == {"ENQUEUED": 3}
+    assert harness.states("in") == {"ENQUEUED": 3}
 
 
 def test_a_commit_warns_once_of_tasks_that_were_not_settled_as_their_rows_say(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: PipelineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = taken(ground, 9)
-    ground.queue("other")
-    options = ground.connection.options()
+    held = taken(harness, 9)
+    harness.queue("other")
+    options = harness.connection.options()
     actions = ["move", "retry", "fail", "move", "move", "explode", "release", "succeed", "move"]
     queues = [None, None, None, "nowhere", "nowhere", None, None, None, None]
     whole = pa.RecordBatch.from_pydict(
@@ -110,10 +112,10 @@ def test_a_commit_warns_once_of_tasks_that_were_not_settled_as_their_rows_say(
 
 
 def test_a_commit_of_rows_that_settle_their_tasks_says_nothing(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: PipelineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = taken(ground, 4)
-    options = {"queue": "in", "to": "out", **ground.connection.options()}
+    held = taken(harness, 4)
+    options = {"queue": "in", "to": "out", **harness.connection.options()}
     writer = QueueSource(options).streamWriter(COLUMNS, overwrite=False)
     rows_ = [
         SparkRow(id=row.id, lease=row.lease, action=action)

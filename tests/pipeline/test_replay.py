@@ -16,7 +16,7 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
     Replay,
     Replayed,
-    Selection,
+    ReplaySelection,
     looked_at,
     new_id,
     replayed,
@@ -33,7 +33,7 @@ LATER = timedelta(hours=10)
 
 
 @pytest.fixture
-def told(lake: LakeFrames) -> LakeFrames:
+def reported(lake: LakeFrames) -> LakeFrames:
     """Give a lake in which a task came every minute, its payload not written as Python would."""
     story = Story("work")
     for number in range(TASKS):
@@ -53,7 +53,9 @@ def service() -> MemoryService:
     return service
 
 
-def run(lake: LakeFrames, replay: Replay, service: MemoryService) -> tuple[Selection, Replayed]:
+def run(
+    lake: LakeFrames, replay: Replay, service: MemoryService
+) -> tuple[ReplaySelection, Replayed]:
     def connect(codec: Codec) -> Client:
         return service.connect(codec=codec)
 
@@ -63,11 +65,11 @@ def run(lake: LakeFrames, replay: Replay, service: MemoryService) -> tuple[Selec
 
 
 def test_a_replay_run_twice_adds_everything_and_then_nothing(
-    told: LakeFrames, service: MemoryService
+    reported: LakeFrames, service: MemoryService
 ) -> None:
-    _, first = run(told, Replay("again-1", SQL), service)
-    _, second = run(told, Replay("again-1", SQL), service)
-    _, another = run(told, Replay("again-2", SQL), service)
+    _, first = run(reported, Replay("again-1", SQL), service)
+    _, second = run(reported, Replay("again-1", SQL), service)
+    _, another = run(reported, Replay("again-2", SQL), service)
 
     assert (first.added, first.refused) == (TASKS, {})
     assert (second.added, second.existing) == (0, TASKS)
@@ -77,18 +79,20 @@ def test_a_replay_run_twice_adds_everything_and_then_nothing(
     assert task.tags == {"replay": "again-1", "replay_of": "t0"}
 
 
-def test_answers_that_get_lost_add_nothing_twice(told: LakeFrames, service: MemoryService) -> None:
+def test_answers_that_get_lost_add_nothing_twice(
+    reported: LakeFrames, service: MemoryService
+) -> None:
     with service.faults.lose_answers(rate=0.3):
-        _, done = run(told, Replay("x", SQL), service)
+        _, done = run(reported, Replay("x", SQL), service)
 
     assert done.added + done.existing == TASKS
     assert service.client.count_tasks("work").count == TASKS
 
 
 def test_a_dry_run_counts_and_prices_and_enqueues_nothing(
-    told: LakeFrames, service: MemoryService
+    reported: LakeFrames, service: MemoryService
 ) -> None:
-    selection = looked_at(selected(told, Replay("x", SQL)))
+    selection = looked_at(selected(reported, Replay("x", SQL)))
 
     assert (selection.tasks, selection.without_payload) == (TASKS, 1)
     assert selection.queues == {"work": TASKS}
@@ -98,11 +102,13 @@ def test_a_dry_run_counts_and_prices_and_enqueues_nothing(
     assert service.client.count_tasks("work").count == 0
 
 
-def test_time_can_be_warped_and_the_queue_another(told: LakeFrames, service: MemoryService) -> None:
+def test_time_can_be_warped_and_the_queue_another(
+    reported: LakeFrames, service: MemoryService
+) -> None:
     start = service.clock.now + LATER
     replay = Replay("warp", SQL, queue="again", speed=60, start=start)
 
-    _, done = run(told, replay, service)
+    _, done = run(reported, replay, service)
 
     assert done.added == TASKS
     due = {task.tags["replay_of"]: task.scheduled_at for task in service.client.list_tasks("again")}
@@ -115,7 +121,7 @@ def test_each_life_of_an_id_is_replayed_where_they_are_told_apart(
 ) -> None:
     story = Story("work")
     story.enqueue("cat", payload='"one"')
-    story.tell("cat", "delete", None)
+    story.record("cat", "delete", None)
     story.enqueue("cat", payload='"two"')
     write(lake.files, story.lines)
     lake.write(changes(lake.raw([date(2026, 11, 21)])), CHANGES)
@@ -127,19 +133,19 @@ def test_each_life_of_an_id_is_replayed_where_they_are_told_apart(
     assert (done.added, again.added, again.existing) == (2, 0, 2)
 
 
-def test_a_row_of_no_queue_is_refused_before_anything_is_enqueued(told: LakeFrames) -> None:
+def test_a_row_of_no_queue_is_refused_before_anything_is_enqueued(reported: LakeFrames) -> None:
     sql = SQL.replace("queue_to AS queue", "nullif(queue_to, 'work') AS queue")
 
     with pytest.raises(InvalidRequest, match=r"queue is null in 120 of the rows selected"):
-        looked_at(selected(told, Replay("r", sql)))
+        looked_at(selected(reported, Replay("r", sql)))
 
 
 @pytest.mark.parametrize("wrong", ["1 / (version - 1)", "1 / 0"])
-def test_sql_that_fails_while_it_runs_is_told_in_a_line(told: LakeFrames, wrong: str) -> None:
+def test_sql_that_fails_while_it_runs_is_told_in_a_line(reported: LakeFrames, wrong: str) -> None:
     sql = SQL.replace(" at ", f" {wrong} AS at ")
 
     with pytest.raises(InvalidRequest, match=r"^sql: \[DIVIDE_BY_ZERO\] [^\n]*$"):
-        looked_at(selected(told, Replay("r", sql)))
+        looked_at(selected(reported, Replay("r", sql)))
 
 
 def test_ids_are_made_from_name_task_and_version() -> None:
@@ -167,17 +173,17 @@ def test_what_cannot_be_replayed_is_refused_by_name(
 
 
 def test_a_task_that_is_in_another_queue_by_now_is_not_added_again(
-    told: LakeFrames, service: MemoryService
+    reported: LakeFrames, service: MemoryService
 ) -> None:
     service.client.enqueue("again", id=new_id("x", "t0", 1))
 
-    _, done = run(told, Replay("x", SQL), service)
+    _, done = run(reported, Replay("x", SQL), service)
 
     assert (done.added, done.existing, done.refused) == (TASKS - 1, 1, {})
 
 
 def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
-    told: LakeFrames, service: MemoryService
+    reported: LakeFrames, service: MemoryService
 ) -> None:
     class Refusing(Client):
         def enqueue_each(self, *given: Any, **named: Any) -> Iterator[Enqueued]:
@@ -188,20 +194,22 @@ def test_a_task_that_the_queue_refuses_is_counted_with_its_reason(
     def connect(codec: Codec) -> Client:
         return Refusing(service.url, service.key, codec=codec, transport=service.transport)
 
-    rows = selected(told, Replay("x", SQL))
+    rows = selected(reported, Replay("x", SQL))
     done = replayed(rows, Replay("x", SQL), looked_at(rows), connect, now=service.clock.now)
 
     assert done.refused == {"not this one": 1}
     assert done.added == TASKS - 1
 
 
-def test_a_queue_that_is_missing_ends_the_replay(told: LakeFrames, service: MemoryService) -> None:
+def test_a_queue_that_is_missing_ends_the_replay(
+    reported: LakeFrames, service: MemoryService
+) -> None:
     with pytest.raises(NotFound, match="nix"):
-        run(told, Replay("x", SQL, queue="nix"), service)
+        run(reported, Replay("x", SQL, queue="nix"), service)
 
 
-def test_instants_are_aware(told: LakeFrames) -> None:
-    first = looked_at(selected(told, Replay("x", SQL))).first
+def test_instants_are_aware(reported: LakeFrames) -> None:
+    first = looked_at(selected(reported, Replay("x", SQL))).first
 
     assert isinstance(first, datetime)
     assert first.utcoffset() == timedelta()

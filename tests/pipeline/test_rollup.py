@@ -22,7 +22,7 @@ from headrace.spark.lake.schemas import (
     TASKS,
     Table,
 )
-from tests.pipeline.ground import Again
+from tests.pipeline.harness import Again
 from tests.pipeline.stories import DAY, MINUTE, SECOND, START, Story, at, write
 
 TODAY = date(2026, 11, 21)
@@ -97,7 +97,7 @@ def two_lives() -> Story:
     """Tell of a task that is deleted and enqueued again under its id."""
     story = Story("again")
     story.enqueue("cat")
-    story.tell("cat", "delete", None)
+    story.record("cat", "delete", None)
     story.enqueue("cat")
     return story
 
@@ -191,9 +191,9 @@ def test_lines_that_come_twice_or_in_any_order_change_nothing(lake: LakeFrames) 
     write(lake.files, lines[3:9])
     write(lake.files, lines[:5])
 
-    told = rolled(lake)
+    reported = rolled(lake)
 
-    assert (told.changes, told.duplicates) == (len(lines), 11)
+    assert (reported.changes, reported.duplicates) == (len(lines), 11)
     assert len(rows(lake, CHANGES)) == len(lines)
 
 
@@ -209,7 +209,7 @@ def test_a_run_may_be_repeated_and_a_killed_one_run_again(day: LakeFrames, again
     assert everything(lake) == once
 
 
-class Killed(Exception):
+class RollupKilled(Exception):
     """Stands for a process that ends in the middle."""
 
 
@@ -227,13 +227,13 @@ def test_a_run_that_ends_in_the_middle_is_made_good_by_the_next(
     def say(text: str) -> None:
         steps.append(text)
         if len(steps) > at_step:
-            raise Killed
+            raise RollupKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(RollupKilled):
         rolled(lake, say=say)
-    told = rolled(lake)
+    reported = rolled(lake)
 
-    assert (told.days, told.changes) == ((TODAY,), len(LINES) + 3)
+    assert (reported.days, reported.changes) == ((TODAY,), len(LINES) + 3)
     before, after = everything(day), everything(lake)
     for table in (ATTEMPTS, TASKS):
         new = [row["queue"] for row in after[table.name] if row not in before[table.name]]
@@ -263,13 +263,13 @@ def test_a_day_that_was_half_replaced_is_made_again(
         if text.endswith(": queue_minutes"):  # and Spark had taken away the files before
             for table in TABLES:
                 shutil.rmtree(Path(lake.path("tables", table.name, f"dt={TODAY}")))
-            raise Killed
+            raise RollupKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(RollupKilled):
         rollup(lake, today=later, say=say, **how)
-    told = rollup(lake, today=later)
+    reported = rollup(lake, today=later)
 
-    assert TODAY in told.days
+    assert TODAY in reported.days
     made = everything(lake)
     rollup(lake, today=later, everything=True)
     assert made == everything(lake)
@@ -289,9 +289,9 @@ def test_a_day_to_come_hides_no_other(day: LakeFrames, again: Again) -> None:
         write(lake.files, [{**story.lines[0], "sequence": str(1000 + number)}])
     write(lake.files, [{**wrong.lines[0], "task_id": "as wrong", "sequence": "900"}])
 
-    told = rollup(lake, today=TODAY + timedelta(days=10))
+    reported = rollup(lake, today=TODAY + timedelta(days=10))
 
-    assert [(day - TODAY).days for day in told.days] == [0, 5, 10, 20]
+    assert [(day - TODAY).days for day in reported.days] == [0, 5, 10, 20]
     known = {row["task_id"] for row in rows(lake, CHANGES)}
     assert known >= {"new 0", "new 1", "new 2", "by a wrong clock", "as wrong"}
     assert rollup(lake, today=TODAY + timedelta(days=10)) == Rolled(())
@@ -320,9 +320,9 @@ def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(
     before = rows(lake, QUEUE_MINUTES, "mail")
     write(lake.files, [{**late.lines[0], "sequence": "900"}])
 
-    told = rolled(lake)
+    reported = rolled(lake)
 
-    assert told.days == (TODAY,)
+    assert reported.days == (TODAY,)
     after = rows(lake, QUEUE_MINUTES, "mail")
     last = max(row["minute"] for row in before)
     levels = [
@@ -372,9 +372,14 @@ def test_an_illegible_line_is_counted_and_left_out(lake: LakeFrames) -> None:
     nameless = {name: value for name, value in line.items() if name != "task_id"}
     write(lake.files, [line, {**nameless, "sequence": "2"}])
 
-    told = rolled(lake)
+    reported = rolled(lake)
 
-    assert (told.lines, told.changes, told.illegible, told.duplicates) == (2, 1, 1, 0)
+    assert (reported.lines, reported.changes, reported.illegible, reported.duplicates) == (
+        2,
+        1,
+        1,
+        0,
+    )
 
 
 def test_an_empty_lake_is_nothing_new(lake: LakeFrames) -> None:

@@ -34,12 +34,12 @@ def micros(instant: datetime) -> int:
 
 
 def books(service: MemoryService) -> dict[tuple[str, int], Activity]:
-    """Return what the recorder counted, by queue and minute."""
-    ledger = service.use_cases.recording.ledger
+    """The recorder's counts, by queue and minute."""
+    counters = service.use_cases.recording.counters
     found: dict[tuple[str, int], Activity] = {}
     first = START // MINUTE
     for queue in QUEUES:
-        for minute, activity in ledger.minutes(queue, ledger.lanes(), first, first + 3000):
+        for minute, activity in counters.minutes(queue, counters.buffers(), first, first + 3000):
             found.setdefault((queue, minute), Activity()).merge(activity)
     return found
 
@@ -55,7 +55,7 @@ def delivered(line: dict[str, Any]) -> bool:
 
 
 def left(line: dict[str, Any]) -> bool:
-    """Tell whether the task's life in its queue is over, in other words than the rollup's."""
+    """Whether the task's life in its queue is over, in other words than the rollup's."""
     if line.get("state_from") not in LIVE:
         return False
     same_queue = line.get("queue_to") == line["queue_from"]
@@ -80,15 +80,15 @@ def test_any_history_is_rolled_up_as_plain_python_would(spark: SparkSession, see
         attempts = {(row["task_id"], row["version"]) for row in lake.read(ATTEMPTS).collect()}
         lives = {(row["task_id"], row["version"]) for row in lake.read(TASKS).collect()}
 
-    told = books(service)
-    for place, activity in told.items():
+    reported = books(service)
+    for place, activity in reported.items():
         assert [minutes[place][name] for name in EVENTS] == activity.numbers, place
         assert minutes[place]["wait"] == activity.wait.buckets, place
         assert minutes[place]["run"] == activity.run.buckets, place
         assert minutes[place]["waiting_change"] == activity.backlog, place
     happened = (*EVENTS, "moved", "waiting_change")  # moves are in the books by what they change
     eventful = {place for place, row in minutes.items() if any(row[name] for name in happened)}
-    assert eventful <= set(told)
+    assert eventful <= set(reported)
     for queue in QUEUES:
         last = max((place for place in minutes if place[0] == queue), default=None)
         waiting = [one for one in service.store.everything() if one.queue == queue]

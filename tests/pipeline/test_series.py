@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.series import SPAN, Span, file_of, happened, minute_of
 from headrace.domain.transitions import Event
-from headrace.ops.metrics import Point
+from headrace.ops.metrics import MetricPoint
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
-from tests.pipeline.ground import Again
+from tests.pipeline.harness import Again
 from tests.pipeline.stories import DAY, SECOND, Story, at, true_history, write
 
 FIRST = date(2026, 11, 21)
@@ -109,7 +109,7 @@ def test_what_the_service_showed_itself_it_shows_from_the_lake_weeks_later(
 ) -> None:
     service = true_history(lake.files, seed=7, rounds=40)  # over midnight
 
-    def shown() -> list[Point]:
+    def shown() -> list[MetricPoint]:
         return [
             point
             for queue in ("work", "next")

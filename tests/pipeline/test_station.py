@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import shard_of
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.workers import Command
 from headrace.spark import Station
 from headrace.spark.station.figures import Batch, Run
-from headrace.spark.station.life import Life
-from headrace.spark.station.shape import Shape, shape_of
-from headrace.spark.station.trouble import StationFailed
+from headrace.spark.station.heartbeat import StationHeartbeat
+from headrace.spark.station.job_errors import StationFailed
+from headrace.spark.station.plan_analysis import PlanAnalysis, analyse
 from tests.pipeline import transforms
-from tests.pipeline.ground import AT_ONCE, Ground
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 
 class DataFrame:
@@ -30,30 +30,30 @@ class DataFrame:
 
 
 @pytest.fixture
-def pipeline(ground: Ground) -> Ground:
+def pipeline(harness: PipelineHarness) -> PipelineHarness:
     """Give the queues `in` and `out`; a failed attempt in `in` may be tried again at once."""
-    ground.queue("in", retry=AT_ONCE)
-    ground.queue("out")
-    return ground
+    harness.queue("in", retry=AT_ONCE)
+    harness.queue("out")
+    return harness
 
 
-def run(spark: SparkSession, ground: Ground, transform: Any, **settings: Any) -> Run:
+def run(spark: SparkSession, harness: PipelineHarness, transform: Any, **settings: Any) -> Run:
     station = Station(**{"queue": "in", "to": "out", "transform": transform, **settings})
-    return station.run(spark, drain=True, connection=ground.connection, on_batch=lambda _: None)
+    return station.run(spark, drain=True, connection=harness.connection, on_batch=lambda _: None)
 
 
 def test_a_drain_moves_all_that_is_due_batch_by_batch(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 100)
-    told: list[Batch] = []
+    reported: list[Batch] = []
     station = Station(queue="in", to="out", transform=transforms.as_struct, max_rows=60)
 
-    done = station.run(spark, drain=True, connection=pipeline.connection, on_batch=told.append)
+    done = station.run(spark, drain=True, connection=pipeline.connection, on_batch=reported.append)
 
     assert (done.why, done.counts) == ("drained", Counter(moved=100))
-    assert sum(batch.tasks for batch in told) == 100
-    assert len(told) == done.batches >= 2
+    assert sum(batch.tasks for batch in reported) == 100
+    assert len(reported) == done.batches >= 2
     assert pipeline.numbers("out") == [n * 10 for n in range(100)]
     moved = pipeline.tasks("out")
     assert {(task.version, task.attempts) for task in moved} == {(3, 0)}
@@ -62,7 +62,7 @@ def test_a_drain_moves_all_that_is_due_batch_by_batch(
 
 
 def test_a_task_that_the_transform_drops_is_dead_in_the_end_so_a_drain_ends(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 9)
 
@@ -76,7 +76,7 @@ def test_a_task_that_the_transform_drops_is_dead_in_the_end_so_a_drain_ends(
 
 
 def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 4, start=11)
 
@@ -93,7 +93,7 @@ def test_a_task_that_makes_the_transform_fail_is_found_and_spares_the_others(
 
 
 def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 3)
 
@@ -105,24 +105,24 @@ def test_a_transform_that_fails_for_too_many_is_broken_itself_and_keeps_no_task(
 
 
 def test_too_many_are_dead_all_the_same_where_the_transform_works_for_others(
-    spark: SparkSession, ground: Ground
+    spark: SparkSession, harness: PipelineHarness
 ) -> None:
-    ground.queue("in", shards=1)
-    ground.queue("out")
-    ground.fill("in", 9, start=5)
+    harness.queue("in", shards=1)
+    harness.queue("out")
+    harness.fill("in", 9, start=5)
 
     with pytest.raises(StationFailed, match="more than 0 tasks of one batch: ValueError"):
-        run(spark, ground, transforms.poisoned, max_poison=0)
+        run(spark, harness, transforms.poisoned, max_poison=0)
 
-    assert ground.numbers("out")
-    assert [task.payload for task in ground.tasks("in") if task.state is State.DEAD] == [
+    assert harness.numbers("out")
+    assert [task.payload for task in harness.tasks("in") if task.state is State.DEAD] == [
         '{"n": 13}'
     ]
-    assert "INFLIGHT" not in ground.states("in")
+    assert "INFLIGHT" not in harness.states("in")
 
 
 def test_a_guarded_function_does_with_each_task_what_it_says(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     ids = pipeline.fill("in", 9)
     retried_at_once, dropped = ids[4], ids[6]
@@ -149,7 +149,7 @@ def test_a_guarded_function_does_with_each_task_what_it_says(
 
 
 def test_children_that_stand_apart_from_their_parents_row_come_with_it(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 30)
 
@@ -160,10 +160,12 @@ def test_children_that_stand_apart_from_their_parents_row_come_with_it(
     assert pipeline.states("in") == {"SUCCEEDED": 30}
 
 
-def test_branches_that_are_united_see_the_same_tasks(spark: SparkSession, pipeline: Ground) -> None:
+def test_branches_that_are_united_see_the_same_tasks(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
     """All tasks are in one shard, slowly leased, so that both branches look at it at a time."""
     names = [name for name in map("task-{}".format, range(200)) if shard_of(name, 2) == 0][:25]
-    pipeline.uses.tasks.enqueue("in", [NewTask("{}", id=name) for name in names])
+    pipeline.uses.tasks.enqueue("in", [TaskSpec("{}", id=name) for name in names])
 
     done = run(spark, pipeline, transforms.fan_out, rate=30.0)
 
@@ -172,7 +174,7 @@ def test_branches_that_are_united_see_the_same_tasks(spark: SparkSession, pipeli
 
 
 def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 20)
     with pytest.raises(InvalidRequest, match="claim_log: must be given"):
@@ -187,7 +189,7 @@ def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in
 
 
 def test_what_a_dead_driver_has_claimed_is_tidied_away(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     leases = pipeline.uses.leases
     over, alive = (leases.open(None, keepalive=60).id for _ in range(2))
@@ -201,7 +203,7 @@ def test_what_a_dead_driver_has_claimed_is_tidied_away(
 
 
 def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     ids = pipeline.fill("in", 4)
     (tmp_path / "file").touch()
@@ -214,7 +216,7 @@ def test_a_claim_log_that_cannot_be_written_ends_the_station_and_costs_no_task(
 
 
 def test_a_worker_process_that_dies_costs_no_task(
-    spark: SparkSession, pipeline: Ground, tmp_path: Path
+    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 60)
     mark = tmp_path / "die"
@@ -228,7 +230,7 @@ def test_a_worker_process_that_dies_costs_no_task(
 
 
 def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
-    spark: SparkSession, pipeline: Ground
+    spark: SparkSession, pipeline: PipelineHarness
 ) -> None:
     pipeline.fill("in", 10)
     stop = threading.Event()
@@ -243,25 +245,27 @@ def test_asked_to_stop_it_gives_back_what_it_cannot_finish_in_time(
     assert {task.attempts for task in pipeline.tasks("in")} == {0}
 
 
-def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(ground: Ground) -> None:
+def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
+    harness: PipelineHarness,
+) -> None:
     station = Station(queue="in", transform=transforms.same, name="air")
     stopping = threading.Event()
-    life = Life(station, ground.uses, stopping)
+    heartbeat = StationHeartbeat(station, harness.uses, stopping)
 
-    life.sign()
-    (seen,) = ground.uses.workers.list(BOOTSTRAP).workers
-    ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
-    life.sign()
-    assert (life.quiet, stopping.is_set()) == (True, False)
-    ground.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
-    life.sign()
+    heartbeat.sign()
+    (seen,) = harness.uses.workers.list(BOOTSTRAP).workers
+    harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
+    heartbeat.sign()
+    assert (heartbeat.quiet, stopping.is_set()) == (True, False)
+    harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
+    heartbeat.sign()
 
-    assert seen.sign.name.startswith("air@")
-    assert seen.sign.queues == ("in",)
+    assert seen.heartbeat.name.startswith("air@")
+    assert seen.heartbeat.queues == ("in",)
     assert stopping.is_set()
 
 
-def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -> None:
+def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: PipelineHarness) -> None:
     pipeline.fill("in", 20)
 
     done = run(spark, pipeline, transforms.same, rate=40.0)
@@ -270,7 +274,7 @@ def test_a_rate_is_kept_over_all_shards(spark: SparkSession, pipeline: Ground) -
     assert done.seconds >= 0.4
 
 
-def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground) -> None:
+def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: PipelineHarness) -> None:
     pipeline.fill("in", 3)
     station = Station(queue="in", to="out", transform=transforms.same)
     past = pipeline.uses.now() - timedelta(seconds=1)
@@ -281,35 +285,35 @@ def test_it_ends_at_the_time_it_was_given(spark: SparkSession, pipeline: Ground)
 
 
 @pytest.mark.parametrize(
-    ("transform", "shape"),
+    ("transform", "analysis"),
     [
-        (transforms.same, Shape(regroups=False, scatters=False, rereads=False)),
-        (transforms.poisoned, Shape(regroups=False, scatters=False, rereads=False)),
-        (transforms.enriched, Shape(regroups=False, scatters=False, rereads=False)),
-        (transforms.fan_out, Shape(regroups=False, scatters=True, rereads=True)),
-        (transforms.self_joined, Shape(regroups=True, scatters=True, rereads=True)),
+        (transforms.same, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
+        (transforms.poisoned, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
+        (transforms.enriched, PlanAnalysis(regroups=False, scatters=False, rereads=False)),
+        (transforms.fan_out, PlanAnalysis(regroups=False, scatters=True, rereads=True)),
+        (transforms.self_joined, PlanAnalysis(regroups=True, scatters=True, rereads=True)),
         (
             lambda tasks: tasks.repartition(4),
-            Shape(regroups=False, scatters=True, rereads=False),
+            PlanAnalysis(regroups=False, scatters=True, rereads=False),
         ),
         (
             lambda tasks: tasks.orderBy("created_at"),
-            Shape(regroups=True, scatters=True, rereads=False),
+            PlanAnalysis(regroups=True, scatters=True, rereads=False),
         ),
         (
             lambda tasks: tasks.dropDuplicates(["payload"]),
-            Shape(regroups=True, scatters=True, rereads=False),
+            PlanAnalysis(regroups=True, scatters=True, rereads=False),
         ),
     ],
 )
 def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
-    spark: SparkSession, transform: Any, shape: Shape
+    spark: SparkSession, transform: Any, analysis: PlanAnalysis
 ) -> None:
-    assert shape_of(spark, transform) == shape
+    assert analyse(spark, transform) == analysis
 
 
 @pytest.mark.parametrize(
-    ("transform", "said"),
+    ("transform", "text"),
     [
         (lambda tasks: tasks.drop("lease"), "column lease is missing"),
         (lambda tasks: tasks.withColumnRenamed("created_at", "error"), "column error must be a"),
@@ -320,18 +324,18 @@ def test_the_plan_of_a_transform_tells_what_it_does_with_rows(
     ],
 )
 def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
-    spark: SparkSession, pipeline: Ground, transform: Any, said: str
+    spark: SparkSession, pipeline: PipelineHarness, transform: Any, text: str
 ) -> None:
     pipeline.fill("in", 1)
 
-    with pytest.raises(InvalidRequest, match=said):
+    with pytest.raises(InvalidRequest, match=text):
         run(spark, pipeline, transform)
 
     assert pipeline.tasks("in")[0].version == 1
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         (datetime(2026, 11, 21), r"until must be a datetime with a time zone, not datetime\.d"),  # noqa: DTZ001 (the point)
         ("2026-11-21T08:00:00Z", "until must be a datetime with a time zone, not '2026-11-21T08:"),
@@ -339,12 +343,12 @@ def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
     ],
 )
 def test_an_end_that_is_no_instant_is_refused_before_a_task_is_leased(
-    spark: SparkSession, pipeline: Ground, wrong: Any, said: str
+    spark: SparkSession, pipeline: PipelineHarness, wrong: Any, text: str
 ) -> None:
     pipeline.fill("in", 1)
     station = Station(queue="in", to="out", transform=transforms.same)
 
-    with pytest.raises(InvalidRequest, match=said) as refused:
+    with pytest.raises(InvalidRequest, match=text) as refused:
         station.run(spark, drain=True, until=wrong, connection=pipeline.connection)
 
     assert [one.field for one in refused.value.errors] == ["until"]
@@ -352,17 +356,17 @@ def test_an_end_that_is_no_instant_is_refused_before_a_task_is_leased(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"), [(None, "not NoneType$"), (SparkConf(), "not pyspark.conf.SparkConf$")]
+    ("wrong", "text"), [(None, "not NoneType$"), (SparkConf(), "not pyspark.conf.SparkConf$")]
 )
-def test_what_is_no_session_is_refused(wrong: Any, said: str) -> None:
+def test_what_is_no_session_is_refused(wrong: Any, text: str) -> None:
     station = Station(queue="in", transform=transforms.same)
 
-    with pytest.raises(InvalidRequest, match=f"spark must be a SparkSession, {said}"):
+    with pytest.raises(InvalidRequest, match=f"spark must be a SparkSession, {text}"):
         station.run(wrong)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ({"to": "in"}, "to must be another queue than queue"),
         ({"queue": "a b"}, "queue must be the name of a queue"),
@@ -380,11 +384,13 @@ def test_what_is_no_session_is_refused(wrong: Any, said: str) -> None:
         ({"claim_log": 5}, "claim_log must be the path of a folder as text, not 5"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidRequest, match=text):
         Station(**{"queue": "in", "transform": transforms.same, **wrong})
 
 
-def test_a_queue_that_is_missing_is_told_at_once(spark: SparkSession, pipeline: Ground) -> None:
+def test_a_queue_that_is_missing_is_told_at_once(
+    spark: SparkSession, pipeline: PipelineHarness
+) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         run(spark, pipeline, transforms.same, to="nowhere")

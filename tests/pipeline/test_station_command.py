@@ -22,7 +22,7 @@ from headrace.spark.sources.writing import WRITING
 from headrace.spark.station.__main__ import main
 from infra.local.engine import PROJECT_ROOT
 from tests.pipeline.bench.chaos import survived
-from tests.pipeline.ground import AT_ONCE, Ground
+from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 SOON = 120.0  # seconds until a test gives up
 
@@ -40,7 +40,7 @@ wrong = Station(queue="in", to="out", transform=lambda tasks: tasks.where("nix >
 
 
 @dataclass
-class Told:
+class StationProcess:
     """A station under way, and what it has told so far, in lines."""
 
     process: subprocess.Popen[str]
@@ -59,13 +59,13 @@ class Told:
 
 
 @contextmanager
-def command(ground: Ground, folder: Path, *words: str) -> Iterator[Told]:
-    """Run `headrace station run` on the tables of *ground*, in *folder*."""
+def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[StationProcess]:
+    """Run `headrace station run` on the tables of *harness*, in *folder*."""
     (folder / "stations.py").write_text(MODULE)
     where = {
-        "HEADRACE_DYNAMODB_URL": ground.connection.dynamodb_url or "",
-        "HEADRACE_TASKS_TABLE": ground.connection.tasks_table,
-        "HEADRACE_CONTROL_TABLE": ground.connection.control_table,
+        "HEADRACE_DYNAMODB_URL": harness.connection.dynamodb_url or "",
+        "HEADRACE_TASKS_TABLE": harness.connection.tasks_table,
+        "HEADRACE_CONTROL_TABLE": harness.connection.control_table,
         "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
     }
     process = subprocess.Popen(
@@ -80,7 +80,7 @@ def command(ground: Ground, folder: Path, *words: str) -> Iterator[Told]:
     reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
     reader.start()
     try:
-        yield Told(process, lines, reader)
+        yield StationProcess(process, lines, reader)
     finally:
         process.kill()
         process.wait()
@@ -93,43 +93,45 @@ def _read(out: IO[str], lines: list[dict[str, object]]) -> None:
 
 
 @pytest.fixture
-def pipeline(ground: Ground) -> Ground:
-    ground.queue("in", retry=AT_ONCE)
-    ground.queue("out")
-    return ground
+def pipeline(harness: PipelineHarness) -> PipelineHarness:
+    harness.queue("in", retry=AT_ONCE)
+    harness.queue("out")
+    return harness
 
 
 @pytest.mark.slow
 def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
-    pipeline: Ground, tmp_path: Path
+    pipeline: PipelineHarness, tmp_path: Path
 ) -> None:
     pipeline.fill("in", 200)
 
-    with command(pipeline, tmp_path, "stations:sleepy") as told:
-        told.wait_for_batch()
-        told.process.send_signal(signal.SIGTERM)
-        code = told.end()
+    with command(pipeline, tmp_path, "stations:sleepy") as reported:
+        reported.wait_for_batch()
+        reported.process.send_signal(signal.SIGTERM)
+        code = reported.end()
 
     assert code == 0
-    assert told.lines[-1]["ended"] == "stopped"
+    assert reported.lines[-1]["ended"] == "stopped"
     moved = len(pipeline.tasks("out"))
-    assert 0 < moved == told.lines[-1]["moved"]
+    assert 0 < moved == reported.lines[-1]["moved"]
     assert pipeline.states("in") == {"ENQUEUED": 200 - moved}
     assert {task.attempts for task in pipeline.tasks("in")} == {0}
 
 
 @pytest.mark.slow
-def test_what_a_killed_driver_held_the_next_one_finishes(pipeline: Ground, tmp_path: Path) -> None:
+def test_what_a_killed_driver_held_the_next_one_finishes(
+    pipeline: PipelineHarness, tmp_path: Path
+) -> None:
     pipeline.fill("in", 100)
 
-    with command(pipeline, tmp_path, "stations:sleepy") as told:
-        told.wait_for_batch()
-        os.kill(_driver(told.process.pid), signal.SIGKILL)
-        told.end()
+    with command(pipeline, tmp_path, "stations:sleepy") as reported:
+        reported.wait_for_batch()
+        os.kill(_driver(reported.process.pid), signal.SIGKILL)
+        reported.end()
     end = time.monotonic() + SOON
     while len(pipeline.tasks("out")) < 100 and time.monotonic() < end:
-        with command(pipeline, tmp_path, "stations:quick", "--drain") as told:
-            assert told.end() == 0
+        with command(pipeline, tmp_path, "stations:quick", "--drain") as reported:
+            assert reported.end() == 0
 
     assert pipeline.numbers("out") == list(range(100))
     assert {len(task.trail) for task in pipeline.tasks("out")} == {1}
@@ -146,7 +148,7 @@ def test_killed_workers_and_drivers_cost_no_task_and_the_proof_finds_nothing(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("stations", "names no station: say module:station"),
         ("no.such:station", "there is no module no"),
@@ -154,17 +156,17 @@ def test_killed_workers_and_drivers_cost_no_task_and_the_proof_finds_nothing(
     ],
 )
 def test_a_name_that_is_no_station_is_told_in_a_line(
-    name: str, said: str, capsys: pytest.CaptureFixture[str]
+    name: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([name]) == 2
 
     error = capsys.readouterr().err
     assert error.startswith("error: ")
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("Station(to_queue='x')", "module broken: TypeError: Station.__init__() got an unexpected"),
         ("import no_such_thing", "module broken: ModuleNotFoundError: No module named 'no_such"),
@@ -174,7 +176,7 @@ def test_a_name_that_is_no_station_is_told_in_a_line(
 )
 def test_a_module_that_cannot_be_imported_is_told_in_a_line(
     text: str,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -188,16 +190,16 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_line(
     assert main(["broken:station"]) == 2
 
     error = capsys.readouterr().err
-    assert error.startswith(f"error: {said}")
+    assert error.startswith(f"error: {message}")
     assert error.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_a_transform_that_names_no_column_is_told_in_a_line(
-    pipeline: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    pipeline: PipelineHarness, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with command(pipeline, tmp_path, "stations:wrong") as told:
-        code = told.end()
+    with command(pipeline, tmp_path, "stations:wrong") as reported:
+        code = reported.end()
 
     assert code == 2
     error = capfd.readouterr().err

@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.lease import LeaseName
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (
     columns,
     connect,
@@ -29,8 +29,8 @@ from headrace.spark.sources import (
     table,
 )
 from headrace.spark.sources.columns import columns_of
-from headrace.spark.sources.connect import Connection
-from headrace.spark.sources.table import Reading, TableSource, listed, scanned
+from headrace.spark.sources.connect import StoreConnection
+from headrace.spark.sources.table import TableReading, TableSource, listed, scanned
 from headrace.store.items import to_item
 from infra.local.engine import PROJECT_ROOT, Engine
 from infra.local.tables import TableNames
@@ -44,26 +44,26 @@ NUMBER = 60
 
 
 @pytest.fixture
-def connection(engine: Engine, tables: TableNames) -> Connection:
-    return Connection(tables.tasks, tables.control, engine.url)
+def connection(engine: Engine, tables: TableNames) -> StoreConnection:
+    return StoreConnection(tables.tasks, tables.control, engine.url)
 
 
 @pytest.fixture
-def filled(connection: Connection) -> Connection:
+def filled(connection: StoreConnection) -> StoreConnection:
     """Give tables with tasks in two queues, some of them in flight and some dead."""
     uses = connect.opened(connection)
     uses.queues.create("mail", QueueSettings(shards=2))
     uses.queues.create("other", QueueSettings())
     payload = json.dumps({"text": 'é "tags":{"M":{"a":{"S":"b"}}} \U0001f600'}, ensure_ascii=False)
     tags = {'a"b': "c\\d}", "tags": "x"}
-    new = [NewTask(payload, tags=tags if n % 2 else {}) for n in range(NUMBER)]
+    new = [TaskSpec(payload, tags=tags if n % 2 else {}) for n in range(NUMBER)]
     uses.tasks.enqueue("mail", new)
-    uses.tasks.enqueue("other", [NewTask("1")])
+    uses.tasks.enqueue("other", [TaskSpec("1")])
     uses.deliveries.dequeue("mail", batch_size=10, worker="w1")
     return connection
 
 
-def read(spark: SparkSession, connection: Connection, **options: str) -> Any:
+def read(spark: SparkSession, connection: StoreConnection, **options: str) -> Any:
     spark.dataSource.register(TableSource)
     return spark.read.format("headrace.table").options(**connection.options(), **options)
 
@@ -73,7 +73,7 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
 
 
 def test_the_table_is_read_by_segments_as_it_is_stored(
-    spark: SparkSession, filled: Connection
+    spark: SparkSession, filled: StoreConnection
 ) -> None:
     rows = read(spark, filled, segments="2", consistent="true").load().collect()
 
@@ -88,7 +88,7 @@ def test_the_table_is_read_by_segments_as_it_is_stored(
         assert row["worker"] == task.worker
 
 
-def test_a_schema_reads_some_columns_only(spark: SparkSession, filled: Connection) -> None:
+def test_a_schema_reads_some_columns_only(spark: SparkSession, filled: StoreConnection) -> None:
     frame = read(spark, filled).schema("id string, lease string").load()
 
     assert frame.columns == ["id", "lease"]
@@ -99,16 +99,16 @@ def test_a_schema_reads_some_columns_only(spark: SparkSession, filled: Connectio
     "schema", ["id string, attention_at timestamp", "id string, payload string"]
 )
 def test_one_state_of_a_queue_is_read_by_the_index(
-    spark: SparkSession, filled: Connection, schema: str
+    spark: SparkSession, filled: StoreConnection, schema: str
 ) -> None:
     reader = read(spark, filled, queue="mail", state="inflight").schema(schema)
 
     assert reader.load().where(f.col(schema.split()[2]).isNotNull()).count() == 10
 
 
-def test_all_states_of_a_queue_are_read_by_the_index(filled: Connection) -> None:
+def test_all_states_of_a_queue_are_read_by_the_index(filled: StoreConnection) -> None:
     columns = columns_of([("id", "string"), ("state", "string"), ("last_move", "string")])
-    reading = Reading(filled, columns, "mail")
+    reading = TableReading(filled, columns, "mail")
     found = [
         row
         for state in State
@@ -123,14 +123,14 @@ def test_all_states_of_a_queue_are_read_by_the_index(filled: Connection) -> None
     }
 
 
-def test_what_is_past_its_retention_is_not_shown(filled: Connection) -> None:
+def test_what_is_past_its_retention_is_not_shown(filled: StoreConnection) -> None:
     uses = connect.opened(filled)
     (task,) = uses.deliveries.dequeue("other", batch_size=1, worker="w").tasks
     gone = dataclasses.replace(task, id="gone", retained_until=datetime(2020, 1, 1, tzinfo=UTC))
     client: Any = connect.store(filled).pages().client  # type: ignore[attr-defined]
     client.put_item(TableName=filled.tasks_table, Item=to_item(gone))
     columns = columns_of([("id", "string")])
-    reading = Reading(filled, columns, consistent=True)
+    reading = TableReading(filled, columns, consistent=True)
 
     ids = {row["id"] for row in rows_of(scanned(reading, 0))}
 
@@ -138,14 +138,18 @@ def test_what_is_past_its_retention_is_not_shown(filled: Connection) -> None:
     assert "gone" not in ids
 
 
-def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: Connection) -> None:
+def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnection) -> None:
     uses = connect.opened(filled)
     queue = uses.queues.create("unkept", QueueSettings(history_retention_in_seconds=0)).name
-    (made,) = uses.tasks.enqueue(queue, [NewTask("1")])
+    (made,) = uses.tasks.enqueue(queue, [TaskSpec("1")])
     (task,) = uses.deliveries.dequeue(queue, worker="w").tasks
-    uses.reports.report(queue, [Report(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)])
+    uses.reports.report(
+        queue, [TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)]
+    )
     assert connect.store(filled).spent([task.id])
-    reading = Reading(filled, columns_of([("id", "string"), ("queue", "string")]), consistent=True)
+    reading = TableReading(
+        filled, columns_of([("id", "string"), ("queue", "string")]), consistent=True
+    )
 
     rows = rows_of(scanned(reading, 0))
 
@@ -170,7 +174,7 @@ def test_what_the_table_cannot_be_asked_is_refused_by_name(
         TableSource(options).reader(schema_of(schema))
 
 
-def test_a_queue_that_is_not_there_is_named(connection: Connection) -> None:
+def test_a_queue_that_is_not_there_is_named(connection: StoreConnection) -> None:
     source = TableSource({**connection.options(), "queue": "nowhere"})
 
     with pytest.raises(NotFound, match="nowhere"):
@@ -178,19 +182,19 @@ def test_a_queue_that_is_not_there_is_named(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("name", ["tasks_table", "control_table"])
-def test_a_table_that_is_not_there_is_named(filled: Connection, name: str) -> None:
+def test_a_table_that_is_not_there_is_named(filled: StoreConnection, name: str) -> None:
     nowhere = dataclasses.replace(filled, **{name: "nowhere"})
-    told = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
+    reported = rf"nowhere \({name}, HEADRACE_{name.upper()}\).* is not there"
 
-    with pytest.raises(InvalidRequest, match=told):
-        connect.opened(nowhere).tasks.enqueue("mail", [NewTask("1", id="a1")])
+    with pytest.raises(InvalidRequest, match=reported):
+        connect.opened(nowhere).tasks.enqueue("mail", [TaskSpec("1", id="a1")])
 
 
-def test_a_table_that_is_not_there_is_named_when_it_is_scanned(connection: Connection) -> None:
+def test_a_table_that_is_not_there_is_named_when_it_is_scanned(connection: StoreConnection) -> None:
     nowhere = dataclasses.replace(connection, tasks_table="nowhere")
 
     with pytest.raises(InvalidRequest, match=r"table nowhere \(tasks_table"):
-        rows_of(scanned(Reading(nowhere, columns_of([("id", "string")])), 0))
+        rows_of(scanned(TableReading(nowhere, columns_of([("id", "string")])), 0))
 
 
 def test_numbers_come_as_dynamodb_writes_them() -> None:

@@ -74,7 +74,7 @@ class Groups(Workers):
         if group.state == "OPEN":
             group.state, group.end = "CLOSED", min(group.end, now)
         for task in self.model.under(group):
-            self.model.hand_back(task, now)
+            self.model.release_from_closed_group(task, now)
 
     @precondition(lambda self: self.model.groups)
     @rule(which=any_of_them, queue=queue_names, count=st.integers(1, 5))

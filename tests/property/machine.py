@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State
-from headrace.ops.reports import Report, ReportOutcome, Reports, ReportStatus
+from headrace.ops.reports import ReportOutcome, Reports, ReportStatus, TaskReport
 from tests.property.calls import OWN, PLAIN, STATES, queue_names
 from tests.property.groups import Groups
 from tests.property.model import RETRIES, Known, known
@@ -145,7 +145,7 @@ class AnyOrder(Producers, Groups, Operators):
             self.dequeue(name, 5, None)
             now = self.now()
             for delivery in self.deliveries[known_before:]:
-                report = Report(delivery.task_id, delivery.lease, ReportStatus.SUCCEEDED)
+                report = TaskReport(delivery.task_id, delivery.lease, ReportStatus.SUCCEEDED)
                 (result,) = self._reports.report(name, [report])
                 assert result.outcome is ReportOutcome.OK
                 self.model.succeed(self.model.tasks[delivery.task_id], now, None)

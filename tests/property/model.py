@@ -134,7 +134,7 @@ class Known:
         return head if mark else None
 
     def answers_to(self, name: str) -> bool:
-        """Tell whether *name*, of a group or of a delivery, means the lease that is held."""
+        """Whether *name*, of a group or of a delivery, means the lease that is held."""
         if name == self.lease is not None:
             return True
         return self.group is not None and name == self.group and self.first
@@ -195,7 +195,7 @@ class Model:
     groups: dict[str, Group] = field(default_factory=dict)
 
     def lapsed(self, task: Known, now: datetime) -> bool:
-        """Tell whether the lease of *task* is past its end: its own, or its group's."""
+        """Whether the lease of *task* is past its end: its own, or its group's."""
         group = self.groups.get(task.group or "")
         end = group.end if group is not None else task.lease_end
         return end is not None and end <= now
@@ -234,8 +234,8 @@ class Model:
             expires=due + timedelta(seconds=expires) if expires else None,
         )
 
-    def lease_seconds(self, task: Known, asked: float | None) -> float:
-        own = asked if asked is not None else task.keepalive
+    def lease_seconds(self, task: Known, requested: float | None) -> float:
+        own = requested if requested is not None else task.keepalive
         return own if own is not None else self.queues[task.queue].keepalive
 
     def deliver(
@@ -244,10 +244,10 @@ class Model:
         lease: str,
         worker: str,
         now: datetime,
-        asked: float | None,
+        requested: float | None,
         group: Group | None = None,
     ) -> None:
-        task.lease_length = group.keepalive if group else self.lease_seconds(task, asked)
+        task.lease_length = group.keepalive if group else self.lease_seconds(task, requested)
         task.lease_end = group.end if group else now + timedelta(seconds=task.lease_length)
         task.lease, task.worker, task.started = lease, worker, now
         task.progress, task.beaten = None, False
@@ -304,7 +304,7 @@ class Model:
         task.attempts -= 1
         self._wait(task, "release", now, delay or 0)
 
-    def hand_back(self, task: Known, now: datetime) -> None:
+    def release_from_closed_group(self, task: Known, now: datetime) -> None:
         task.attempts, task.named = task.attempts - 1, None
         settled = task.settled
         self._wait(task, "release", now, 0)

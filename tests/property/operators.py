@@ -9,11 +9,11 @@ from hypothesis.stateful import precondition, rule
 from headrace.domain.errors import Inflight, NotFound
 from headrace.domain.task import State
 from tests.property.calls import any_of_them, queue_names
-from tests.property.ground import Ground
+from tests.property.harness import ServiceHarness
 from tests.property.model import copied
 
 
-class Operators(Ground):
+class Operators(ServiceHarness):
     """Time passes, the reaper runs, and operators have their way with queues and tasks."""
 
     @rule(seconds=st.sampled_from([0.25, 1, 1, 3, 5.5, 12, 31]))

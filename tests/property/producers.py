@@ -7,16 +7,16 @@ from typing import Final, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from headrace.domain.plan import NewTask
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.domain.plan import TaskSpec
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from tests.property.calls import PLAIN, Ask, asks, queue_names
-from tests.property.ground import Ground
+from tests.property.harness import ServiceHarness
 from tests.property.model import RETRIES
 
 _ROOM: Final = 14  # waiting tasks of a queue: what one dequeue of one task looks at is 18
 
 
-class Producers(Ground):
+class Producers(ServiceHarness):
     """Tasks are enqueued: plainly, late, to expire, under ids of their own."""
 
     @rule(queue=queue_names, entries=st.lists(asks, min_size=1, max_size=3))
@@ -25,7 +25,7 @@ class Producers(Ground):
             return
         now = self.now()
         new = [
-            NewTask(
+            TaskSpec(
                 str(number),
                 id=ask.id,
                 scheduled_at=None if ask.at is None else now + timedelta(seconds=ask.at),
@@ -49,7 +49,13 @@ class Producers(Ground):
             self._acknowledged(queue, ask, entry, due, result, now)
 
     def _acknowledged(
-        self, queue: str, ask: Ask, entry: NewTask, due: datetime, result: Enqueued, now: datetime
+        self,
+        queue: str,
+        ask: Ask,
+        entry: TaskSpec,
+        due: datetime,
+        result: EnqueueResult,
+        now: datetime,
     ) -> None:
         there = self.model.visible(ask.id, now) if ask.id else None
         spent, until = self.model.spent.get(ask.id or "", ("", now))

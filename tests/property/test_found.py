@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.ops.reports import ReportOutcome
@@ -28,7 +28,7 @@ def test_an_id_twice_in_one_call_exists_whatever_the_second_entry_says(world: Wo
     past = world.clock() - timedelta(seconds=1)
 
     first, again = world.use.tasks.enqueue(
-        queue, [NewTask("1", id="order-1"), NewTask("2", id="order-1", expires_at=past)]
+        queue, [TaskSpec("1", id="order-1"), TaskSpec("2", id="order-1", expires_at=past)]
     )
 
     assert (first.outcome, again.outcome) == (EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING)

@@ -16,12 +16,12 @@ from typing import Any, Final
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
-from headrace.domain.repeat import Request
+from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.batches import Batch
+from headrace.ops.batches import DeliveryBatch
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
@@ -30,8 +30,8 @@ from tests.manual_clock import ManualClock
 TOKENS: Final = 20
 SECONDS: Final = timedelta(seconds=10)  # that a call may take
 IDS: Final = ("a", "b", "c", "d", "e")  # of two shards they are on both
-WRITES: Final = ("commit", "put_record", "set_mark", "change_group")
-CALLS: Final = (*WRITES, "read", "record", "entries", "marks", "mark", "group")
+WRITES: Final = ("commit", "put_record", "set_key_lock", "change_group")
+CALLS: Final = (*WRITES, "read", "record", "entries", "key_locks", "key_lock", "group")
 QUEUES: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
     "all of them": {},
@@ -52,7 +52,7 @@ class ProcessDied(BaseException):
     """It does nothing more, not even what stands in a ``finally``."""
 
 
-class Interrupted(MemoryStore):
+class InterruptedStore(MemoryStore):
     """Lets an event happen at the n-th call."""
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class Interrupted(MemoryStore):
 
 
 @dataclass
-class Story:
+class DequeueStory:
     """One dequeue of three tasks under a key, what happens to it, and how it goes on."""
 
     how: str
-    batches: type[Batch] = Batch
-    store: Interrupted = field(default_factory=Interrupted)
+    batches: type[DeliveryBatch] = DeliveryBatch
+    store: InterruptedStore = field(default_factory=InterruptedStore)
     world: World = field(init=False)
     answers: list[list[Task]] = field(default_factory=list)
     tries: int = 0
@@ -95,7 +95,7 @@ class Story:
         use = self.world.use
         use.deliveries.chance = use.deliveries.claims.chance = random.Random(7)
         ids = IDS[:3] if self.how == "all of them" else IDS
-        use.tasks.enqueue("mail", [NewTask("1", id=id) for id in ids])
+        use.tasks.enqueue("mail", [TaskSpec("1", id=id) for id in ids])
         if self.how == "lapsed ones":
             assert len(self.world.take("mail", 4, worker="gone")) == 4
             self.world.clock.forward(60)
@@ -103,9 +103,9 @@ class Story:
         batches = self.world.use.batches
         of = batches.of
 
-        def made(request: Request, **more: Any) -> Batch:
+        def made(request: KeyedRequest, **more: Any) -> DeliveryBatch:
             plain = of(request, **more)
-            return self.batches(*(getattr(plain, name) for name in Batch.__slots__))
+            return self.batches(*(getattr(plain, name) for name in DeliveryBatch.__slots__))
 
         self._made = made
 
@@ -113,7 +113,7 @@ class Story:
         """Send the call once more; None for an answer that says to come again."""
         self.world.clock.forward(0.001)
         self.tries += 1
-        batch = self._made(Request("key", "k", "of"), within=SECONDS, attempt=self.tries)
+        batch = self._made(KeyedRequest("key", "k", "of"), within=SECONDS, attempt=self.tries)
         try:
             found = self.world.use.deliveries.dequeue(
                 "mail", batch_size=3, worker="ada", batch=batch
@@ -203,10 +203,12 @@ class Story:
             assert len(flying) <= 3
 
 
-def stories(how: str, event: str, batches: type[Batch] = Batch) -> Iterator[Story]:
+def stories(
+    how: str, event: str, batches: type[DeliveryBatch] = DeliveryBatch
+) -> Iterator[DequeueStory]:
     """Yield every story in which *event* happens once, at whatever call of the store."""
     for at in range(1, 100):
-        story = Story(how, batches)
+        story = DequeueStory(how, batches)
         if not story.happens(event, at):
             assert at > 3
             return
@@ -240,18 +242,18 @@ def test_a_repeat_after_some_are_over_gets_the_others(event: str) -> None:
 # ---------------------------------------------------------------------------------- planted faults
 
 
-class NotesNothing(Batch):
+class NotesNothing(DeliveryBatch):
     """As before: there is no record."""
 
     def note(self, entries: Any, *, now: Any) -> None: ...
 
 
-class NotesLater(Batch):
+class NotesLater(DeliveryBatch):
     """The record follows the leases: who dies between leaves them to nobody."""
 
     def note(self, entries: Any, *, now: Any) -> None:
         store = self.store
-        assert isinstance(store, Interrupted)
+        assert isinstance(store, InterruptedStore)
         commit = type(store).commit
         super_note = super().note
 
@@ -264,7 +266,7 @@ class NotesLater(Batch):
         store.__dict__["commit"] = committed
 
 
-class Overwrites(Batch):
+class Overwrites(DeliveryBatch):
     """The record asks no condition: two tries at once both lease."""
 
     def note(self, entries: Any, *, now: Any) -> None:
@@ -273,7 +275,7 @@ class Overwrites(Batch):
         super().note(entries, now=now)
 
 
-class AnswersAtOnce(Batch):
+class AnswersAtOnce(DeliveryBatch):
     """A repeat does not ask whether the first try is still leasing."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
@@ -287,7 +289,7 @@ class AnswersAtOnce(Batch):
         return super().leased_before(group, queues)
 
 
-class NeverLooks(Batch):
+class NeverLooks(DeliveryBatch):
     """A repeat leases like a first try."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
@@ -296,7 +298,7 @@ class NeverLooks(Batch):
     def note(self, entries: Any, *, now: Any) -> None: ...
 
 
-class TopsUp(Batch):
+class TopsUp(DeliveryBatch):
     """A repeat that finds too little leases more."""
 
     def leased_before(self, group: Any, queues: Any) -> list[Task] | None:
@@ -308,22 +310,22 @@ class TopsUp(Batch):
         return held
 
 
-class LeavesOpen(Batch):
+class LeavesOpen(DeliveryBatch):
     """A repeat that is answered does not end the batch: the first try goes on leasing into it."""
 
     def _write(self, batch: Any) -> bool:
         return (batch.closed and batch.task_ids) or super()._write(batch)
 
 
-class SaysNothing(Batch):
+class SaysNothing(DeliveryBatch):
     """A repeat that is told of no task does not note it: a first try that waits leases some."""
 
     def note_nothing(self, *, now: Any) -> bool:
         return True
 
 
-def caught(how: str, event: str, batches: type[Batch]) -> bool:
-    """Tell whether some story goes wrong."""
+def caught(how: str, event: str, batches: type[DeliveryBatch]) -> bool:
+    """Whether some story goes wrong."""
     try:
         for story in stories(how, event, batches):
             before = story.repeated()
@@ -351,6 +353,6 @@ def caught(how: str, event: str, batches: type[Batch]) -> bool:
         (SaysNothing, "all of them", "is repeated"),
     ],
 )
-def test_a_planted_fault_is_found(fault: type[Batch], how: str, event: str) -> None:
+def test_a_planted_fault_is_found(fault: type[DeliveryBatch], how: str, event: str) -> None:
     assert caught(how, event, fault)
-    assert not caught(how, event, Batch)
+    assert not caught(how, event, DeliveryBatch)

@@ -15,7 +15,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists, Unauthenticated
 from headrace.ops import key_body
-from headrace.ops.keys import BOOTSTRAP, Keys, NewKey
+from headrace.ops.keys import BOOTSTRAP, IssuedKey, KeyOperations
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import new_world
@@ -25,7 +25,7 @@ from tests.property.all_orders import Actor, Gated, all_orders
 HOUR = timedelta(hours=1)
 
 
-class Case:
+class KeyCase:
     """A service with one key, "ci", and processes that do *what* with keys at once.
 
     ``rotate!1`` is a process that ends before the second of its calls.
@@ -44,20 +44,20 @@ class Case:
         return getattr(self, what.partition("!")[0])
 
     @property
-    def process(self) -> Keys:
+    def process(self) -> KeyOperations:
         """Another process, which knows nothing."""
         return replace(self._keys, _known={}, _unknown={})
 
-    def create(self) -> NewKey:
+    def create(self) -> IssuedKey:
         return self.process.create(BOOTSTRAP, "ci", Role.WORKER)
 
-    def rotate(self) -> NewKey:
+    def rotate(self) -> IssuedKey:
         return self.process.rotate(BOOTSTRAP, self.first.key.id, overlap=HOUR)
 
-    def rotate_at_once(self) -> NewKey:
+    def rotate_at_once(self) -> IssuedKey:
         return self.process.rotate(BOOTSTRAP, self.first.key.id)
 
-    def rotate_unheard(self) -> NewKey:
+    def rotate_unheard(self) -> IssuedKey:
         """Rotate, lose the answer, and rotate once more."""
         self.rotate()
         return self.rotate()
@@ -122,10 +122,10 @@ def _calls(what: str) -> int | None:
 
 def run(what: str, store: type[MemoryStore] = MemoryStore) -> int:
     """Check each order of *what*; return how many there are."""
-    case: list[Case] = []
+    case: list[KeyCase] = []
 
     def begin() -> Sequence[Actor]:
-        case[:] = [Case(store(), what.split())]
+        case[:] = [KeyCase(store(), what.split())]
         return case[0].actors
 
     orders = 0

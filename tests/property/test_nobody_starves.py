@@ -23,7 +23,7 @@ A_LOOK = 0.1
 
 def fleet_of(count: int, *, seed: int, shards: int = 1) -> Fleet:
     fleet = Fleet(count, seed=seed, shards=shards)
-    fleet.sign()
+    fleet.heartbeat()
     return fleet
 
 
@@ -52,7 +52,7 @@ def test_who_is_alone_alive_waits_for_nobody() -> None:
 
 def test_a_process_in_which_all_ask_divides_nothing() -> None:
     fleet = Fleet(1, seed=1, workers=4)
-    fleet.sign()
+    fleet.heartbeat()
     fleet.enqueue(3)
     fleet.play([partial(fleet.ask, place) for place in range(3)])
     fleet.stage.sleep(1)
@@ -119,7 +119,7 @@ def test_a_few_who_ask_have_whole_batches_though_most_of_the_queue_is_others() -
 def test_who_was_silent_for_75_seconds_has_no_part_any_more() -> None:
     fleet = fleet_of(2, seed=1)
     fleet.stage.sleep(50)
-    fleet.sign([0])
+    fleet.heartbeat([0])
     fleet.stage.sleep(25)
     fleet.enqueue(25)
 
@@ -161,7 +161,7 @@ def test_every_task_is_taken_within_a_turn_of_each_member_that_does_not_ask(
 ) -> None:
     fleet = Fleet(len(others) + 1, seed=seed, shards=shards)
     silent = ("asks without a name", "gives no sign")
-    fleet.sign(place for place, does in enumerate(["asks", *others]) if does not in silent)
+    fleet.heartbeat(place for place, does in enumerate(["asks", *others]) if does not in silent)
     end = sum(gaps) + TURN.total_seconds() * (len(others) + 1) + 2 * FARTHEST
 
     def produce() -> None:

@@ -26,7 +26,7 @@ from headrace.domain.change import Change
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.store.base import Outcome, Page
+from headrace.store.base import EntryPage, Outcome
 from headrace.store.memory import MemoryStore
 from headrace.testing.faults import Faults
 from headrace.testing.lagging import LaggingStore
@@ -61,13 +61,13 @@ class Meddled(LaggingStore):
         self._let_others_act()
         return super().read(task_ids, **how)
 
-    def entries(self, *place: Any, **how: Any) -> Page:
+    def entries(self, *place: Any, **how: Any) -> EntryPage:
         self._let_others_act()
         return super().entries(*place, **how)
 
 
 @dataclass
-class Life:
+class TaskLife:
     """What a task was since when: its latest life, and in which states."""
 
     number: int
@@ -82,7 +82,7 @@ class Life:
 class Purge:
     """What a purge named: the tasks there were in its states, each in one life."""
 
-    asked_at: datetime
+    requested_at: datetime
     states: tuple[State, ...]
     was: dict[str, tuple[int, State]]
     lagged: bool
@@ -99,9 +99,9 @@ class Purges(RuleBasedStateMachine):
         self.store = Meddled(self.faults)
         self.world = new_world(self.store, self.clock)
         queues = self.world.use.queues
-        queues.chores = replace(queues.chores, sleep=lambda _: None)
-        self.world.use.reaping.chores = queues.chores
-        self.lives: dict[str, Life] = {}
+        queues.removals = replace(queues.removals, sleep=lambda _: None)
+        self.world.use.reaping.removals = queues.removals
+        self.lives: dict[str, TaskLife] = {}
         self.held: list[Task] = []
         self.purges: list[Purge] = []
 
@@ -119,7 +119,7 @@ class Purges(RuleBasedStateMachine):
         self.clock.forward(0.001)
         if step == "enqueue":
             (task_id,) = self.world.put(self.queue)
-            self.lives[task_id] = Life(0, [(self.clock(), E)])
+            self.lives[task_id] = TaskLife(0, [(self.clock(), E)])
         elif step == "take":
             for task in self.world.use.deliveries.dequeue(self.queue).tasks:
                 self.held.append(task)
@@ -150,7 +150,7 @@ class Purges(RuleBasedStateMachine):
         answer = self.world.use.bulk.by_ids(self.queue, BulkAction.RESTART, [task.id])
         if answer.changed:
             number = self.lives[task.id].number + 1
-            self.lives[task.id] = Life(number, [(self.clock(), E)])
+            self.lives[task.id] = TaskLife(number, [(self.clock(), E)])
 
     @rule(step=st.sampled_from(STEPS), which=st.integers(0, 7))
     def step(self, step: str, which: int) -> None:
@@ -166,7 +166,7 @@ class Purges(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 3, 8, 61]))
     def pass_time(self, seconds: float) -> None:
         self.clock.forward(seconds)
-        if self.faults.asked:
+        if self.faults.requested:
             self.faults.when_index_slows()  # it lags, but not for ever
 
     @rule()
@@ -174,7 +174,7 @@ class Purges(RuleBasedStateMachine):
         self.faults.clear()
         self.faults.slow_index(rate=1)
 
-    @precondition(lambda self: self.faults.asked)
+    @precondition(lambda self: self.faults.requested)
     @rule()
     def lag_no_more(self) -> None:
         self.faults.clear()
@@ -196,16 +196,16 @@ class Purges(RuleBasedStateMachine):
         self.clock.forward(0.001)
         there = {task.id: task.state for task in self.store.everything()}
         was = {task_id: (self.lives[task_id].number, state) for task_id, state in there.items()}
-        purge = Purge(self.clock(), states, was, bool(self.faults.asked), self.clock())
+        purge = Purge(self.clock(), states, was, bool(self.faults.requested), self.clock())
         self.purges.append(purge)
-        chores = self.world.use.queues.chores
-        self.world.use.queues.chores = replace(chores, patience=patience)
+        removals = self.world.use.queues.removals
+        self.world.use.queues.removals = replace(removals, patience=patience)
         self._meanwhile(steps)
 
         done = self.world.use.queues.purge(self.queue, states)
 
         self.store.meanwhile = []
-        self.world.use.queues.chores = chores
+        self.world.use.queues.removals = removals
         purge.noted_at = self.clock()
         gone = there.keys() - {task.id for task in self.store.everything()}
         assert done.deleted <= len(gone)  # as many as it removed, whatever the index showed
@@ -236,7 +236,7 @@ class Purges(RuleBasedStateMachine):
         if state in purge.states:
             return True
         # It left before the purge could note it, and only its last two stays are known.
-        left = [at for at, _ in life.stays if at > purge.asked_at]
+        left = [at for at, _ in life.stays if at > purge.requested_at]
         return E in purge.states and state is F and len(left) > 2 and left[0] < purge.noted_at
 
     def _is_gone(self, purge: Purge) -> None:
@@ -246,7 +246,7 @@ class Purges(RuleBasedStateMachine):
             may_be_back = state is E and task.state is F
             if not named or not (task.state in purge.states or may_be_back):
                 continue
-            delivery_is_over = self.lives[task.id].stays[-1][0] > purge.asked_at
+            delivery_is_over = self.lives[task.id].stays[-1][0] > purge.requested_at
             only_that = state is F and E not in purge.states
             assert only_that and delivery_is_over, (purge, task)  # noqa: PT018  one question
 
@@ -265,7 +265,7 @@ class Purges(RuleBasedStateMachine):
         for _ in range(3):
             self.clock.forward(61)
             self.world.use.reaping.run()
-        assert self.world.use.queues.chores.pending() == []
+        assert self.world.use.queues.removals.pending() == []
         self.nothing_goes_that_no_purge_named()
         for purge in self.purges:
             if not purge.lagged or {E, F} <= {*purge.states}:
@@ -299,7 +299,7 @@ class InStep(MemoryStore):
         super().__init__()
         self.works: Callable[[], None] | None = None
 
-    def entries(self, *place: Any, **how: Any) -> Page:
+    def entries(self, *place: Any, **how: Any) -> EntryPage:
         if self.works is not None:
             works, self.works = self.works, None
             works()
@@ -324,7 +324,7 @@ def test_no_worker_is_so_in_step_with_a_purge_that_its_task_evades_it(
         store = InStep()
         world = new_world(store, ManualClock())
         queues = world.use.queues
-        queues.chores = replace(queues.chores, sleep=lambda _: None)
+        queues.removals = replace(queues.removals, sleep=lambda _: None)
         worker = Worker(world, world.queue(retry_strategy=AT_ONCE), waits, works)
         (task_id,) = world.put(worker.queue)
         for _ in range(begins):

@@ -1,4 +1,4 @@
-"""Whatever happens to tasks, and however the stream delivers it, the books tell the truth."""
+"""Whatever happens to tasks, and however the stream delivers it, the counters are right."""
 
 import random
 from collections import Counter
@@ -15,8 +15,8 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.tally import COUNTED, STATES, Activity, Tally
 from headrace.domain.task import Place, State, Task
 from headrace.domain.transitions import transition
-from headrace.ops.lane import micros_of
-from headrace.ops.ledger import LANE_BYTES, MOVES_BYTES, Ledger
+from headrace.ops.counter_buffer import micros_of
+from headrace.ops.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
 from headrace.ops.recording import Recording
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
@@ -82,7 +82,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Life:
+class RecordedService:
     """Tasks in four queues, to which anything may happen."""
 
     def __init__(self, store: Store | None = None, clock: ManualClock | None = None) -> None:
@@ -122,7 +122,7 @@ class Life:
 def test_after_any_history_the_counts_are_the_truth(
     history: list[tuple[str, str, int, float]], chance: random.Random
 ) -> None:
-    life = Life()
+    life = RecordedService()
     for call in history:
         life.call(*call)
     changes = life.stream.taken()
@@ -134,10 +134,10 @@ def test_after_any_history_the_counts_are_the_truth(
 
     tasks = life.stream.store.read({change_id(change) for change in changes})
     places = Counter((task.queue, task.state) for task in tasks.values())
-    ledger = recording.ledger
+    counters = recording.counters
     for queue in QUEUES:
         truth = [places[queue, state] for state in STATES]
-        assert ledger.counts(queue, ledger.lanes()) == truth
+        assert counters.counts(queue, counters.buffers()) == truth
 
 
 def change_id(change: dict[str, Any]) -> str:
@@ -221,23 +221,23 @@ def test_crashes_lost_answers_and_late_twins_lose_and_double_nothing(
 
 
 def new_recording(use: UseCases) -> Recording:
-    return Recording(Ledger(use.recording.ledger.store, use.now, no_wait))
+    return Recording(Counters(use.recording.counters.store, use.now, no_wait))
 
 
 def assert_books_hold(truth: Tally, use: UseCases, clock: ManualClock) -> None:
-    ledger = use.recording.ledger
+    counters = use.recording.counters
     now = micros_of(clock())
-    kept, room = truth.moves.kept(now, MOVES_BYTES), len(str(truth.moves.body()))
-    assert room < MOVES_BYTES
-    assert ledger.totals().moves().kept(now, MOVES_BYTES) == kept
-    lanes = ledger.lanes()
-    assert all(len(str(lane.body)) < 3 * LANE_BYTES for lane in lanes)
+    kept, room = truth.flows.kept(now, FLOWS_BYTES), len(str(truth.flows.body()))
+    assert room < FLOWS_BYTES
+    assert counters.totals().flows().kept(now, FLOWS_BYTES) == kept
+    buffers = counters.buffers()
+    assert all(len(str(buffer.body)) < 3 * BUFFER_BYTES for buffer in buffers)
     last = micros_of(clock()) // 60_000_000 + 100
     for queue in QUEUES:
         counts = truth.counts.get(queue, [0] * len(STATES))
-        assert ledger.counts(queue, lanes) == counts
+        assert counters.counts(queue, buffers) == counts
         minutes: dict[int, Activity] = {}
-        for minute, activity in ledger.minutes(queue, lanes, 0, last):
+        for minute, activity in counters.minutes(queue, buffers, 0, last):
             minutes.setdefault(minute, Activity()).merge(activity)
         assert minutes == truth.minutes.get(queue, {})
         assert all(len(activity.numbers) == len(COUNTED) for activity in minutes.values())

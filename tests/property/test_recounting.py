@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.tally import STATES
 from headrace.domain.task import Place, Task
-from headrace.ops.ledger import Ledger
+from headrace.ops.counters import Counters
 from headrace.ops.recording import Recording
 from headrace.ops.recounting import Recounted
 from headrace.store.base import CountPage
 from headrace.store.memory import MemoryStore
 from tests.manual_clock import ManualClock
-from tests.property.test_recording import COMMON, QUEUES, Life, calls
+from tests.property.test_recording import COMMON, QUEUES, RecordedService, calls
 from tests.streamed import SHARD, Unsure
 
 Call = tuple[str, str, int, float]
@@ -48,14 +48,14 @@ class Midst(MemoryStore):
         return page
 
 
-class Story:
+class RecountStory:
     """A service whose recorder is behind, and may lose what it has not come to."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.midst = Midst(self.clock)
         self.unsure = Unsure(self.midst)
-        self.life = Life(self.unsure.store, self.clock)
+        self.life = RecordedService(self.unsure.store, self.clock)
         self.world = self.life.world
         self.backlog: list[dict[str, Any]] = []
         self.cursors: dict[str, str | None] = {}
@@ -63,7 +63,7 @@ class Story:
 
     def recorder(self) -> Recording:
         """Return a recorder that starts cold; those that are kept know what they wrote last."""
-        return Recording(Ledger(self.life.stream.store, self.clock, self.clock.forward))
+        return Recording(Counters(self.life.stream.store, self.clock, self.clock.forward))
 
     def change(self, call: Call) -> None:
         """Let something happen to tasks, while nothing goes wrong."""
@@ -102,9 +102,9 @@ class Story:
         places = Counter(task.state for task in there if task.queue == queue)
         return [places[state] for state in STATES]
 
-    def told(self, queue: str) -> list[int]:
-        ledger = self.world.use.recording.ledger
-        return ledger.counts(queue, ledger.lanes())
+    def reported(self, queue: str) -> list[int]:
+        counters = self.world.use.recording.counters
+        return counters.counts(queue, counters.buffers())
 
     def drain(self) -> None:
         """Let the recorder come to everything."""
@@ -112,7 +112,7 @@ class Story:
             self.record(20)
 
 
-class Told(Story):
+class RandomStory(RecountStory):
     """A story in which acts are drawn by *chance*."""
 
     def __init__(self, history: Sequence[Call], chance: random.Random) -> None:
@@ -120,7 +120,7 @@ class Told(Story):
         self.chance = chance
         self.history = iter(history)
         recounting = self.world.use.recounting
-        recounting.ledger.sleep = self.clock.forward
+        recounting.counters.sleep = self.clock.forward
         recounting.patience = chance.choice([-1, 3, 5])
         self.midst.then = self.in_the_midst
 
@@ -167,7 +167,7 @@ ACTS = st.sampled_from(("change", "change", "record", "record", "lose", "step"))
 def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_drained(
     history: list[Call], acts: list[str], chance: random.Random, fates: list[str | None]
 ) -> None:
-    story = Told(history, chance)
+    story = RandomStory(history, chance)
     with story.unsure.failing(*fates):
         for name in acts:
             story.act(name)
@@ -179,7 +179,7 @@ def test_whatever_happens_meanwhile_the_counters_are_true_once_the_stream_is_dra
     story.drain()
 
     for queue in QUEUES:
-        assert story.told(queue) == story.truth(queue)
+        assert story.reported(queue) == story.truth(queue)
 
 
 SUCCEEDS: list[Call] = [("take", "plain", 0, 0), ("say", "plain", 0, 0)]
@@ -192,7 +192,7 @@ COMES_BACK: list[Call] = [("move", "plain", 0, 0), ("move", "wide", 0, 0)]
 def test_in_every_order_of_a_small_case(life: list[Call], steps: int) -> None:
     """Two changes, the recorder that comes to each, and a recount in so many steps."""
     for order in sorted(set(permutations("ccrr" + "s" * steps))):
-        story = Story()
+        story = RecountStory()
         story.world.use.recounting.patience = 2.5 if steps == 2 else -1
         story.midst.counted_at_once = 100
         story.change(("enqueue", "plain", 1, 4))
@@ -210,4 +210,4 @@ def test_in_every_order_of_a_small_case(life: list[Call], steps: int) -> None:
                 assert (step.cursor is None) == (taken == steps)
         story.drain()
 
-        assert story.told("plain") == story.truth("plain"), "".join(order)
+        assert story.reported("plain") == story.truth("plain"), "".join(order)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain import plan
 from headrace.domain.change import Change
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
@@ -33,7 +33,7 @@ def orders() -> list[tuple[str, ...]]:
 def insert(world: World, queue: str, task_id: str, token: str | None) -> Change:
     now = world.clock()
     target = world.use.queues.get(queue)
-    new = NewTask("1", id=task_id if token else None)
+    new = TaskSpec("1", id=task_id if token else None)
     return plan.enqueue(new, target, task_id=task_id, due_at=now, now=now, token=token)
 
 
@@ -63,7 +63,7 @@ def test_a_task_is_delivered_once_whoever_repeats_its_enqueue_whenever(
         if step == WRITE:  # the very same, as its client sends it again
             assert isinstance(world.store.commit([written])[0], Done)
         elif step == POST and own:  # the same id, by a call of its own
-            (again,) = world.use.tasks.enqueue(queue, [NewTask("1", id=task_id)])
+            (again,) = world.use.tasks.enqueue(queue, [TaskSpec("1", id=task_id)])
             assert again.outcome is EnqueueOutcome.EXISTING
         elif step == TAKE:
             ended += ends(world, queue, end)

@@ -21,12 +21,12 @@ from hypothesis.stateful import (
 )
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -106,7 +106,7 @@ class Limited(RuleBasedStateMachine):
         self.use[0].queues.create("q", self._settings())
         self.held: list[Task] = []
         self.before: dict[str, Any] = {}
-        self.use[0].tasks.enqueue("q", [NewTask("1")] * 9)
+        self.use[0].tasks.enqueue("q", [TaskSpec("1")] * 9)
 
     def _service(self, view: Fused, seed: int) -> UseCases:
         quick = Settings(admin_key="test", settings_ttl_seconds=0)
@@ -167,14 +167,14 @@ class Limited(RuleBasedStateMachine):
         self.held += self.use[who].deliveries.dequeue("q", batch_size=count).tasks
 
     def _report(self, who: int, task: Task, status: ReportStatus) -> None:
-        self.use[who].reports.report("q", [Report(task.id, lease_name(task), status)])
+        self.use[who].reports.report("q", [TaskReport(task.id, lease_name(task), status)])
 
     @rule(count=st.integers(1, 25))
     def enqueue(self, count: int) -> None:
         waiting = sum(task.state is State.ENQUEUED for task in self._tasks())
         self.clock.forward(0.001)
         if waiting < count:
-            self.use[0].tasks.enqueue("q", [NewTask("1")] * (count - waiting))
+            self.use[0].tasks.enqueue("q", [TaskSpec("1")] * (count - waiting))
 
     @rule(who=services, count=st.integers(1, 4), fuse=fuses, old=st.booleans())
     def dequeue(
@@ -260,8 +260,8 @@ class Limited(RuleBasedStateMachine):
                 break
         assert {task.state for task in self._tasks()} <= {State.SUCCEEDED}
         self.use[0].queues.purge("q", tuple(State))
-        self.use[0].tasks.enqueue("q", [NewTask("1")] * 25)
-        self.use[0].tasks.enqueue("q", [NewTask("1")] * 25)
+        self.use[0].tasks.enqueue("q", [TaskSpec("1")] * 25)
+        self.use[0].tasks.enqueue("q", [TaskSpec("1")] * 25)
         for turn in range(40):
             self.clock.forward(1)
             self._dequeue(turn % _SERVICES, 25)

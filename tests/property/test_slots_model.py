@@ -30,7 +30,7 @@ class Task(NamedTuple):
     slot: Slot | None = None
 
 
-class Process(NamedTuple):
+class SlotProcess(NamedTuple):
     """What step comes next, with which slot, and how many calls it has left."""
 
     step: str
@@ -38,19 +38,19 @@ class Process(NamedTuple):
     calls: int
 
 
-class World(NamedTuple):
+class SlotWorld(NamedTuple):
     tasks: tuple[Task, ...]
     pool: frozenset[Slot]
-    processes: tuple[Process, ...]
+    processes: tuple[SlotProcess, ...]
     marks: int = 0
 
-    def task(self, number: int, task: Task) -> "World":
+    def task(self, number: int, task: Task) -> "SlotWorld":
         return self._replace(
             tasks=tuple(task if at == number else one for at, one in enumerate(self.tasks))
         )
 
-    def process(self, number: int, step: str, slot: Slot | None, calls: int) -> "World":
-        then = Process(step, slot, calls)
+    def process(self, number: int, step: str, slot: Slot | None, calls: int) -> "SlotWorld":
+        then = SlotProcess(step, slot, calls)
         return self._replace(
             processes=tuple(then if at == number else one for at, one in enumerate(self.processes))
         )
@@ -69,7 +69,7 @@ def over(slot: Slot, task: Task, fault: str) -> bool:
     return task.slot != slot
 
 
-def workers(world: World, fault: str) -> Iterator[World]:
+def workers(world: SlotWorld, fault: str) -> Iterator[SlotWorld]:
     """What ends a delivery or keeps it from coming; the slot is freed, or the freeing is cut."""
     for number, task in enumerate(world.tasks):
         ends: list[Task] = []
@@ -89,7 +89,7 @@ def workers(world: World, fault: str) -> Iterator[World]:
                 yield world.task(number, Task("waiting", task.due + 1))
 
 
-def steps(world: World, number: int, fault: str) -> Iterator[World]:
+def steps(world: SlotWorld, number: int, fault: str) -> Iterator[SlotWorld]:
     """What one process may do next."""
     step, slot, calls = world.processes[number]
     if slot is None:
@@ -121,7 +121,7 @@ def steps(world: World, number: int, fault: str) -> Iterator[World]:
             yield done._replace(pool=world.pool - {slot})
 
 
-def _begin(world: World, number: int, calls: int) -> Iterator[World]:
+def _begin(world: SlotWorld, number: int, calls: int) -> Iterator[SlotWorld]:
     """It meets a task, at a due time that it has or had, or looks at what is in the pool."""
     for at, task in enumerate(world.tasks):
         for due in range(task.due + 1 if task.state != "gone" else 0):
@@ -131,12 +131,12 @@ def _begin(world: World, number: int, calls: int) -> Iterator[World]:
         yield world.process(number, "check", there, calls - 1)
 
 
-def explore(calls: tuple[int, ...], fault: str = "") -> tuple[int, World | None]:
+def explore(calls: tuple[int, ...], fault: str = "") -> tuple[int, SlotWorld | None]:
     """Return how many states there are, and one with a task in flight that has no slot."""
-    begin = World(
+    begin = SlotWorld(
         (Task("waiting"), Task("waiting")),
         frozenset(),
-        tuple(Process("idle", None, count) for count in calls),
+        tuple(SlotProcess("idle", None, count) for count in calls),
     )
     seen, todo = {begin}, deque([begin])
     while todo:

@@ -7,10 +7,10 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from headrace.domain.repeat import KEPT, Request
+from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.task import Task
-from headrace.ops.dequeue import Dequeued
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
+from headrace.ops.dequeue import DequeueResult
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from tests.contract.conftest import lease_name
 from tests.property.calls import (
     VERBS,
@@ -21,7 +21,7 @@ from tests.property.calls import (
     queue_names,
     says,
 )
-from tests.property.ground import Ground
+from tests.property.harness import ServiceHarness
 from tests.property.model import Group, Known, known
 
 
@@ -38,7 +38,7 @@ class Taken:
     leases: dict[str, str] = field(default_factory=dict)
 
 
-class Workers(Ground):
+class Workers(ServiceHarness):
     """Tasks are handed out, and reported on under leases true, foreign and forged."""
 
     def __init__(self) -> None:
@@ -83,9 +83,9 @@ class Workers(Ground):
         for task in (*first, *again):
             self._delivered(task, got[task.id], now, keepalive, group)
 
-    def _dequeue(self, call: Taken) -> Dequeued:
+    def _dequeue(self, call: Taken) -> DequeueResult:
         """Send *call*, for the first time or again."""
-        request = Request("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
+        request = KeyedRequest("ada's key", call.key, f"{call.queue} {call.count} {call.keepalive}")
         batch = self.world.use.batches.of(
             request, within=timedelta(seconds=30), grouped=call.group is not None
         )
@@ -178,24 +178,24 @@ class Workers(Ground):
         self.report([say])
 
     @precondition(lambda self: self.deliveries)
-    @rule(said=st.lists(says, min_size=1, max_size=3))
-    def report(self, said: list[Say]) -> None:
+    @rule(answers=st.lists(says, min_size=1, max_size=3))
+    def report(self, answers: list[Say]) -> None:
         now = self.now()
-        first = self._chosen(said[0], self.deliveries)
+        first = self._chosen(answers[0], self.deliveries)
         here = [delivery for delivery in self.deliveries if delivery.queue == first.queue]
-        chosen = [first, *(self._chosen(say, here) for say in said[1:])]
+        chosen = [first, *(self._chosen(say, here) for say in answers[1:])]
         path = chosen[0].queue
-        if said[0].elsewhere:
+        if answers[0].elsewhere:
             path = next(name for name in self.model.queues if name != path)
-        leases = [self._lease(say, of) for say, of in zip(said, chosen, strict=True)]
+        leases = [self._lease(say, of) for say, of in zip(answers, chosen, strict=True)]
         reports = [
             self._report(say, of, lease)
-            for say, of, lease in zip(said, chosen, leases, strict=True)
+            for say, of, lease in zip(answers, chosen, leases, strict=True)
         ]
 
         results = self.world.use.reports.report(path, reports)
 
-        for say, of, lease, result in zip(said, chosen, leases, results, strict=True):
+        for say, of, lease, result in zip(answers, chosen, leases, results, strict=True):
             before = self.model.tasks.get(of.task_id)
             expected = self._expected(say, of, path, lease, now)
             assert result.outcome is expected, (say, before, result)
@@ -222,7 +222,7 @@ class Workers(Ground):
                 return of.lease
 
     @staticmethod
-    def _report(say: Say, of: Delivery, lease: str) -> Report:
+    def _report(say: Say, of: Delivery, lease: str) -> TaskReport:
         fields: dict[str, Any] = {}
         match say.status:
             case "SUCCEEDED":
@@ -238,7 +238,7 @@ class Workers(Ground):
             case _:
                 fields = {"delay_in_seconds": say.delay, "payload": say.text}
                 fields["to_queue"] = say.target
-        return Report(of.task_id, lease, ReportStatus(say.status), **fields)
+        return TaskReport(of.task_id, lease, ReportStatus(say.status), **fields)
 
     def _expected(
         self, say: Say, of: Delivery, path: str, lease: str, now: datetime

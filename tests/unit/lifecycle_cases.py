@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.domain.errors import NotFound
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, lease_name, new_world
@@ -25,7 +25,7 @@ LATER, TOO_LATE = DELAY.total_seconds(), EXPIRY.total_seconds()
 
 
 @dataclass
-class Case:
+class LifecycleCase:
     """A task in some state, and what the last worker that had it knows."""
 
     world: World
@@ -37,12 +37,14 @@ class Case:
         return self.world.store.read([self.task_id]).get(self.task_id)
 
     def report(self, status: ReportStatus, **fields: Any) -> None:
-        self.world.use.reports.report("mail", [Report(self.task_id, self.lease, status, **fields)])
+        self.world.use.reports.report(
+            "mail", [TaskReport(self.task_id, self.lease, status, **fields)]
+        )
 
 
 def case_in(
     state: State | None, *, keyed: bool, kept: bool = True, store: Store | None = None
-) -> Case:
+) -> LifecycleCase:
     """Bring a task into *state* in the ways that leave no report of its own to repeat."""
     world = new_world(store or MemoryStore(), ManualClock())
     settings = QueueSettings(
@@ -54,7 +56,7 @@ def case_in(
     )
     world.use.queues.create("mail", settings)
     world.use.queues.create("other", settings)
-    case = Case(world, "task-1")
+    case = LifecycleCase(world, "task-1")
     if state is None:
         return case
     world.put("mail", id="task-1", dedupe_key="key" if keyed else None)
@@ -72,32 +74,32 @@ def case_in(
     return case
 
 
-def enqueue(case: Case) -> None:
-    entry = NewTask("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
+def enqueue(case: LifecycleCase) -> None:
+    entry = TaskSpec("{}", id="task-1", delay_in_seconds=DELAY.total_seconds())
     case.world.use.tasks.enqueue("mail", [entry])
 
 
-def overwrite(case: Case) -> None:
+def overwrite(case: LifecycleCase) -> None:
     due = case.world.clock() + DELAY
-    entry = NewTask("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
+    entry = TaskSpec("1", dedupe_key="key", scheduled_at=due, overwrite=frozenset({"scheduled_at"}))
     case.world.use.tasks.enqueue("mail", [entry])
 
 
-def dequeue(case: Case) -> None:
+def dequeue(case: LifecycleCase) -> None:
     case.world.take("mail", 5)
 
 
-def reported(status: str, **fields: Any) -> Callable[[Case], None]:
+def reported(status: str, **fields: Any) -> Callable[[LifecycleCase], None]:
     """Return an act that reports under the last lease the task had."""
 
-    def act(case: Case) -> None:
+    def act(case: LifecycleCase) -> None:
         case.report(ReportStatus(status), **fields)
 
     act.__name__ = "-".join((status, *fields))
     return act
 
 
-def use_up_retries(case: Case) -> None:
+def use_up_retries(case: LifecycleCase) -> None:
     """Let the only retry of the task pass, so that the next failure is the last."""
     if (task := case.stored) is None or task.state is not INFLIGHT:
         return
@@ -106,17 +108,17 @@ def use_up_retries(case: Case) -> None:
     case.lease = str(lease_name(case.world.one("mail")))
 
 
-def fail_for_good(case: Case) -> None:
+def fail_for_good(case: LifecycleCase) -> None:
     use_up_retries(case)
     case.report(ReportStatus.FAILED)
 
 
-def reclaim(case: Case) -> None:
+def reclaim(case: LifecycleCase) -> None:
     case.world.clock.forward(LEASE.total_seconds())
     case.world.use.reaping.run()
 
 
-def close_its_group(case: Case) -> None:
+def close_its_group(case: LifecycleCase) -> None:
     """Hand the task to a worker again, under a group, and close that."""
     if (task := case.stored) is None or task.state is not INFLIGHT:
         return
@@ -128,7 +130,7 @@ def close_its_group(case: Case) -> None:
     leases.close(group.id)
 
 
-def close_its_group_too_late(case: Case) -> None:
+def close_its_group_too_late(case: LifecycleCase) -> None:
     """As close_its_group(), but the task has expired meanwhile."""
     leases, passes = case.world.use.leases, case.world.clock.forward
     if (task := case.stored) is None or task.state is not INFLIGHT:
@@ -140,12 +142,12 @@ def close_its_group_too_late(case: Case) -> None:
     leases.close(group.id)
 
 
-def reclaim_for_good(case: Case) -> None:
+def reclaim_for_good(case: LifecycleCase) -> None:
     use_up_retries(case)
     reclaim(case)
 
 
-def expire(case: Case) -> None:
+def expire(case: LifecycleCase) -> None:
     """Let the wait pass, and in its stead the keep of a task whose lease would end sooner."""
     if (task := case.stored) and task.state is INFLIGHT:
         case.report(ReportStatus.INFLIGHT, keepalive=2 * EXPIRY.total_seconds())
@@ -153,28 +155,28 @@ def expire(case: Case) -> None:
     case.world.use.reaping.run()
 
 
-def delete(case: Case) -> None:
+def delete(case: LifecycleCase) -> None:
     try:
         case.world.use.tasks.delete(case.task_id)
     except NotFound:
         assert case.stored is None
 
 
-def purge(case: Case) -> None:
+def purge(case: LifecycleCase) -> None:
     case.world.use.queues.purge("mail", tuple(State))
 
 
-def operated(action: BulkAction, **fields: Any) -> Callable[[Case], None]:
+def operated(action: BulkAction, **fields: Any) -> Callable[[LifecycleCase], None]:
     """Return an act that an operator does to the task by its id."""
 
-    def act(case: Case) -> None:
+    def act(case: LifecycleCase) -> None:
         case.world.use.bulk.by_ids("mail", action, [case.task_id], **fields)
 
     act.__name__ = f"operators-{action}"
     return act
 
 
-def run(case: Case) -> None:
+def run(case: LifecycleCase) -> None:
     """Put a waiting task off, so that there is something to hasten."""
     if (task := case.stored) and task.state is ENQUEUED:
         case.lease = str(lease_name(case.world.one("mail")))

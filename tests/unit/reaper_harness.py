@@ -19,7 +19,7 @@ from headrace.domain.ids import shard_of
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Place, State, Task
 from headrace.ops.reaper import HandOn, Reaped
-from headrace.ops.reaper_record import Part
+from headrace.ops.reaper_record import ReaperPart
 from headrace.store.base import Outcome
 from headrace.store.memory import MemoryStore
 from headrace.testing.clock import START
@@ -45,7 +45,7 @@ PASS_SECONDS: Final = 43.0
 _DELIVERED: Final = {"lease_length": timedelta(seconds=5), "worker": "gone:1", "started_at": START}
 
 
-class Killed(BaseException):
+class ReaperKilled(BaseException):
     """What nobody catches: the process is gone."""
 
 
@@ -102,14 +102,14 @@ class SlowTable:
         place = given[0] if given else None
         if self.killed or (isinstance(place, Place) and place.queue == self.deadly):
             self.killed = True
-            raise Killed
+            raise ReaperKilled
         if isinstance(place, Place) and place.queue in self.throttled:
             self.clock.forward(THROTTLED)
             raise Unavailable("throttled")
 
 
 @dataclass
-class Deployment:
+class ReaperDeployment:
     """A deployment whose reaper comes every minute.
 
     *refused* are parts that Lambda does not take, *lost* those that it takes and never runs; a look
@@ -146,7 +146,7 @@ class Deployment:
 
         reaped = [self._pass(None, hand_on if self.may_hand_on else None)]
         came = [event for event in events if event["part"] not in self.lost]
-        reaped += [self._pass(Part.of(event), None) for event in came]
+        reaped += [self._pass(ReaperPart.of(event), None) for event in came]
         self.at += timedelta(minutes=1)
         return reaped
 
@@ -158,7 +158,7 @@ class Deployment:
                 return minute
         raise AssertionError(f"not done in {most} minutes")
 
-    def _pass(self, part: Part | None, hand_on: HandOn | None) -> Reaped:
+    def _pass(self, part: ReaperPart | None, hand_on: HandOn | None) -> Reaped:
         world = self.container()
 
         def time_left() -> float:

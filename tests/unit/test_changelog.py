@@ -10,9 +10,9 @@ import pytest
 from headrace.domain import changelog
 from headrace.domain.changelog import FORGET, digest, line
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
-from headrace.domain.transitions import Unreadable, transition
+from headrace.domain.transitions import UnreadableImage, transition
 from headrace.ops.changelog import Changelog, packed, raw_name
-from headrace.store.base import Stored
+from headrace.store.base import LakeObject
 from headrace.store.items import FIELDS, to_item
 
 NOW = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
@@ -31,7 +31,7 @@ def in_flight(**fields: Any) -> Task:
     return a_task(State.INFLIGHT, **{**given, **fields})
 
 
-def told(before: Task | None, after: Task | None, **how: Any) -> dict[str, Any]:
+def reported(before: Task | None, after: Task | None, **how: Any) -> dict[str, Any]:
     old = None if before is None else to_item(before)
     new = None if after is None else to_item(after)
     change = how.pop("change", None) or transition(old, new, recorded_at=AT)
@@ -40,7 +40,7 @@ def told(before: Task | None, after: Task | None, **how: Any) -> dict[str, Any]:
 
 
 def test_a_new_task_is_told_by_where_it_came_to() -> None:
-    assert told(None, a_task(version=1)) == {
+    assert reported(None, a_task(version=1)) == {
         "format": 1,
         "shard": "s",
         "sequence": "7",
@@ -61,7 +61,7 @@ def test_a_new_task_is_told_by_where_it_came_to() -> None:
 
 
 def test_a_delivery_tells_its_worker_and_keeps_its_lease_secret() -> None:
-    line = told(a_task(), in_flight())
+    line = reported(a_task(), in_flight())
 
     assert (line["worker"], line["started_at"]) == ("w1", AT)
     assert line["lease_to"] == digest(SECRET)
@@ -71,7 +71,7 @@ def test_a_delivery_tells_its_worker_and_keeps_its_lease_secret() -> None:
 
 def test_a_report_tells_whose_it_was() -> None:
     after = a_task(last_move="succeed", settled_lease_id=SECRET)
-    line = told(in_flight(), after)
+    line = reported(in_flight(), after)
 
     assert line["settled"] == line["lease_from"] == digest(SECRET)
 
@@ -79,14 +79,14 @@ def test_a_report_tells_whose_it_was() -> None:
 def test_a_report_by_a_groups_name_is_its_deliverys() -> None:
     group = "lsg_" + "0" * 20 + "_" + "0" * 16
     before = in_flight(lease_id=f"{group}:token")
-    line = told(before, a_task(last_move="move", settled_lease_id=group))
+    line = reported(before, a_task(last_move="move", settled_lease_id=group))
 
     assert line["settled"] == line["lease_from"] == digest(f"{group}:token")
 
 
 def test_a_failure_tells_its_error_cut_to_a_kilobyte() -> None:
     error = TaskError(1, NOW, "w1", ErrorKind.FAILED, "Timeout", "x" * 2000, "trace")
-    line = told(in_flight(), a_task(last_move="fail", errors=(error,)))
+    line = reported(in_flight(), a_task(last_move="fail", errors=(error,)))
 
     assert (line["error_kind"], line["error_type"]) == ("failed", "Timeout")
     assert line["error_message"] == "x" * 1024
@@ -114,7 +114,7 @@ def test_how_a_task_went_that_is_not_kept_is_the_move_that_ended_it(
         spent=Place("mail", state, 0),
         payload=None,
     )
-    line = told(in_flight(), left)
+    line = reported(in_flight(), left)
 
     assert (line["move"], line["version"], line["at"]) == (move, 4, AT)
     assert (line["queue_from"], line["state_from"]) == ("mail", "INFLIGHT")
@@ -123,7 +123,7 @@ def test_how_a_task_went_that_is_not_kept_is_the_move_that_ended_it(
 
 
 def test_a_removal_of_which_nothing_is_left_is_a_delete() -> None:
-    line = told(in_flight(), None)
+    line = reported(in_flight(), None)
 
     assert (line["move"], line["version"]) == ("delete", 4)
     assert "state_to" not in line
@@ -132,16 +132,16 @@ def test_a_removal_of_which_nothing_is_left_is_a_delete() -> None:
 def test_what_the_table_forgets_by_itself_is_told_from_a_delete() -> None:
     done = a_task(State.SUCCEEDED, finished_at=NOW)
 
-    assert told(done, None, forgotten=True)["move"] == FORGET
+    assert reported(done, None, forgotten=True)["move"] == FORGET
 
 
 def test_a_payload_is_kept_where_it_is_new() -> None:
     first, second = a_task(), a_task(State.ENQUEUED, payload="2", last_move="overwrite")
 
-    assert told(None, first, payload=True)["payload"] == '{"é":1}'
-    assert "payload" not in told(first, in_flight(), payload=True)
-    assert told(first, second, payload=True)["payload"] == "2"
-    assert "payload" not in told(None, first)
+    assert reported(None, first, payload=True)["payload"] == '{"é":1}'
+    assert "payload" not in reported(first, in_flight(), payload=True)
+    assert reported(first, second, payload=True)["payload"] == "2"
+    assert "payload" not in reported(None, first)
 
 
 def test_texts_that_were_left_out_of_an_image_still_have_a_size() -> None:
@@ -167,7 +167,7 @@ def test_an_image_without_a_version_is_unreadable() -> None:
     change = transition(None, image, recorded_at=AT)
     del image["version"]
 
-    with pytest.raises(Unreadable, match=r"7: .*version"):
+    with pytest.raises(UnreadableImage, match=r"7: .*version"):
         line(
             None,
             image,
@@ -211,13 +211,13 @@ class Kept:
     def get(self, name: str) -> bytes | None:
         return self.files.get(name)
 
-    def list(self, prefix: str) -> list[Stored]:
-        return [Stored(name, 0, "") for name in self.files if name.startswith(prefix)]
+    def list(self, prefix: str) -> list[LakeObject]:
+        return [LakeObject(name, 0, "") for name in self.files if name.startswith(prefix)]
 
 
 def test_a_batch_is_named_by_its_first_change_so_that_a_repeat_overwrites_itself() -> None:
     lake = Kept()
-    lines = [told(None, a_task(), sequence=number) for number in (7, 8, 9)]
+    lines = [reported(None, a_task(), sequence=number) for number in (7, 8, 9)]
 
     Changelog(lake).write(lines)
     Changelog(lake).write(lines)
@@ -233,7 +233,7 @@ def test_a_batch_is_named_by_its_first_change_so_that_a_repeat_overwrites_itself
 def test_a_batch_across_the_hour_becomes_two_files() -> None:
     lake = Kept()
     lines = [
-        {**told(None, a_task(), sequence=number), "recorded_at": AT + number * 20 * 60_000_000}
+        {**reported(None, a_task(), sequence=number), "recorded_at": AT + number * 20 * 60_000_000}
         for number in range(4)
     ]
 
@@ -244,13 +244,13 @@ def test_a_batch_across_the_hour_becomes_two_files() -> None:
 
 
 def test_the_same_lines_are_the_same_bytes() -> None:
-    lines = [told(None, a_task())]
+    lines = [reported(None, a_task())]
 
     assert packed(lines) == packed(lines)
 
 
 def test_a_shard_that_is_no_file_name_becomes_one() -> None:
-    lines = [{**told(None, a_task()), "shard": "arn:aws:dynamodb/table/x"}]
+    lines = [{**reported(None, a_task()), "shard": "arn:aws:dynamodb/table/x"}]
 
     assert raw_name(lines).endswith("/arn_aws_dynamodb_table_x-7-7.json.gz")
 

@@ -16,7 +16,7 @@ def drained(
 ) -> Fleet:
     """Return the fleet that has drained a queue of so many tasks."""
     fleet = Fleet(services, shards=shards, seed=seed)
-    fleet.sign()
+    fleet.heartbeat()
     fleet.enqueue(tasks)
     fleet.play(
         [
@@ -60,7 +60,7 @@ def test_with_shards_enough_it_is_so_for_batches_of_any_size(
 @pytest.mark.parametrize("services", [4, 16])
 def test_workers_that_are_busy_between_their_batches_seldom_race(services: int) -> None:
     fleet = Fleet(services, seed=1)
-    fleet.sign()
+    fleet.heartbeat()
     fleet.enqueue(400)
 
     fleet.play([fleet.worker(place, works_for=(1.0, 3.0)) for place in range(services)])
@@ -71,7 +71,7 @@ def test_workers_that_are_busy_between_their_batches_seldom_race(services: int) 
 
 def test_workers_whose_calls_come_to_any_service_seldom_race() -> None:
     fleet = Fleet(16, seed=1)
-    fleet.sign()
+    fleet.heartbeat()
     fleet.enqueue(1000)
 
     fleet.play([fleet.worker(place, batch_size=10, anywhere=True) for place in range(16)])
@@ -82,9 +82,9 @@ def test_workers_whose_calls_come_to_any_service_seldom_race() -> None:
 
 def test_workers_that_are_long_gone_are_no_reason_to_race() -> None:
     fleet = Fleet(16, seed=1)
-    fleet.sign_of_others(1200)  # the table removes them when it comes to it
+    fleet.heartbeats_of_others(1200)  # the table removes them when it comes to it
     fleet.stage.sleep(3600)
-    fleet.sign()
+    fleet.heartbeat()
     fleet.enqueue(600)
 
     fleet.play([fleet.worker(place) for place in range(16)])

@@ -73,14 +73,18 @@ def test_without_history_nothing_is_stored() -> None:
 
 
 def test_an_idle_worker_costs_its_calls_and_a_read_for_each_queue() -> None:
-    asked = cost.MONTH_SECONDS / cost.IDLE_POLL_SECONDS
-    signs = cost.MONTH_SECONDS / cost.SIGN_SECONDS
+    requested = cost.MONTH_SECONDS / cost.IDLE_POLL_SECONDS
+    heartbeats = cost.MONTH_SECONDS / cost.WORKER_HEARTBEAT_SECONDS
 
     one, ten, many = (cost.idle_worker_usd(queues=count) for count in (1, 10, 33))
 
-    assert 3.7 < (one - (asked * 0.125 + signs * 0.625) / 1e6) / (asked + signs) * 1e6 < 4.0
-    assert ten - one == pytest.approx(asked * 9 * 0.125 / 1e6)
-    assert many - one > asked * 3.7 / 1e6  # a second call
+    assert (
+        3.7
+        < (one - (requested * 0.125 + heartbeats * 0.625) / 1e6) / (requested + heartbeats) * 1e6
+        < 4.0
+    )
+    assert ten - one == pytest.approx(requested * 9 * 0.125 / 1e6)
+    assert many - one > requested * 3.7 / 1e6  # a second call
 
 
 def test_every_price_says_what_it_is_of() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.runtime.headers import ALWAYS
-from infra.local.events import Request
+from infra.local.events import LocalRequest
 from infra.local.gateway import Gateway
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from tests.fake_handler import API, ROUTES, FakeHandler
 
 
@@ -37,7 +37,7 @@ def call(  # one request, without a socket
 ) -> Response:
     lines = tuple((name.lower(), value) for name, value in (headers or {}).items())
     gateway = Gateway(ROUTES, {"api.handler": handler})
-    answer = gateway(Request(method, target, lines, body, source="127.0.0.9", port=8080))
+    answer = gateway(LocalRequest(method, target, lines, body, source="127.0.0.9", port=8080))
     for header in ALWAYS.items():  # whoever answers
         assert answer.headers.count(header) == 1
     return Response(answer.status, answer.headers, answer.body)
@@ -86,7 +86,9 @@ class TestEvents:
         handler = FakeHandler()
         gateway = Gateway(ROUTES, {"api.handler": handler})
         lines = (("accept", "a"), ("cookie", "a=1"), ("accept", "b"), ("cookie", "b=2"))
-        gateway(Request("GET", "/v1/x", (*lines, ("x-forwarded-for", "10.0.0.1")), source="::1"))
+        gateway(
+            LocalRequest("GET", "/v1/x", (*lines, ("x-forwarded-for", "10.0.0.1")), source="::1")
+        )
 
         (event,) = handler.events
         assert event["headers"]["Accept"] == "a, b"
@@ -144,7 +146,7 @@ class TestEvents:
         assert 28_000 < context.get_remaining_time_in_millis() <= 29_000
 
     def test_no_time_is_left_once_the_service_stops(self) -> None:
-        assert LambdaContext(API, lambda: True).get_remaining_time_in_millis() == 0
+        assert InvocationContext(API, lambda: True).get_remaining_time_in_millis() == 0
 
 
 class TestRoutes:
@@ -224,7 +226,7 @@ class TestRoutes:
     ) -> None:
         gateway = Gateway(ROUTES, {"api.handler": FakeHandler()})
 
-        assert gateway.may_wait(Request("POST", target, body=body)) is waits
+        assert gateway.may_wait(LocalRequest("POST", target, body=body)) is waits
 
 
 class TestAnswers:

@@ -33,9 +33,9 @@ def true_percentile(micros: list[int], share: float) -> float:
 def test_a_percentile_is_at_most_two_and_a_half_percent_off(
     micros: list[int], share: float
 ) -> None:
-    told = counted(micros).percentile(share)
+    reported = counted(micros).percentile(share)
 
-    assert told == pytest.approx(true_percentile(micros, share), rel=WORST)
+    assert reported == pytest.approx(true_percentile(micros, share), rel=WORST)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.99])
@@ -43,9 +43,9 @@ def test_it_holds_for_the_durations_of_a_busy_minute(share: float) -> None:
     chance = random.Random(11)
     micros = [int(chance.lognormvariate(math.log(40_000), 1.2)) for _ in range(30_000)]
 
-    told = counted(micros).percentile(share)
+    reported = counted(micros).percentile(share)
 
-    assert told == pytest.approx(true_percentile(micros, share), rel=WORST)
+    assert reported == pytest.approx(true_percentile(micros, share), rel=WORST)
 
 
 @given(st.lists(many, min_size=1, max_size=5), st.randoms())

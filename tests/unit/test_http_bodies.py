@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
@@ -16,7 +16,7 @@ from headrace.http.bodies import EnqueueBody
 from headrace.http.queue_bodies import CreateQueueBody, PurgeBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 from tests.unit.bodies import intervals, moved, queue, read, refused, report, retry, task
 
 # -------------------------------------------------------------------------------------- instants
@@ -153,7 +153,7 @@ def test_an_entry_with_everything_left_out_or_null() -> None:
 
     tasks = [entry.new_task() for entry in read(EnqueueBody, body).tasks]
 
-    assert tasks == [NewTask("null")] * 3
+    assert tasks == [TaskSpec("null")] * 3
 
 
 def test_an_entry_with_everything() -> None:
@@ -165,7 +165,7 @@ def test_an_entry_with_everything() -> None:
 
     (entry,) = EnqueueBody.model_validate(decode(body)).tasks
 
-    assert entry.new_task() == NewTask(
+    assert entry.new_task() == TaskSpec(
         payload='{"n": 1.10}',
         id="a-1",
         scheduled_at=datetime(2026, 11, 21, 8, tzinfo=UTC),
@@ -199,7 +199,7 @@ def test_a_report_with_nothing_but_defaults_means_the_same_with_any_status() -> 
 
         (entry,) = read(ReportsBody, report(status, to_queue=target, **defaults)).reports
 
-        assert entry.report() == Report("tsk_1", "lse_1.1.", status, to_queue=target)
+        assert entry.report() == TaskReport("tsk_1", "lse_1.1.", status, to_queue=target)
 
 
 def test_a_report_of_failure() -> None:
@@ -213,7 +213,7 @@ def test_a_report_of_failure() -> None:
         ),
     ).reports
 
-    assert entry.report() == Report(
+    assert entry.report() == TaskReport(
         "tsk_1",
         "lse_1.1.",
         ReportStatus.FAILED,
@@ -226,7 +226,7 @@ def test_a_report_of_failure() -> None:
 def test_a_report_of_a_move_keeps_an_explicit_payload_and_empty_tags() -> None:
     (entry,) = read(ReportsBody, moved(payload={"a": 1}, tags={}, delay_in_seconds=0)).reports
 
-    assert entry.report() == Report(
+    assert entry.report() == TaskReport(
         "tsk_1",
         "lse_1.1.",
         ReportStatus.MOVED,

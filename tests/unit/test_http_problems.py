@@ -10,10 +10,10 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from headrace.domain import errors
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, Unavailable
 from headrace.http.fields import TOO_LARGE
-from headrace.http.problems import Problem, is_ours, problem
+from headrace.http.problems import ProblemAnswer, is_ours, problem
 
 
-def answer(error: Exception) -> Problem:
+def answer(error: Exception) -> ProblemAnswer:
     return problem(error, request_id="req-1", where="GET /v1/nowhere")
 
 

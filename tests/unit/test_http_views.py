@@ -14,14 +14,14 @@ from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task,
 from headrace.http import answers, operator_answers, views
 from headrace.http.notifications import notification_json
 from headrace.http.queue_bodies import ReplaceQueueBody
-from headrace.ops.audit import AuditPage, Entry
-from headrace.ops.bulk import BulkAnswer, BulkResult
-from headrace.ops.dequeue import Dequeued
-from headrace.ops.explain import Reason, ReasonCode
-from headrace.ops.inspect import Counted, TaskPage
-from headrace.ops.queues import QueuePage
-from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.audit import AuditListing, AuditRecord
+from headrace.ops.bulk import BulkAnswer, BulkOutcome
+from headrace.ops.dequeue import DequeueResult
+from headrace.ops.explain import NotRunningReason, ReasonCode
+from headrace.ops.inspect import Counted, TaskListing
+from headrace.ops.queues import QueueListing
+from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 PAYLOAD = '{"n": 1.10, "big": 12345678901234567890, "u": "\\u00e9"}'
@@ -60,7 +60,7 @@ ENDED = replace(
     trail=(Hop("before", NOW),),
     retained_until=NOW,
 )
-HELD = Report("tsk_1", "lse_1.1.", ReportStatus.SUCCEEDED)
+HELD = TaskReport("tsk_1", "lse_1.1.", ReportStatus.SUCCEEDED)
 
 
 def five(queue: str) -> int:
@@ -156,20 +156,22 @@ def test_only_the_worker_sees_the_lease() -> None:
 
 
 def test_a_page_of_tasks() -> None:
-    page = TaskPage((WAITING, ENDED), "next")
+    page = TaskListing((WAITING, ENDED), "next")
 
     text = views.tasks_json(page, now=NOW, max_retries=five, payload=True)
 
     answers.Tasks.model_validate_json(text)
     assert [task["id"] for task in json.loads(text)["tasks"]] == ["tsk_1", "tsk_1"]
-    assert json.loads(views.tasks_json(TaskPage((), None), now=NOW, max_retries=five, payload=True))
+    assert json.loads(
+        views.tasks_json(TaskListing((), None), now=NOW, max_retries=five, payload=True)
+    )
 
 
 def test_results_of_an_enqueue() -> None:
     results = [
-        Enqueued(EnqueueOutcome.CREATED, "tsk_1", WAITING),
-        Enqueued(EnqueueOutcome.INVALID, None, detail='said "no"'),
-        Enqueued(EnqueueOutcome.EXISTING, "tsk_3", elsewhere="other"),
+        EnqueueResult(EnqueueOutcome.CREATED, "tsk_1", WAITING),
+        EnqueueResult(EnqueueOutcome.INVALID, None, detail='said "no"'),
+        EnqueueResult(EnqueueOutcome.EXISTING, "tsk_3", elsewhere="other"),
     ]
 
     text = views.enqueued_json(results, now=NOW, max_retries=five)
@@ -185,7 +187,7 @@ def test_results_of_an_enqueue() -> None:
 
 
 def test_what_a_dequeue_hands_out() -> None:
-    text = views.dequeued_json(Dequeued((LEASED,), 0.02, NOW), max_retries=five)
+    text = views.dequeued_json(DequeueResult((LEASED,), 0.02, NOW), max_retries=five)
 
     answers.Dequeued.model_validate_json(text)
     assert json.loads(text)["now"] == "2026-11-21T08:00:00.000000Z"
@@ -195,9 +197,9 @@ def test_what_a_dequeue_hands_out() -> None:
 def test_results_of_reports() -> None:
     beat = replace(HELD, status=ReportStatus.INFLIGHT)
     results = [
-        Reported("tsk_1", ReportOutcome.OK, ENDED),
-        Reported("tsk_1", ReportOutcome.OK, LEASED),
-        Reported("tsk_1", ReportOutcome.STALE_LEASE, detail="x"),
+        ReportResult("tsk_1", ReportOutcome.OK, ENDED),
+        ReportResult("tsk_1", ReportOutcome.OK, LEASED),
+        ReportResult("tsk_1", ReportOutcome.STALE_LEASE, detail="x"),
     ]
 
     text = views.reported_json([HELD, beat, HELD], results, NOW)
@@ -218,7 +220,7 @@ def test_results_of_reports() -> None:
 
 
 def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
-    text = views.reported_json([HELD], [Reported("tsk_1", ReportOutcome.OK, LEASED)], NOW)
+    text = views.reported_json([HELD], [ReportResult("tsk_1", ReportOutcome.OK, LEASED)], NOW)
 
     (result,) = json.loads(text)["results"]
     assert (result["outcome"], result["state"], result["lease"]) == ("OK", None, None)
@@ -239,12 +241,12 @@ def test_a_count_that_broke_off_is_not_exact() -> None:
 
 def test_what_a_report_has_spawned() -> None:
     spawned = (
-        Enqueued(EnqueueOutcome.CREATED, "tsk_2", WAITING),
-        Enqueued(EnqueueOutcome.DUPLICATE, "tsk_3"),
+        EnqueueResult(EnqueueOutcome.CREATED, "tsk_2", WAITING),
+        EnqueueResult(EnqueueOutcome.DUPLICATE, "tsk_3"),
     )
 
     text = views.reported_json(
-        [HELD], [Reported("tsk_1", ReportOutcome.OK, ENDED, spawned=spawned)], NOW
+        [HELD], [ReportResult("tsk_1", ReportOutcome.OK, ENDED, spawned=spawned)], NOW
     )
 
     answers.ReportResults.model_validate_json(text)
@@ -255,7 +257,10 @@ def test_what_a_report_has_spawned() -> None:
 
 
 def test_reasons() -> None:
-    reasons = [Reason(ReasonCode.SCHEDULED, "é", NOW), Reason(ReasonCode.BEHIND, "2 before it")]
+    reasons = [
+        NotRunningReason(ReasonCode.SCHEDULED, "é", NOW),
+        NotRunningReason(ReasonCode.BEHIND, "2 before it"),
+    ]
 
     text = views.explained_json(reasons)
 
@@ -267,7 +272,7 @@ def test_reasons() -> None:
 
 
 def test_what_a_bulk_action_did() -> None:
-    results = (BulkResult("tsk_1", "DELETED"), BulkResult("tsk_2", "SKIPPED", "inflight"))
+    results = (BulkOutcome("tsk_1", "DELETED"), BulkOutcome("tsk_2", "SKIPPED", "inflight"))
 
     text = views.bulk_json(BulkAnswer(1, 1, results, "next"))
 
@@ -285,10 +290,10 @@ def test_what_a_bulk_action_did() -> None:
 
 def test_a_page_of_the_audit() -> None:
     where = {"state": "DEAD", "scheduled_after": NOW.isoformat(), "tags": {"a": "1"}}
-    page = AuditPage(
+    page = AuditListing(
         (
-            Entry(NOW, "ada", "restart", "mail", where, None, 2, 1, "r-1", "key_1"),
-            Entry(NOW, "ada", "delete", "mail", ids=("tsk_1",)),
+            AuditRecord(NOW, "ada", "restart", "mail", where, None, 2, 1, "r-1", "key_1"),
+            AuditRecord(NOW, "ada", "delete", "mail", ids=("tsk_1",)),
         ),
         None,
     )
@@ -382,7 +387,7 @@ def test_a_queue_with_every_setting_survives_being_sent_back() -> None:
         dequeuing_settings=DequeuingSettings(7, RateLimiting(1000, 1), dequeuing_paused=True),
         shards=4,
     )
-    text = views.queues_json(QueuePage((Queue("mail", settings, NOW, NOW, 3),), "next"))
+    text = views.queues_json(QueueListing((Queue("mail", settings, NOW, NOW, 3),), "next"))
 
     answers.Queues.model_validate_json(text)
     body = ReplaceQueueBody.model_validate(json.loads(text)["queues"][0])

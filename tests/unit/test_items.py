@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.domain import plan, settle
 from headrace.domain.ids import new_lease_token, new_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
@@ -171,7 +171,7 @@ def life() -> Iterator[Task]:
     notify = Queue("ngsi.notify", QueueSettings(), NOW, NOW)
     entities = Queue("ngsi.entities", QueueSettings(), NOW, NOW)
     payload = '{"id": "urn:ngsi:Device:1", "temperature": 21.5, "at": "2026-11-21T08:00:00Z"}'
-    new = NewTask(payload, tags={"service": "smartcity", "path": "/madrid/centro"})
+    new = TaskSpec(payload, tags={"service": "smartcity", "path": "/madrid/centro"})
     change = plan.enqueue(new, notify, task_id=new_task_id(NOW), due_at=NOW, now=NOW, token=None)
     task = _after(change.apply(None))
     yield task

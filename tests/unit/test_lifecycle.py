@@ -12,7 +12,7 @@ from headrace.domain.lifecycle import (
     Action,
     Actor,
     Clock,
-    Lease,
+    LeaseRule,
     diagram,
     rule,
     rules,
@@ -71,12 +71,14 @@ def test_the_table_names_its_rows_and_refuses_the_rest(
 def test_only_workers_move_what_is_in_flight_and_only_under_their_lease() -> None:
     for row in LIFECYCLE:
         if row.source is INFLIGHT and row.actor is Actor.WORKER:
-            assert row.lease is Lease.HELD
+            assert row.lease is LeaseRule.HELD
         elif row.source is INFLIGHT and row.actor is Actor.SERVICE:
             closed = row.action is Action.RELEASE
-            assert row.lease is (Lease.CLOSED if closed else Lease.LAPSED)
+            assert row.lease is (LeaseRule.CLOSED if closed else LeaseRule.LAPSED)
         else:
-            assert row.lease is (Lease.TAKEN if row.action is Action.DEQUEUE else Lease.NONE)
+            assert row.lease is (
+                LeaseRule.TAKEN if row.action is Action.DEQUEUE else LeaseRule.NONE
+            )
 
 
 def test_each_row_puts_the_clock_where_its_target_needs_attention_next() -> None:

@@ -26,7 +26,7 @@ from tests.unit.lifecycle_cases import (
     LEASE,
     SUCCEEDED,
     TOO_LATE,
-    Case,
+    LifecycleCase,
     case_in,
     close_its_group,
     close_its_group_too_late,
@@ -47,7 +47,7 @@ from tests.unit.lifecycle_cases import (
 PRODUCER, WORKER, OPERATOR, SERVICE = Actor
 
 # Each act makes one move if it may; by whom, and where it leads if the table allows it at all.
-ACTS: list[tuple[Action, Actor, State | None, Callable[[Case], None]]] = [
+ACTS: list[tuple[Action, Actor, State | None, Callable[[LifecycleCase], None]]] = [
     (Action.ENQUEUE, PRODUCER, ENQUEUED, enqueue),
     (Action.OVERWRITE, PRODUCER, ENQUEUED, overwrite),
     (Action.DEQUEUE, WORKER, INFLIGHT, dequeue),
@@ -86,7 +86,7 @@ def test_what_the_table_allows_happens_and_nothing_else(
     action: Action,
     actor: Actor,
     target: State | None,
-    act: Callable[[Case], None],
+    act: Callable[[LifecycleCase], None],
     *,
     keyed: bool,
 ) -> None:
@@ -99,7 +99,7 @@ def happens(
     action: Action,
     actor: Actor,
     target: State | None,
-    act: Callable[[Case], None],
+    act: Callable[[LifecycleCase], None],
     *,
     keyed: bool,
 ) -> None:
@@ -132,7 +132,7 @@ def _row(action: Action, actor: Actor, source: State | None, target: State | Non
 
 
 def _time_by(row: Rule, before: Task | None, now: datetime) -> datetime | None:
-    """Return what ``scheduled_at`` becomes by the clock of *row*."""
+    """The new ``scheduled_at`` by the clock of *row*."""
     kept = before.scheduled_at if before else None
     by_operator = row.actor is OPERATOR  # whose move leaves a waiting task its due time
     return {
@@ -169,12 +169,14 @@ ENDS = [
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize(("source", "act"), ENDS, ids=named)
 def test_without_history_and_dead_letters_the_end_of_a_life_is_gone(
-    source: State | None, act: Callable[[Case], None], *, keyed: bool
+    source: State | None, act: Callable[[LifecycleCase], None], *, keyed: bool
 ) -> None:
     ends(MemoryStore(), source, act, keyed=keyed)
 
 
-def ends(store: Store, source: State | None, act: Callable[[Case], None], *, keyed: bool) -> None:
+def ends(
+    store: Store, source: State | None, act: Callable[[LifecycleCase], None], *, keyed: bool
+) -> None:
     """Let somebody end a life over *store* where nothing is kept, and check that it is gone."""
     case = case_in(source, keyed=keyed, kept=False, store=store)
 

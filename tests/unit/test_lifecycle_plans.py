@@ -10,8 +10,8 @@ from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.group import Group
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
-from headrace.domain.operate import STATES, BulkAction, operate
-from headrace.domain.plan import NewTask
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
@@ -33,12 +33,16 @@ def planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, task=waiting),
         plan.expire(entry, queue, now=_T0),
         plan.expire(waiting, queue, now=_T0),
-        plan.overwrite(waiting, NewTask("1", overwrite=frozenset({"payload"})), queue, now=_T0),
+        plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
-        settle.hand_back(held, queue, now=_T0),
+        settle.release_from_closed_group(held, queue, now=_T0),
         *(plan.purge(task_in(state)) for state in State),
-        *(_operated(action, state) for action, states in STATES.items() for state in states),
+        *(
+            _operated(action, state)
+            for action, states in STATES_BY_ACTION.items()
+            for state in states
+        ),
     ]
     blind = replace(Held.of(held), task=None)
     for known in (Held.of(held), blind):
@@ -46,7 +50,7 @@ def planned() -> list[Change]:
             settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
             settle.succeed(known, queue, now=_T0, result=None),
             settle.release(known, queue, now=_T0, delay=None),
-            settle.give_back(known, queue, now=_T0),
+            settle.release_undelivered(known, queue, now=_T0),
             settle.move(known, queue, now=_T0, delay=None, payload=None, tags=None),
         ]
         changes += [

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
@@ -22,7 +22,7 @@ def services(count: int, clock: ManualClock, limits: DequeuingSettings) -> list[
 
 def fill(use: UseCases, count: int) -> None:
     for _ in range(count // 25):
-        use.tasks.enqueue("mail", [NewTask("{}")] * 25)
+        use.tasks.enqueue("mail", [TaskSpec("{}")] * 25)
 
 
 @pytest.mark.parametrize("count", [1, 4, 16, 64])

@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.http.events import Answer
+from headrace.http.events import GatewayAnswer
 from infra.local.connection import SECONDS, Connection, Done, Phase
-from infra.local.events import Request
+from infra.local.events import LocalRequest
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @dataclass
-class Wire:
+class KeptTransport:
     """A transport that keeps what is written."""
 
     written: bytes = b""
@@ -46,7 +46,7 @@ class Owner:
 
     stopping: bool = False
     now: float = 0.0
-    asked: list[Done] = field(default_factory=list)
+    requested: list[Done] = field(default_factory=list)
 
     def joined(self, connection: Connection) -> None:
         pass
@@ -57,8 +57,8 @@ class Owner:
     def holds(self, size: int) -> bool:
         return size <= 0
 
-    def work(self, _request: Request, done: Done) -> None:
-        self.asked.append(done)
+    def work(self, _request: LocalRequest, done: Done) -> None:
+        self.requested.append(done)
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def owner() -> Owner:
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def wire() -> KeptTransport:
+    return KeptTransport()
 
 
 @pytest.fixture
-def connection(owner: Owner, wire: Wire) -> Connection:
+def connection(owner: Owner, wire: KeptTransport) -> Connection:
     made = Connection(owner, max_body=1000, max_head=1000, clock=lambda: owner.now)
     made.connection_made(wire)
     return made
@@ -82,15 +82,15 @@ def answer(connection: Connection, owner: Owner, *, full: bool) -> None:
     """Answer what was asked; *full*: the client does not keep up."""
     if full:
         connection.pause_writing()
-    owner.asked.pop()(Answer(200, [], b"fine"))
+    owner.requested.pop()(GatewayAnswer(200, [], b"fine"))
 
 
 def test_the_next_request_waits_until_the_answer_before_is_taken(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET * 2)
     answer(connection, owner, full=True)
-    assert (owner.asked, connection.phase) == ([], Phase.TAKEN)
+    assert (owner.requested, connection.phase) == ([], Phase.TAKEN)
 
     connection.resume_writing()
 
@@ -100,7 +100,7 @@ def test_the_next_request_waits_until_the_answer_before_is_taken(
 
 
 def test_an_answer_has_a_minute_to_be_taken(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET)
     assert connection.deadline == float("inf"), "a handler has its own time"
@@ -113,7 +113,7 @@ def test_an_answer_has_a_minute_to_be_taken(
 
 
 def test_no_more_is_read_ahead_than_has_a_bound(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET)
     reads = []
@@ -125,11 +125,11 @@ def test_no_more_is_read_ahead_than_has_a_bound(
     answer(connection, owner, full=False)
 
     assert wire.reading
-    assert len(owner.asked) == 1
+    assert len(owner.requested) == 1
 
 
 def test_an_answer_to_who_has_hung_up_is_thrown_away(
-    connection: Connection, owner: Owner, wire: Wire
+    connection: Connection, owner: Owner, wire: KeptTransport
 ) -> None:
     connection.data_received(GET)
     wire.abort()

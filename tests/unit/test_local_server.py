@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
-from infra.local.lambdas import Event, LambdaContext
+from infra.local.lambdas import Event, InvocationContext
 from infra.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, Bounds
 from tests.serving import Served, assert_refused, serving, until_end
 
@@ -103,7 +103,7 @@ class TestServer:
         assert_refused(answer, 413, "payload_too_large")
 
     def test_a_request_under_way_is_finished_when_the_server_stops(self) -> None:
-        handler = Held()
+        handler = WaitingHandler()
         with serving(handler) as served:
             connection, idle = served.connect(), served.open()
             connection.request("GET", "/v1/x")
@@ -122,21 +122,21 @@ class TestServer:
             connection.close()
 
 
-class Held:
+class WaitingHandler:
     """A handler that answers when it is let go."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.leave = threading.Event()
 
-    def __call__(self, event: Event, _context: LambdaContext) -> dict[str, Any]:
+    def __call__(self, event: Event, _context: InvocationContext) -> dict[str, Any]:
         if event["path"] != "/v1/quick":
             self.entered.release()
             self.leave.wait(10)
         return {"statusCode": 200, "body": "finished"}
 
 
-def large(event: Event, _context: LambdaContext) -> dict[str, Any]:
+def large(event: Event, _context: InvocationContext) -> dict[str, Any]:
     """A handler whose answers are more than a connection holds for a client that does not read."""
     return {"statusCode": 200, "body": "x" if event["path"] == "/v1/quick" else "x" * 5_000_000}
 
@@ -155,7 +155,7 @@ class TestManyConnections:
             connection.close()
 
     def test_those_that_wait_have_threads_of_their_own(self) -> None:
-        handler = Held()
+        handler = WaitingHandler()
         with serving(handler, bounds=Bounds(waiting=100)) as served:
             waiting = [served.connect() for _ in range(101)]
             for number, connection in enumerate(waiting):
@@ -182,7 +182,7 @@ class TestManyConnections:
         assert answer.count(b"HTTP/1.1 503 ") == 2001
 
     def test_the_longest_idle_makes_room_for_a_new_one(self) -> None:
-        handler = Held()
+        handler = WaitingHandler()
         with serving(handler, bounds=Bounds(connections=3)) as served:
             busy, first, second = served.connect(), served.open(), served.open()
             busy.request("GET", "/v1/x")
@@ -207,7 +207,7 @@ class TestManyConnections:
                 connection.close()
 
     def test_there_is_no_room_when_all_are_busy(self) -> None:
-        handler = Held()
+        handler = WaitingHandler()
         with serving(handler, bounds=Bounds(connections=1)) as served:
             busy = served.connect()
             busy.request("GET", "/v1/x")
@@ -220,7 +220,7 @@ class TestManyConnections:
             busy.close()
 
     def test_large_bodies_are_bounded_together(self) -> None:
-        handler = Held()
+        handler = WaitingHandler()
         with serving(handler, bounds=Bounds(bodies=1_000_000)) as served:
             first, second = served.connect(), served.connect()
             first.request("POST", "/v1/x", body=b"x" * 900_000)

@@ -10,10 +10,10 @@ from botocore.config import Config
 from infra.local.engine import free_port
 from infra.local.errors import EndpointRefused, TemplateInvalid
 from infra.local.tables import (
+    ApiRoute,
     DynamoDBClient,
     Function,
-    Route,
-    Schedule,
+    FunctionTimer,
     TableNames,
     Template,
     create_tables,
@@ -90,8 +90,8 @@ def test_routes_and_schedules_come_from_the_events(
 ) -> None:
     template = template_file(SMALL)
 
-    assert routes(template) == [Route("GET", "/ping", PING)]
-    assert schedules(template) == [Schedule(PING, 300), Schedule(PING, 86400)]
+    assert routes(template) == [ApiRoute("GET", "/ping", PING)]
+    assert schedules(template) == [FunctionTimer(PING, 300), FunctionTimer(PING, 86400)]
 
 
 @pytest.mark.parametrize(

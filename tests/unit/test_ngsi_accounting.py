@@ -100,7 +100,7 @@ def finished(place: int, **fields: object) -> Task:
     )
 
 
-class Run:
+class NgsiRun:
     """A run of eleven notifications in which all went well; the last of them is malformed."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Run:
 
 
 def test_a_run_in_which_all_went_well_has_no_problems() -> None:
-    run = Run()
+    run = NgsiRun()
     outcome = run.audit()
 
     assert outcome.problems == ()
@@ -130,7 +130,7 @@ def test_a_run_in_which_all_went_well_has_no_problems() -> None:
 
 
 def test_a_retry_is_a_failure_with_another_attempt_after_it() -> None:
-    run = Run()
+    run = NgsiRun()
     run.change(1, errors=[failed(ON_PURPOSE)])
     run.change(10, errors=[failed(ON_PURPOSE), failed(str(run.sent[10].error))])
 
@@ -139,7 +139,7 @@ def test_a_retry_is_a_failure_with_another_attempt_after_it() -> None:
 
 
 def test_a_task_that_should_have_failed_once_and_did_not_is_a_problem() -> None:
-    run = Run()
+    run = NgsiRun()
     shaky = next(f"tsk_1_{n}" for n in range(1000) if fails_once(f"tsk_1_{n}"))
     run.rows[shaky] = run.rows.pop(run.tasks[1].id)
     run.change(1, id=shaky)
@@ -149,21 +149,21 @@ def test_a_task_that_should_have_failed_once_and_did_not_is_a_problem() -> None:
 
 
 def test_a_lost_task_is_a_problem() -> None:
-    run = Run()
+    run = NgsiRun()
     del run.rows[run.tasks.pop(3).id]
 
     assert run.problems() == ["demo-000003: 0 tasks instead of one"]
 
 
 def test_a_notification_taken_twice_is_a_problem() -> None:
-    run = Run()
+    run = NgsiRun()
     run.tasks.append(finished(3, id="tsk_twice"))
 
     assert run.problems() == ["demo-000003: 2 tasks instead of one"]
 
 
 def test_an_unfinished_task_is_a_problem() -> None:
-    run = Run()
+    run = NgsiRun()
     run.change(3, state="ENQUEUED")
 
     (problem,) = run.problems()
@@ -171,7 +171,7 @@ def test_an_unfinished_task_is_a_problem() -> None:
 
 
 def test_a_malformed_notification_that_ends_with_another_error_is_a_problem() -> None:
-    run = Run()
+    run = NgsiRun()
     run.change(10, errors=[failed("something else")])
 
     (problem,) = run.problems()
@@ -179,7 +179,7 @@ def test_a_malformed_notification_that_ends_with_another_error_is_a_problem() ->
 
 
 def test_a_missing_and_a_changed_row_are_problems() -> None:
-    run = Run()
+    run = NgsiRun()
     run.rows[run.tasks[0].id] = rows_of(0)[:1]
     run.rows[run.tasks[1].id] = [replace(rows_of(1)[0], entity_id="other")]
 
@@ -189,7 +189,7 @@ def test_a_missing_and_a_changed_row_are_problems() -> None:
 
 
 def test_rows_and_tasks_that_nobody_sent_are_problems() -> None:
-    run = Run()
+    run = NgsiRun()
     run.tasks.append(finished(3, tags={}, id="tsk_foreign"))
     run.rows["tsk_gone"] = rows_of(1)
 
@@ -197,7 +197,7 @@ def test_rows_and_tasks_that_nobody_sent_are_problems() -> None:
 
 
 def test_a_task_held_by_the_killed_worker_must_have_been_reclaimed() -> None:
-    run = Run()
+    run = NgsiRun()
     run.change(0)
 
     (problem,) = run.problems()
@@ -205,7 +205,7 @@ def test_a_task_held_by_the_killed_worker_must_have_been_reclaimed() -> None:
 
 
 def test_a_run_without_a_kill_is_a_problem() -> None:
-    run = Run()
+    run = NgsiRun()
     run.crash = Crash("", frozenset())
 
     assert run.problems() == ["no worker was killed with leases in hand"]

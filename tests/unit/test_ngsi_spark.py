@@ -118,21 +118,21 @@ def test_a_reading_that_is_missing_changed_or_there_twice_is_a_problem() -> None
         "is there twice, or nobody sent it"
     ]
     for changed in ({"number": 20.0}, {"text": "20.0"}, {"unit": None}, {"type": "Integer"}):
-        (told,) = problems(READING | changed, INSTANT)
-        assert "Room/" in told
+        (reported,) = problems(READING | changed, INSTANT)
+        assert "Room/" in reported
 
 
 @pytest.mark.parametrize(
-    ("python", "told"),
+    ("python", "reported"),
     [
         (Path("/nowhere/python"), "there is no PySpark"),
         (Path(sys.executable), "PySpark is missing"),
     ],
 )
 def test_without_pyspark_the_part_is_left_out_and_says_so_in_one_line(
-    tmp_path: Path, python: Path, told: str
+    tmp_path: Path, python: Path, reported: str
 ) -> None:
-    with pytest.raises(SparkLeftOut, match=told) as refused:
+    with pytest.raises(SparkLeftOut, match=reported) as refused:
         waited_for(python, tmp_path)
     assert "\n" not in str(refused.value)
 

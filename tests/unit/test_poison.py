@@ -11,13 +11,13 @@ from headrace.ops.changelog import Changelog
 from headrace.runtime.wiring import using
 from headrace.store.lake import FolderLake
 from headrace.store.memory import MemoryStore
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD
 
-CONTEXT: Any = LambdaContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
+CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
 GONE = object()
 ODD: list[Any] = [
     GONE,

@@ -14,14 +14,14 @@ import pytest
 import reaper
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import State
-from headrace.ops.reaper_record import PARTS, Left, Part
+from headrace.ops.reaper_record import PARTS, Left, ReaperPart
 from headrace.runtime.again import runs_again
 from headrace.runtime.settings import Settings
 from headrace.runtime.wiring import UseCases, using
 from headrace.store.functions import invoke
-from infra.local.lambdas import LambdaContext
+from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function
-from tests.unit.reaper_harness import Deployment
+from tests.unit.reaper_harness import ReaperDeployment
 
 EVENT = {"part": 1}
 
@@ -113,9 +113,9 @@ def test_what_goes_wrong_in_a_thread_goes_wrong_as_a_whole() -> None:
 
 
 @pytest.fixture
-def there() -> Deployment:
+def there() -> ReaperDeployment:
     """Give a deployment whose last pass was cut, with a lapsed lease in each of its queues."""
-    there = Deployment()
+    there = ReaperDeployment()
     for number in range(2 * PARTS):
         there.leased(there.queue(f"q{number:02}"), 1)
     last = Left(0, 1, there.at, 1.0, cut=True)
@@ -124,21 +124,21 @@ def there() -> Deployment:
 
 
 def context(seconds: int = 55) -> Any:
-    return LambdaContext(Function("Reaper", "reaper.handler", seconds, 512), lambda: False)
+    return InvocationContext(Function("Reaper", "reaper.handler", seconds, 512), lambda: False)
 
 
-def use_cases(there: Deployment, function: str | None) -> UseCases:
+def use_cases(there: ReaperDeployment, function: str | None) -> UseCases:
     use = there.container().use
     return use.but(settings=replace(use.settings, function=function))
 
 
 def test_the_timer_s_pass_has_others_take_their_parts_in_lambda(
-    monkeypatch: pytest.MonkeyPatch, there: Deployment
+    monkeypatch: pytest.MonkeyPatch, there: ReaperDeployment
 ) -> None:
     with lambda_api(monkeypatch, 202) as invoked, using(use_cases(there, "the-reaper")):
         reaped = reaper.handler({"source": "aws.events"}, context())
 
-    parts = [part for _, event in invoked if (part := Part.of(event)) is not None]
+    parts = [part for _, event in invoked if (part := ReaperPart.of(event)) is not None]
     assert sorted(part.number for part in parts) == list(range(1, PARTS))
     assert {part.parts for part in parts} == {PARTS}
     assert reaped["retried"] == 2
@@ -150,7 +150,9 @@ def test_the_timer_s_pass_has_others_take_their_parts_in_lambda(
     assert there.number(State.INFLIGHT) == 0
 
 
-def test_the_timer_s_pass_does_all_parts_in_this_process_on_one_machine(there: Deployment) -> None:
+def test_the_timer_s_pass_does_all_parts_in_this_process_on_one_machine(
+    there: ReaperDeployment,
+) -> None:
     with using(use_cases(there, None)):
         reaped = reaper.handler({"source": "aws.events"}, context())
 
@@ -158,7 +160,7 @@ def test_the_timer_s_pass_does_all_parts_in_this_process_on_one_machine(there: D
     assert there.number(State.INFLIGHT) == 0
 
 
-def test_a_pass_ends_in_time_for_its_last_page(there: Deployment) -> None:
+def test_a_pass_ends_in_time_for_its_last_page(there: ReaperDeployment) -> None:
     with using(use_cases(there, None)):
         late = context(int(reaper.LAST_PAGE_SECONDS))
         assert reaper.handler({"source": "aws.events"}, late)["cut"]

@@ -9,23 +9,23 @@ from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.task import State
 from headrace.ops.reaper_record import KIND, PARTS
 from headrace.store.base import metered
-from tests.unit.reaper_harness import PASS_SECONDS, Deployment, Killed
+from tests.unit.reaper_harness import PASS_SECONDS, ReaperDeployment, ReaperKilled
 
 A_PAGE = 0.18
 """Seconds that a page of 100 lapsed leases takes."""
 
 
 @pytest.fixture
-def there() -> Deployment:
+def there() -> ReaperDeployment:
     """Give a deployment in which one function does everything."""
-    return Deployment(may_hand_on=False)
+    return ReaperDeployment(may_hand_on=False)
 
 
-def held(there: Deployment, *queues: str) -> list[int]:
+def held(there: ReaperDeployment, *queues: str) -> list[int]:
     return [there.in_state(queue, State.INFLIGHT) for queue in queues]
 
 
-def test_a_pass_ends_in_time_and_the_next_goes_on(there: Deployment) -> None:
+def test_a_pass_ends_in_time_and_the_next_goes_on(there: ReaperDeployment) -> None:
     there.pass_seconds = 2.0
     there.leased(there.queue("mail"), 3_000)
 
@@ -36,7 +36,7 @@ def test_a_pass_ends_in_time_and_the_next_goes_on(there: Deployment) -> None:
     assert there.minutes_until(lambda: there.number(State.INFLIGHT) == 0) <= 2
 
 
-def test_a_queue_with_much_to_do_does_not_hold_up_the_others(there: Deployment) -> None:
+def test_a_queue_with_much_to_do_does_not_hold_up_the_others(there: ReaperDeployment) -> None:
     there.pass_seconds = 3.0
     for name in "abc":
         there.leased(there.queue(name), 100)
@@ -49,7 +49,7 @@ def test_a_queue_with_much_to_do_does_not_hold_up_the_others(there: Deployment) 
     assert 0 < held(there, "aa")[0] < 5_000
 
 
-def test_a_queue_with_many_shards_gets_no_more_than_one_with_one(there: Deployment) -> None:
+def test_a_queue_with_many_shards_gets_no_more_than_one_with_one(there: ReaperDeployment) -> None:
     there.pass_seconds = 4.0
     there.leased(there.queue("one"), 3_000)
     there.leased(there.queue("sixteen", shards=16), 3_000)
@@ -60,7 +60,7 @@ def test_a_queue_with_many_shards_gets_no_more_than_one_with_one(there: Deployme
     assert one == pytest.approx(sixteen, rel=0.25)
 
 
-def test_a_throttled_queue_is_left_alone_and_the_others_are_not(there: Deployment) -> None:
+def test_a_throttled_queue_is_left_alone_and_the_others_are_not(there: ReaperDeployment) -> None:
     for name in "abcde":
         there.leased(there.queue(name), 500)
     there.throttled |= {"a", "c"}
@@ -76,7 +76,7 @@ def test_a_throttled_queue_is_left_alone_and_the_others_are_not(there: Deploymen
 
 
 def test_where_the_whole_table_is_throttled_the_pass_ends_and_the_next_begins_behind(
-    there: Deployment,
+    there: ReaperDeployment,
 ) -> None:
     names = [f"q{number:02}" for number in range(20)]
     for name in names:
@@ -97,7 +97,7 @@ def test_where_the_whole_table_is_throttled_the_pass_ends_and_the_next_begins_be
 
 @pytest.mark.parametrize("shards", [1, 4])
 def test_a_dead_lease_behind_more_healthy_ones_than_a_pass_can_read_is_found(
-    there: Deployment, shards: int
+    there: ReaperDeployment, shards: int
 ) -> None:
     """How far a partition was looked through outlives the pass, and the container."""
     there.pass_seconds = 0.2  # some ten pages of healthy tasks
@@ -110,7 +110,7 @@ def test_a_dead_lease_behind_more_healthy_ones_than_a_pass_can_read_is_found(
     assert 3 <= minutes <= 12
 
 
-def test_what_dies_before_where_the_last_pass_stopped_is_found_too(there: Deployment) -> None:
+def test_what_dies_before_where_the_last_pass_stopped_is_found_too(there: ReaperDeployment) -> None:
     there.pass_seconds = 0.2
     queue = there.queue("mail")
     there.leased(queue, 3_000, lapsed=False)
@@ -123,7 +123,7 @@ def test_what_dies_before_where_the_last_pass_stopped_is_found_too(there: Deploy
 
 
 def test_a_pass_with_time_for_it_looks_at_what_is_before_where_the_last_one_stopped(
-    there: Deployment,
+    there: ReaperDeployment,
 ) -> None:
     there.pass_seconds = 0.2
     queue = there.queue("mail")
@@ -139,7 +139,7 @@ def test_a_pass_with_time_for_it_looks_at_what_is_before_where_the_last_one_stop
     assert (reaped.retried, reaped.healthy) == (1, 2_999)
 
 
-def test_queues_that_a_pass_did_not_come_to_are_first_in_the_next(there: Deployment) -> None:
+def test_queues_that_a_pass_did_not_come_to_are_first_in_the_next(there: ReaperDeployment) -> None:
     there.pass_seconds = 1.0
     names = [f"q{number:03}" for number in range(200)]
     for name in names:
@@ -157,7 +157,7 @@ def test_queues_that_a_pass_did_not_come_to_are_first_in_the_next(there: Deploym
 
 
 def test_where_a_queue_kills_each_pass_others_are_looked_at_all_the_same(
-    there: Deployment,
+    there: ReaperDeployment,
 ) -> None:
     """No record can be left then, so a pass without one begins elsewhere each minute."""
     for number in range(7):
@@ -165,20 +165,20 @@ def test_where_a_queue_kills_each_pass_others_are_looked_at_all_the_same(
     there.deadly = "q3"
 
     for _ in range(7):
-        with pytest.raises(Killed):
+        with pytest.raises(ReaperKilled):
             there.minute()
         there.at += timedelta(minutes=1)
 
     assert held(there, *(f"q{number}" for number in range(7))) == [0, 0, 0, 1, 0, 0, 0]
 
 
-def test_chores_and_closings_have_their_share_of_a_busy_minute(there: Deployment) -> None:
+def test_chores_and_closings_have_their_share_of_a_busy_minute(there: ReaperDeployment) -> None:
     there.pass_seconds = 10.0
     for number in range(20):
         there.leased(there.queue(f"q{number:02}"), 2_000)
     there.leased(there.queue("gone"), 5_000)
     world = there.container()
-    world.use.queues.chores = replace(world.use.queues.chores, patience=0)
+    world.use.queues.removals = replace(world.use.queues.removals, patience=0)
     assert not world.use.queues.delete("gone")
     group = world.use.leases.open("stage", keepalive=60)
     there.grouped("q00", 3_000, group)
@@ -194,7 +194,7 @@ def test_chores_and_closings_have_their_share_of_a_busy_minute(there: Deployment
     assert reaped.retried >= 0.8 * 3 * share / A_PAGE * 100
 
 
-def test_evictions_go_on_beside_lapsed_leases_of_the_same_queue(there: Deployment) -> None:
+def test_evictions_go_on_beside_lapsed_leases_of_the_same_queue(there: ReaperDeployment) -> None:
     there.pass_seconds = 5.0
     queue = there.queue("mail", dead_letter_queue_config=DeadLetterConfig(max_size=100))
     there.leased(queue, 5_000)
@@ -209,7 +209,7 @@ def test_evictions_go_on_beside_lapsed_leases_of_the_same_queue(there: Deploymen
 
 
 def test_every_expired_task_is_found_within_the_hour_whatever_is_before_it(
-    there: Deployment,
+    there: ReaperDeployment,
 ) -> None:
     """Those with an expiry of their own stand behind hundreds that live longer."""
     for number in range(5):
@@ -222,7 +222,7 @@ def test_every_expired_task_is_found_within_the_hour_whatever_is_before_it(
     assert minutes > 1
 
 
-def test_a_calm_minute_writes_nothing_and_reads_little(there: Deployment) -> None:
+def test_a_calm_minute_writes_nothing_and_reads_little(there: ReaperDeployment) -> None:
     there.queue("mail")
     world = there.container()
     requests = world.store.requests  # type: ignore[attr-defined]
@@ -231,13 +231,13 @@ def test_a_calm_minute_writes_nothing_and_reads_little(there: Deployment) -> Non
         reaped = world.use.reaping.run()
 
     assert not reaped.cut
-    # What is left, queues, closings, chores; and two partitions of the queue.
+    # What is left, queues, closings, removals; and two partitions of the queue.
     assert world.store.requests - requests == 6  # type: ignore[attr-defined]
     assert meter.write == 0
     assert there.memory.records(KIND, limit=9) == ((), False)
 
 
-def test_what_was_left_of_a_busy_time_goes_when_it_is_over(there: Deployment) -> None:
+def test_what_was_left_of_a_busy_time_goes_when_it_is_over(there: ReaperDeployment) -> None:
     there.pass_seconds = 1.0
     there.leased(there.queue("mail"), 2_000)
     there.minute()
@@ -253,15 +253,15 @@ def test_what_was_left_of_a_busy_time_goes_when_it_is_over(there: Deployment) ->
 
 
 @pytest.fixture
-def wide() -> Deployment:
+def wide() -> ReaperDeployment:
     """Give a deployment with more to do than one pass can hold, whose function may run again."""
-    wide = Deployment(pass_seconds=3.0)
+    wide = ReaperDeployment(pass_seconds=3.0)
     for number in range(2 * PARTS):
         wide.leased(wide.queue(f"q{number:02}"), 400)
     return wide
 
 
-def test_what_one_pass_cannot_hold_is_divided_among_several(wide: Deployment) -> None:
+def test_what_one_pass_cannot_hold_is_divided_among_several(wide: ReaperDeployment) -> None:
     first, second, third = wide.minute(), wide.minute(), wide.minute()
 
     assert [len(first), len(second)] == [1, PARTS]
@@ -276,7 +276,7 @@ def test_what_one_pass_cannot_hold_is_divided_among_several(wide: Deployment) ->
     assert [len(passes) for passes in calm][-1] == 1
 
 
-def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: Deployment) -> None:
+def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: ReaperDeployment) -> None:
     wide.refused |= set(range(1, PARTS))
     wide.minute()
     before = wide.by_queue(State.INFLIGHT)
@@ -290,7 +290,7 @@ def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: Deployme
     wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
 
 
-def test_a_part_that_nobody_took_is_another_s_in_the_next_minute(wide: Deployment) -> None:
+def test_a_part_that_nobody_took_is_another_s_in_the_next_minute(wide: ReaperDeployment) -> None:
     """As where the account's limit of concurrency lets only some of them run."""
     wide.lost |= set(range(PARTS)) - {0, 1, 4}
     wide.minute()
@@ -303,7 +303,7 @@ def test_a_part_that_nobody_took_is_another_s_in_the_next_minute(wide: Deploymen
 
 
 def test_many_queues_with_nothing_to_do_are_looked_at_every_minute_by_as_many_as_it_takes() -> None:
-    wide = Deployment(pass_seconds=PASS_SECONDS / 10)
+    wide = ReaperDeployment(pass_seconds=PASS_SECONDS / 10)
     for number in range(1_000):
         wide.queue(f"q{number:04}")
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.task import State
 from headrace.ops.reaper_record import PARTS
-from tests.unit.reaper_harness import PASS_SECONDS, QUERY, READ, WORK, WRITE, Deployment
+from tests.unit.reaper_harness import PASS_SECONDS, QUERY, READ, WORK, WRITE, ReaperDeployment
 
 PAGE = QUERY + READ + 4 * WRITE + 100 * WORK
 """Seconds for 100 leases: found, read, taken back."""
@@ -33,7 +33,7 @@ def minutes(queues: int, each: int) -> int:
 def test_lapsed_leases_are_back_in_the_computed_time(
     queues: int, each: int, pass_seconds: float
 ) -> None:
-    there = Deployment(pass_seconds=pass_seconds)
+    there = ReaperDeployment(pass_seconds=pass_seconds)
     names = [there.queue(f"q{number:03}") for number in range(queues)]
     for name in names:
         there.leased(name, each)
@@ -51,7 +51,7 @@ def test_a_million_over_a_hundred_queues_take_four_minutes() -> None:
 
 
 def test_meanwhile_every_queue_gets_some_back_in_each_minute() -> None:
-    there = Deployment(pass_seconds=PASS_SECONDS / 20)
+    there = ReaperDeployment(pass_seconds=PASS_SECONDS / 20)
     names = [there.queue(f"q{number:02}") for number in range(5)]
     for name in names:
         there.leased(name, 1_500)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.task import Place, State
-from headrace.ops.reaper_record import PARTS, Left, Part, parts_for
+from headrace.ops.reaper_record import PARTS, Left, ReaperPart, parts_for
 from headrace.store.base import Position
 from headrace.testing.clock import START
 
@@ -53,16 +53,16 @@ def test_what_is_long_ago_says_nothing() -> None:
 
 @pytest.mark.parametrize("parts", range(1, PARTS + 1))
 def test_every_number_belongs_to_one_part(parts: int) -> None:
-    every = [Part(number, parts, NOW, NOW) for number in range(parts)]
+    every = [ReaperPart(number, parts, NOW, NOW) for number in range(parts)]
 
     assert [sum(part.holds(number) for part in every) for number in range(100)] == [1] * 100
 
 
 def test_a_part_is_the_same_behind_its_event_and_a_timers_event_is_none() -> None:
-    part = Part(3, 8, NOW, NOW + MINUTE)
+    part = ReaperPart(3, 8, NOW, NOW + MINUTE)
 
-    assert Part.of(json.loads(json.dumps(part.event()))) == part
-    assert Part.of({"source": "aws.events", "detail": {}}) is None
+    assert ReaperPart.of(json.loads(json.dumps(part.event()))) == part
+    assert ReaperPart.of({"source": "aws.events", "detail": {}}) is None
 
 
 def test_what_is_left_is_the_same_behind_its_record() -> None:

@@ -61,16 +61,16 @@ def test_the_same_minutes_are_the_same_bytes_in_whatever_order(minutes: Minutes)
 
 
 def test_an_hour_is_asked_for_by_its_first_and_last_minute() -> None:
-    asked = []
+    requested = []
 
     def together(first: int, last: int) -> bool:
-        asked.append((first - FIRST, last - FIRST))
+        requested.append((first - FIRST, last - FIRST))
         return first == FIRST
 
     content = content_of({FIRST + minute: Activity() for minute in (1, 59, 61)})
 
     assert [minute - FIRST for minute, _ in happened(content, together)] == [0, 61]
-    assert asked == [(0, 59), (60, 119)]
+    assert requested == [(0, 59), (60, 119)]
 
 
 def test_the_file_of_a_busy_day_stays_small() -> None:

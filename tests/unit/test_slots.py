@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation, Standing, places, pools
 from headrace.domain.task import Task
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
@@ -20,7 +20,7 @@ from tests.manual_clock import ManualClock
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=9, base_seconds=0, jitter=0)
 
 
-class Interrupted:
+class InterruptedSlots:
     """A store that lets others act before one kind of call, once."""
 
     def __init__(self, store: Store) -> None:
@@ -34,12 +34,12 @@ class Interrupted:
         return getattr(self._store, name)
 
 
-class Killed(BaseException):
+class SlotKilled(BaseException):
     """The process is gone."""
 
 
 def killed() -> None:
-    raise Killed
+    raise SlotKilled
 
 
 class Places:
@@ -47,13 +47,13 @@ class Places:
 
     def __init__(self, limit: int, tasks: int = 25) -> None:
         self.store, self.clock = MemoryStore(), ManualClock()
-        self.views: list[Interrupted] = []
+        self.views: list[InterruptedSlots] = []
         self.first = self.service()
         self.first.queues.create("q", self.settings(limit))
         self.enqueue(tasks)
 
     def service(self) -> UseCases:
-        self.views.append(Interrupted(self.store))
+        self.views.append(InterruptedSlots(self.store))
         settings = Settings(admin_key="test", settings_ttl_seconds=0)
         return build(settings, cast("Store", self.views[-1]), now=self.clock)
 
@@ -64,7 +64,7 @@ class Places:
         )
 
     def enqueue(self, count: int) -> None:
-        self.first.tasks.enqueue("q", [NewTask("1")] * count)
+        self.first.tasks.enqueue("q", [TaskSpec("1")] * count)
         self.clock.forward(1)
 
     def limit(self, limit: int) -> None:
@@ -76,14 +76,14 @@ class Places:
 
     def say(self, use: UseCases, task: Task, status: str) -> None:
         self.clock.forward(0.01)
-        report = Report(task.id, lease_name(task), ReportStatus(status))
+        report = TaskReport(task.id, lease_name(task), ReportStatus(status))
         (result,) = use.reports.report("q", [report])
         assert result.outcome is ReportOutcome.OK
 
     def die_after_reserving(self, count: int = 1) -> None:
         use = self.service()
         self.views[-1].others["commit"] = killed
-        with pytest.raises(Killed):
+        with pytest.raises(SlotKilled):
             self.take(use, count)
 
     def held(self) -> int:
@@ -186,8 +186,8 @@ def test_what_is_given_back_never_waits_with_the_same_due_time_again() -> None:
     """Else a place that is over would stand once more."""
     world = Places(limit=25, tasks=0)
     payload = f'"{"x" * 255_000}"'
-    world.first.tasks.enqueue("q", [NewTask(payload)] * 10)
-    world.first.tasks.enqueue("q", [NewTask(payload)] * 10)
+    world.first.tasks.enqueue("q", [TaskSpec(payload)] * 10)
+    world.first.tasks.enqueue("q", [TaskSpec(payload)] * 10)
     world.clock.forward(1)
     before = {task.id: task.due_at for task in world.store.read(self_ids(world)).values()}
 

@@ -25,7 +25,7 @@ from headrace.domain.change import (
     UnsetOrAtMost,
 )
 from headrace.domain.lifecycle import Action, rule
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Hop, Place, State, Task, TaskError
@@ -45,7 +45,7 @@ COUNT = 'SET "version" = "version" + ?, "last_move" = ?'
 
 
 @dataclass(frozen=True)
-class Told:
+class Forms:
     """One condition in both forms; ``value`` None when it needs none."""
 
     condition: Condition
@@ -56,48 +56,48 @@ class Told:
 
 
 CONDITIONS = [
-    Told(
+    Forms(
         In("mail", State.INFLIGHT),
         'begins_with("queue#state", ?)',
         "begins_with(#c, :c)",
         "queue#state",
         {"S": "mail#INFLIGHT#"},
     ),
-    Told(Equals("lease_id", "lse_1"), '"lease"."id" = ?', "#c = :c", "lease.id", {"S": "lse_1"}),
-    Told(Equals("version", 7), '"version" = ?', "#c = :c", "version", {"N": "7"}),
-    Told(Equals("lease_expires_at", NOW), '"lease"."expires_at" = ?', "#c = :c",
+    Forms(Equals("lease_id", "lse_1"), '"lease"."id" = ?', "#c = :c", "lease.id", {"S": "lse_1"}),
+    Forms(Equals("version", 7), '"version" = ?', "#c = :c", "version", {"N": "7"}),
+    Forms(Equals("lease_expires_at", NOW), '"lease"."expires_at" = ?', "#c = :c",
          "lease.expires_at", MICROS),
-    Told(AtMost("scheduled_at", NOW), '"scheduled_at" <= ?', "#c <= :c", "scheduled_at", MICROS),
-    Told(
+    Forms(AtMost("scheduled_at", NOW), '"scheduled_at" <= ?', "#c <= :c", "scheduled_at", MICROS),
+    Forms(
         UnsetOrAfter("expires_at", NOW),
         '("expires_at" IS MISSING OR "expires_at" > ?)',
         "(attribute_not_exists(#c) OR #c > :c)",
         "expires_at",
         MICROS,
     ),
-    Told(
+    Forms(
         UnsetOrAtMost("returned_at", NOW),
         '("returned_at" IS MISSING OR "returned_at" <= ?)',
         "(attribute_not_exists(#c) OR #c <= :c)",
         "returned_at",
         MICROS,
     ),
-    Told(Unset("retry"), '"retry" IS MISSING', "attribute_not_exists(#c)", "retry", None),
-    Told(
+    Forms(Unset("retry"), '"retry" IS MISSING', "attribute_not_exists(#c)", "retry", None),
+    Forms(
         Shorter("errors", 20),
         '"errors"[19] IS MISSING',
         "attribute_not_exists(#c[19])",
         "errors",
         None,
     ),
-    Told(
+    Forms(
         Begins("lease_id", "lsg_1:"),
         'begins_with("lease"."id", ?)',
         "begins_with(#c, :c)",
         "lease.id",
         {"S": "lsg_1:"},
     ),
-    Told(
+    Forms(
         Begins("settled_lease_id", "lsg_1", not_so=True),
         '("settled_lease_id" IS MISSING OR NOT begins_with("settled_lease_id", ?))',
         "(attribute_not_exists(#c) OR NOT begins_with(#c, :c))",
@@ -107,31 +107,33 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("told", CONDITIONS, ids=lambda told: repr(told.condition)[:40])
-def test_a_condition_as_partiql(told: Told) -> None:
-    sent = statement(Change(HEARTBEAT, "t-1", when=(told.condition,)), "tasks")
+@pytest.mark.parametrize("reported", CONDITIONS, ids=lambda reported: repr(reported.condition)[:40])
+def test_a_condition_as_partiql(reported: Forms) -> None:
+    sent = statement(Change(HEARTBEAT, "t-1", when=(reported.condition,)), "tasks")
 
-    expected = f'UPDATE "tasks" {COUNT} WHERE "task_id" = ? AND {told.partiql} RETURNING ALL NEW *'
+    expected = (
+        f'UPDATE "tasks" {COUNT} WHERE "task_id" = ? AND {reported.partiql} RETURNING ALL NEW *'
+    )
     assert sent["Statement"] == expected
-    values = [told.value] if told.value else []
+    values = [reported.value] if reported.value else []
     assert sent["Parameters"] == [*MOVED, *KEY, *values]
 
 
-@pytest.mark.parametrize("told", CONDITIONS, ids=lambda told: repr(told.condition)[:40])
-def test_a_condition_as_an_expression(told: Told) -> None:
-    write = single_write(Change(HEARTBEAT, "t-1", when=(told.condition,)), "tasks")
+@pytest.mark.parametrize("reported", CONDITIONS, ids=lambda reported: repr(reported.condition)[:40])
+def test_a_condition_as_an_expression(reported: Forms) -> None:
+    write = single_write(Change(HEARTBEAT, "t-1", when=(reported.condition,)), "tasks")
 
     assert write.operation == "update_item"
-    alias, value = _alias(write.arguments, told.attribute), "(none)"
-    if told.value:
-        value = _slot(write.arguments, told.value)
-    wanted = told.expression.replace("#c", alias).replace(":c", value)
+    alias, value = _alias(write.arguments, reported.attribute), "(none)"
+    if reported.value:
+        value = _slot(write.arguments, reported.value)
+    wanted = reported.expression.replace("#c", alias).replace(":c", value)
     exists = f"attribute_exists({_alias(write.arguments, 'task_id')})"
     assert write.arguments["ConditionExpression"] == f"{exists} AND {wanted}"
 
 
 def test_every_kind_of_condition_is_spelled_out_here() -> None:
-    assert {type(told.condition) for told in CONDITIONS} == set(Condition.__args__)
+    assert {type(reported.condition) for reported in CONDITIONS} == set(Condition.__args__)
 
 
 LEASE = {"lease_id": "lse_1", "lease_expires_at": NOW, "lease_length": timedelta(seconds=30)}
@@ -278,7 +280,7 @@ def planned() -> list[Change]:
     task = _inflight()
     waiting = Entry("t-1", Place("mail", State.ENQUEUED, 0), NOW)
     error = TaskError(1, NOW, "ada", ErrorKind.FAILED, "Oops", "it broke", "line 1")
-    new = NewTask("{}", tags={"a": "1"}, keepalive=2.5)
+    new = TaskSpec("{}", tags={"a": "1"}, keepalive=2.5)
     changes = [
         plan.enqueue(new, MAIL, task_id="t-1", due_at=NOW, now=NOW, token="x"),
         plan.dequeue(waiting, MAIL, lease_id="lse_1", now=NOW, worker="ada", keepalive=None),

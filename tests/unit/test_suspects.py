@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.change import Entry
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State, Task
-from headrace.ops.suspects import Standing, Watch
+from headrace.ops.suspects import SuspectStanding, Watch
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -190,8 +190,8 @@ def test_what_is_known_is_bounded(world: World) -> None:
     for number in range(20_100):
         watch.read(_named(task, number), until, now=world.clock())
 
-    assert watch.standing(_entry(_named(task, 0)), until) is Standing.NEW
-    assert watch.standing(_entry(_named(task, 20_099)), until) is Standing.OLD
+    assert watch.standing(_entry(_named(task, 0)), until) is SuspectStanding.NEW
+    assert watch.standing(_entry(_named(task, 20_099)), until) is SuspectStanding.OLD
 
 
 def _named(task: Task, number: int) -> Task:

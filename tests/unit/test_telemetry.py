@@ -14,14 +14,14 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 REAPED = {"retried": 2, "buried": 1, "throttled": False, "unseen": 0, "oldest_ready_seconds": 12.5}
 
 
-def told(measured: telemetry.Measured, stack: str | None = "q") -> str:
+def reported(measured: telemetry.Measured, stack: str | None = "q") -> str:
     out = io.StringIO()
-    telemetry.tell(stack, measured, NOW, out)
+    telemetry.emit(stack, measured, NOW, out)
     return out.getvalue()
 
 
 def test_a_line_holds_the_values_and_says_which_of_them_are_metrics() -> None:
-    line = told({"Dead": (3, telemetry.COUNT), "OldestReadySeconds": (1.5, telemetry.SECONDS)})
+    line = reported({"Dead": (3, telemetry.COUNT), "OldestReadySeconds": (1.5, telemetry.SECONDS)})
 
     assert line.count("\n") == 1
     assert json.loads(line) == {
@@ -45,8 +45,8 @@ def test_a_line_holds_the_values_and_says_which_of_them_are_metrics() -> None:
 
 
 def test_nothing_is_told_where_there_is_no_stack_or_nothing_to_tell() -> None:
-    assert told({"Dead": (3, telemetry.COUNT)}, None) == ""
-    assert told({}) == ""
+    assert reported({"Dead": (3, telemetry.COUNT)}, None) == ""
+    assert reported({}) == ""
 
 
 def test_the_reaper_tells_of_lapsed_leases_and_of_the_task_that_waits_longest() -> None:
@@ -71,7 +71,7 @@ def test_the_recorder_tells_how_often_what_happened() -> None:
 def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
     template: Template,
 ) -> None:
-    told_of = {*telemetry.of_reaper(REAPED), *telemetry.of_recorder(dict.fromkeys(Event, 1))}
+    reported_of = {*telemetry.of_reaper(REAPED), *telemetry.of_recorder(dict.fromkeys(Event, 1))}
     alarms = {
         resource["Properties"]["MetricName"]
         for resource in template["Resources"].values()
@@ -87,4 +87,4 @@ def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
     }
 
     assert alarms == {"Dead", "OldestReadySeconds"}
-    assert alarms <= drawn <= told_of
+    assert alarms <= drawn <= reported_of

@@ -26,7 +26,7 @@ from headrace.domain.limits import SETTINGS_TTL_SECONDS
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
-from headrace.ops import key_body, ledger, queue_body, recount_record, schedule_body
+from headrace.ops import counters, key_body, queue_body, recount_record, schedule_body
 from headrace.ops.reaper_record import PARTS
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.settings import Settings
@@ -181,13 +181,13 @@ def test_the_reaper_may_do_what_the_api_may_except_make_tasks(template: Template
 def test_a_secret_is_made_by_the_stack_and_read_by_those_that_need_it(
     template: Template, variable: str, secret: str, knowing: list[str]
 ) -> None:
-    told = {name: environment(template, name).get(variable) for name in functions(template)}
+    reported = {name: environment(template, name).get(variable) for name in functions(template)}
     allowed = [name for name in functions(template) if actions(template, name, secret)]
 
-    assert {name: told[name] for name in knowing} == {
+    assert {name: reported[name] for name in knowing} == {
         name: {"Fn::GetAtt": f"{secret}.Id"} for name in knowing
     }
-    assert [name for name in told if told[name]] == allowed == knowing
+    assert [name for name in reported if reported[name]] == allowed == knowing
     assert properties(template, secret)["GenerateSecretString"]["PasswordLength"] >= 32
     assert secret not in template["Parameters"]
 
@@ -239,7 +239,7 @@ def test_api_gateway_asks_the_authorizer_and_keeps_its_answer_for_a_minute(
 
 
 @pytest.mark.parametrize(
-    ("header", "asked"),
+    ("header", "requested"),
     [
         ("Bearer abc", True),
         ("bearer  abc ", True),
@@ -250,12 +250,12 @@ def test_api_gateway_asks_the_authorizer_and_keeps_its_answer_for_a_minute(
     ],
 )
 def test_the_authorizer_is_asked_only_about_what_may_be_a_key(
-    template: Template, header: str, *, asked: bool
+    template: Template, header: str, *, requested: bool
 ) -> None:
     identity = properties(template, "Api")["Auth"]["Authorizers"]["Key"]["Identity"]
 
-    assert bool(re.match(identity["ValidationExpression"], header)) is asked
-    if asked:
+    assert bool(re.match(identity["ValidationExpression"], header)) is requested
+    if requested:
         assert request.bearer(header) == "abc"
     else:
         with pytest.raises(Unauthenticated):
@@ -420,11 +420,11 @@ def test_the_recorder_reads_the_stream_and_writes_its_books_and_nothing_else(
     assert by_sid["LakeRaw"]["Action"] == ["s3:PutObject"]
     assert reads["Action"] == ["dynamodb:GetItem"]
     assert writes["Action"] == ["dynamodb:PutItem"]
-    known = [ledger.LANE, recount_record.DONE, recount_record.OPEN, ledger.TOTALS]
+    known = [counters.BUFFER, recount_record.DONE, recount_record.OPEN, counters.TOTALS]
     assert reads["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": known}}
     assert writes["Condition"] == {
         "ForAllValues:StringLike": {
-            "dynamodb:LeadingKeys": [ledger.LANE, ledger.TOTALS, f"{ledger.SERIES}*"]
+            "dynamodb:LeadingKeys": [counters.BUFFER, counters.TOTALS, f"{counters.SERIES}*"]
         }
     }
 

@@ -36,13 +36,13 @@ THROTTLED = b'{"__type": "com.amazonaws.dynamodb.v20120810#ThrottlingException",
 
 
 @dataclass
-class Table:
+class SlowDynamoDB:
     """DynamoDB's end of the wire, and the time.  With status 0 it hangs up without a word."""
 
     status: int = 0
     url: str = ""
     now: float = 1000.0
-    asked: list[float] = field(default_factory=list)
+    requested: list[float] = field(default_factory=list)
 
     def clock(self) -> float:
         return self.now
@@ -56,15 +56,15 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def table() -> Iterator[Table]:
-    table = Table()
+def table() -> Iterator[SlowDynamoDB]:
+    table = SlowDynamoDB()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            table.asked.append(table.now)
+            table.requested.append(table.now)
             table.now += CALL_SECONDS
             if not table.status:
                 self.close_connection = True
@@ -107,52 +107,54 @@ def test_the_authorizer_may_ask_twice_and_still_answer(template: Template) -> No
     assert 2 * CALL_SECONDS + ANSWER_SECONDS < whole < API_GATEWAY_SECONDS
 
 
-def test_whatever_is_asked_has_the_same_time_for_a_request(table: Table) -> None:
+def test_whatever_is_asked_has_the_same_time_for_a_request(table: SlowDynamoDB) -> None:
     client = connected(table.url)
-    lean = client._pool.connection_pool_kw["timeout"]  # noqa: SLF001  it shows it nowhere else
+    raw = client._pool.connection_pool_kw["timeout"]  # noqa: SLF001  it shows it nowhere else
     botocores = client.put_item.__self__.meta.config
     lakes = lake_in_s3("lake", "").client.meta.config
 
-    assert lean.connect_timeout + lean.read_timeout == CALL_SECONDS
+    assert raw.connect_timeout + raw.read_timeout == CALL_SECONDS
     for config in (botocores, lakes):
         assert (config.connect_timeout, config.read_timeout) == (
-            lean.connect_timeout,
-            lean.read_timeout,
+            raw.connect_timeout,
+            raw.read_timeout,
         )
 
 
 KEYED: dict[str, Any] = {"TableName": "t", "Key": {"pk": {"S": "a"}}}
 ASK: dict[str, tuple[int, Any]] = {  # how often it asks at most
-    "lean": (1 + ATTEMPTS, lambda url: connected(url).get_item(**KEYED)),
+    "raw": (1 + ATTEMPTS, lambda url: connected(url).get_item(**KEYED)),
     "botocore": (ATTEMPTS, lambda url: connected(url).delete_item(**KEYED)),
 }
 
 
 @pytest.mark.parametrize("way", ASK)
 @pytest.mark.parametrize("seconds", [4.9, 12.0, 17.0, 300.0])
-def test_no_try_begins_that_could_end_too_late(table: Table, way: str, seconds: float) -> None:
+def test_no_try_begins_that_could_end_too_late(
+    table: SlowDynamoDB, way: str, seconds: float
+) -> None:
     most, ask = ASK[way]
     end = table.now + seconds
 
     with ends_within(seconds, table.clock), pytest.raises((Unavailable, ConnectionClosedError)):
         ask(table.url)
 
-    assert len(table.asked) <= min(most, seconds // CALL_SECONDS)
-    assert bool(table.asked) is (seconds >= CALL_SECONDS)
-    assert all(at + CALL_SECONDS <= end for at in table.asked)
-    assert len(table.asked) == most or seconds < 300
+    assert len(table.requested) <= min(most, seconds // CALL_SECONDS)
+    assert bool(table.requested) is (seconds >= CALL_SECONDS)
+    assert all(at + CALL_SECONDS <= end for at in table.requested)
+    assert len(table.requested) == most or seconds < 300
 
 
-def test_outside_of_a_call_there_is_no_end(table: Table) -> None:
+def test_outside_of_a_call_there_is_no_end(table: SlowDynamoDB) -> None:
     with pytest.raises(ConnectionClosedError):
         connected(table.url).get_item(**KEYED)
 
-    assert len(table.asked) == 1 + ATTEMPTS
+    assert len(table.requested) == 1 + ATTEMPTS
     assert seconds_left() == float("inf")
 
 
 def test_nobody_sleeps_before_a_try_that_could_not_begin(
-    table: Table, monkeypatch: pytest.MonkeyPatch
+    table: SlowDynamoDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=slept.append))
@@ -162,7 +164,7 @@ def test_nobody_sleeps_before_a_try_that_could_not_begin(
     with ends_within(16.0, table.clock), pytest.raises(ClientError, match="Throttling"):
         client.delete_item(**KEYED)
 
-    assert (len(table.asked), slept) == (1, [])
+    assert (len(table.requested), slept) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_nobody_sleeps_before_a_try_that_could_not_begin(
     ],
 )
 def test_a_table_that_does_not_answer_is_a_503_that_says_when_to_try_again(
-    table: Table,
+    table: SlowDynamoDB,
     monkeypatch: pytest.MonkeyPatch,
     method: str,
     path: str,

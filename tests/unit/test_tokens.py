@@ -32,7 +32,7 @@ def limited(rate: RateLimiting, clock: ManualClock, name: str = "mail") -> Queue
     return Queue(name, settings, clock(), clock())
 
 
-class Counting(MemoryStore):
+class BucketCounter(MemoryStore):
     """Counts what is asked of buckets; some answers get lost, the write having taken effect."""
 
     def __init__(self, lost: float = 0.0) -> None:
@@ -69,9 +69,9 @@ class Load:
     seconds: float = 20.0
 
 
-def simulated(load: Load) -> tuple[list[tuple[float, int]], Counting]:
+def simulated(load: Load) -> tuple[list[tuple[float, int]], BucketCounter]:
     """Return when how many tokens were used, and what it took."""
-    clock, store, chance = ManualClock(), Counting(load.lost), random.Random(11)
+    clock, store, chance = ManualClock(), BucketCounter(load.lost), random.Random(11)
     queue, start = limited(load.rate, clock), clock()
     services = [Tokens(store, clock) for _ in range(load.services)]
     asks = sorted(
@@ -87,13 +87,13 @@ def simulated(load: Load) -> tuple[list[tuple[float, int]], Counting]:
         except Unavailable:
             continue
         unused = sum(chance.random() < load.unused for _ in range(granted.count))
-        services[who].give_back(queue, granted, unused)
+        services[who].release_unused(queue, granted, unused)
         used.append((at, granted.count - unused))
     return used, store
 
 
 def exceeds(used: list[tuple[float, int]], rate: RateLimiting) -> bool:
-    """Tell whether more was used in some window than a bucket and what flows in meanwhile."""
+    """Whether more was used in some window than a bucket and what flows in meanwhile."""
     per_second = rate.max_tokens / Rate.of(rate).interval.total_seconds()
     level, before = float(rate.max_tokens), 0.0
     for at, count in used:  # full at the start, as it ever is at most
@@ -119,8 +119,8 @@ def test_any_number_of_services_use_nine_tenths_of_the_rate_and_never_more(load:
 
     count = sum(tokens for _, tokens in used)
     per_second = load.rate.max_tokens / Rate.of(load.rate).interval.total_seconds()
-    asked = load.services * load.batch * int(load.seconds / load.every)
-    assert count >= 0.9 * min(asked, load.rate.max_tokens + per_second * load.seconds)
+    requested = load.services * load.batch * int(load.seconds / load.every)
+    assert count >= 0.9 * min(requested, load.rate.max_tokens + per_second * load.seconds)
     assert not exceeds(used, load.rate)
 
 
@@ -149,7 +149,7 @@ def test_a_busy_service_writes_to_the_bucket_ten_times_a_second_not_with_each_ca
 
 
 def test_a_bucket_known_to_be_empty_is_not_asked() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue, tokens = limited(RateLimiting(2, 10), clock), Tokens(store, clock)
     assert tokens.take(queue, 5).count == 2
     store.writes = store.reads = 0
@@ -164,7 +164,7 @@ def test_a_bucket_known_to_be_empty_is_not_asked() -> None:
 
 
 def test_a_service_that_was_refused_looks_before_it_writes_again() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue = limited(RateLimiting(1, 1), clock)
     services = [Tokens(store, clock) for _ in range(16)]
     for _ in range(10):
@@ -176,33 +176,33 @@ def test_a_service_that_was_refused_looks_before_it_writes_again() -> None:
 
 
 def test_rare_tokens_that_nobody_used_are_there_for_others() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue = limited(HOURLY, clock)
     ada, bob = Tokens(store, clock), Tokens(store, clock)
 
     granted = ada.take(queue, 12)
     assert bob.take(queue, 1).count == 0
-    ada.give_back(queue, granted, 5)
+    ada.release_unused(queue, granted, 5)
     clock.forward(1)
 
     assert [service.take(queue, 12).count for service in (bob, ada)] == [5, 0]
 
 
 def test_rare_tokens_given_back_once_others_drew_are_kept_for_oneself() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue = limited(HOURLY, clock)
     ada, bob = Tokens(store, clock), Tokens(store, clock)
 
     granted = ada.take(queue, 6)
     bob.take(queue, 6)
-    ada.give_back(queue, granted, 2)
+    ada.release_unused(queue, granted, 2)
     clock.forward(1)
 
     assert [service.take(queue, 12).count for service in (bob, ada)] == [0, 2]
 
 
 def test_a_new_rate_holds_at_once_also_where_the_old_one_is_still_believed() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     old = limited(HOURLY, clock)
     ada, bob = Tokens(store, clock), Tokens(store, clock)
     assert ada.take(old, 25).count == 12
@@ -219,7 +219,7 @@ def test_a_new_rate_holds_at_once_also_where_the_old_one_is_still_believed() -> 
 
 
 def test_a_bucket_forgotten_is_full_again() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue, tokens = limited(HOURLY, clock), Tokens(store, clock)
     tokens.take(queue, 12)
 
@@ -229,7 +229,7 @@ def test_a_bucket_forgotten_is_full_again() -> None:
 
 
 def test_what_it_waits_for_is_told_without_taking_anything() -> None:
-    clock, store = ManualClock(), Counting()
+    clock, store = ManualClock(), BucketCounter()
     queue, tokens = limited(HOURLY, clock), Tokens(store, clock)
 
     assert tokens.wait_seconds(queue) == 0

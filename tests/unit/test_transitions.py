@@ -8,13 +8,13 @@ import pytest
 
 from headrace.domain import transitions
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.domain.transitions import Event, Transition, transition
 from headrace.store import keys
-from headrace.store.items import FIELDS, instant
+from headrace.store.items import FIELDS, from_micros
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -25,22 +25,22 @@ ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=60, jitter=0, max_retries=
 NO_DEAD = DeadLetterConfig(enable=False)
 
 
-class Watched(World):
+class WatchedWorld(World):
     """A service whose stream is looked at move by move."""
 
     store: Any
 
     def moved(self) -> list[Transition]:
-        """Return what happened since the last call."""
+        """The transitions since the last call."""
         return [read(record) for record in self.store.taken()]
 
     def last(self) -> Transition:
-        """Return what happened since the last call, which is one thing."""
+        """The only transition since the last call."""
         (only,) = self.moved()
         return only
 
     def seconds(self, change: Transition) -> list[tuple[Event, str, float | None]]:
-        """Return what happened, with durations in seconds."""
+        """The transitions, with durations in seconds."""
         return [
             (each.event, each.queue, None if each.micros is None else each.micros / 1_000_000)
             for each in change.happenings
@@ -54,10 +54,10 @@ def read(record: dict[str, Any]) -> Transition:
 
 
 @pytest.fixture
-def watched() -> Watched:
+def watched() -> WatchedWorld:
     clock = ManualClock()
     world = new_world(Streamed(MemoryStore(), clock).store, clock)
-    return Watched(world.store, world.clock, world.use)
+    return WatchedWorld(world.store, world.clock, world.use)
 
 
 def test_the_attributes_are_those_the_store_writes() -> None:
@@ -77,7 +77,7 @@ def test_the_attributes_are_those_the_store_writes() -> None:
         assert FIELDS[name][0] == f"{transitions.LEASE}.{part}"
 
 
-def test_an_enqueue_brings_a_task(watched: Watched) -> None:
+def test_an_enqueue_brings_a_task(watched: WatchedWorld) -> None:
     queue = watched.queue()
     watched.put(queue, delay_in_seconds=60)
 
@@ -85,10 +85,10 @@ def test_an_enqueue_brings_a_task(watched: Watched) -> None:
 
     assert (change.left, change.entered) == (None, (queue, ENQUEUED))
     assert watched.seconds(change) == [(Event.ENQUEUED, queue, None)]
-    assert instant(change.at) == watched.clock()  # when it came, not when it is due
+    assert from_micros(change.at) == watched.clock()  # when it came, not when it is due
 
 
-def test_a_delivery_tells_how_long_the_task_was_due(watched: Watched) -> None:
+def test_a_delivery_tells_how_long_the_task_was_due(watched: WatchedWorld) -> None:
     queue = watched.queue()
     watched.put(queue, delay_in_seconds=60)
     watched.clock.forward(62.5)
@@ -99,10 +99,10 @@ def test_a_delivery_tells_how_long_the_task_was_due(watched: Watched) -> None:
 
     assert (change.left, change.entered) == ((queue, ENQUEUED), (queue, INFLIGHT))
     assert watched.seconds(change) == [(Event.STARTED, queue, 2.501)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
-def delivered(watched: Watched, **settings: Any) -> Any:
+def delivered(watched: WatchedWorld, **settings: Any) -> Any:
     """Return a task that has been worked on for three seconds."""
     queue = watched.queue(**settings)
     watched.put(queue)
@@ -112,7 +112,7 @@ def delivered(watched: Watched, **settings: Any) -> Any:
     return task
 
 
-def test_a_success_tells_how_long_the_worker_had_the_task(watched: Watched) -> None:
+def test_a_success_tells_how_long_the_worker_had_the_task(watched: WatchedWorld) -> None:
     task = delivered(watched)
 
     watched.say(task, "SUCCEEDED")
@@ -122,7 +122,7 @@ def test_a_success_tells_how_long_the_worker_had_the_task(watched: Watched) -> N
     assert watched.seconds(change) == [(Event.SUCCEEDED, task.queue, 3.0)]
 
 
-def test_a_heartbeat_changes_no_count(watched: Watched) -> None:
+def test_a_heartbeat_changes_no_count(watched: WatchedWorld) -> None:
     task = delivered(watched)
 
     watched.say(task, "INFLIGHT", progress="1")
@@ -132,7 +132,7 @@ def test_a_heartbeat_changes_no_count(watched: Watched) -> None:
     assert change.happenings == ()
 
 
-def test_a_failed_attempt_is_a_failure_and_a_wait(watched: Watched) -> None:
+def test_a_failed_attempt_is_a_failure_and_a_wait(watched: WatchedWorld) -> None:
     task = delivered(watched, retry_strategy=ONCE)
 
     watched.say(task, "FAILED")
@@ -140,11 +140,11 @@ def test_a_failed_attempt_is_a_failure_and_a_wait(watched: Watched) -> None:
 
     assert change.entered == (task.queue, ENQUEUED)
     assert watched.seconds(change) == [(Event.FAILED, task.queue, 3.0)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
 @pytest.mark.parametrize("end", ["fail", "lapse"])
-def test_the_last_failure_is_a_failure_and_a_death(watched: Watched, end: str) -> None:
+def test_the_last_failure_is_a_failure_and_a_death(watched: WatchedWorld, end: str) -> None:
     task = delivered(watched, retry_strategy=replace(ONCE, max_retries=0))
 
     if end == "fail":
@@ -161,7 +161,7 @@ def test_the_last_failure_is_a_failure_and_a_death(watched: Watched, end: str) -
     ]
 
 
-def test_a_lapsed_lease_is_a_failed_attempt(watched: Watched) -> None:
+def test_a_lapsed_lease_is_a_failed_attempt(watched: WatchedWorld) -> None:
     task = delivered(watched, retry_strategy=ONCE)
     watched.clock.forward(60)
 
@@ -170,7 +170,7 @@ def test_a_lapsed_lease_is_a_failed_attempt(watched: Watched) -> None:
     assert watched.seconds(watched.last()) == [(Event.FAILED, task.queue, 63.0)]
 
 
-def test_a_release_is_no_event(watched: Watched) -> None:
+def test_a_release_is_no_event(watched: WatchedWorld) -> None:
     task = delivered(watched)
 
     watched.say(task, "RELEASED")
@@ -179,7 +179,7 @@ def test_a_release_is_no_event(watched: Watched) -> None:
     assert (change.entered, change.happenings) == ((task.queue, ENQUEUED), ())
 
 
-def test_an_expiry_is_a_death_without_a_failure(watched: Watched) -> None:
+def test_an_expiry_is_a_death_without_a_failure(watched: WatchedWorld) -> None:
     queue = watched.queue(expires_in_seconds=10)
     watched.put(queue)
     watched.clock.forward(11)
@@ -190,7 +190,7 @@ def test_an_expiry_is_a_death_without_a_failure(watched: Watched) -> None:
     assert watched.seconds(watched.last()) == [(Event.DEAD, queue, None)]
 
 
-def test_a_workers_move_ends_work_here_and_enqueues_there(watched: Watched) -> None:
+def test_a_workers_move_ends_work_here_and_enqueues_there(watched: WatchedWorld) -> None:
     task = delivered(watched)
     other = watched.queue("other")
 
@@ -205,11 +205,11 @@ def test_a_workers_move_ends_work_here_and_enqueues_there(watched: Watched) -> N
 
 
 @pytest.mark.parametrize("spawning", ["SUCCEEDED", "MOVED"])
-def test_what_a_report_spawns_is_enqueued(watched: Watched, spawning: str) -> None:
+def test_what_a_report_spawns_is_enqueued(watched: WatchedWorld, spawning: str) -> None:
     task = delivered(watched)
     other = watched.queue("other")
     fields: dict[str, Any] = {"to_queue": other} if spawning == "MOVED" else {}
-    children = ((other, NewTask("1")), (other, NewTask("2")))
+    children = ((other, TaskSpec("1")), (other, TaskSpec("2")))
 
     watched.say(task, spawning, spawn=children, **fields)
     changes = watched.moved()
@@ -218,7 +218,7 @@ def test_what_a_report_spawns_is_enqueued(watched: Watched, spawning: str) -> No
     assert sum(each.event is Event.ENQUEUED for each in enqueued) == 2 + (spawning == "MOVED")
 
 
-def test_an_operators_move_enqueues_there(watched: Watched) -> None:
+def test_an_operators_move_enqueues_there(watched: WatchedWorld) -> None:
     queue, other = watched.queue(), watched.queue("other")
     (task_id,) = watched.put(queue, delay_in_seconds=600)
     watched.clock.forward(5)
@@ -229,11 +229,11 @@ def test_an_operators_move_enqueues_there(watched: Watched) -> None:
 
     assert (change.left, change.entered) == ((queue, ENQUEUED), (other, ENQUEUED))
     assert watched.seconds(change) == [(Event.ENQUEUED, other, None)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
 @pytest.mark.parametrize("end", ["SUCCEEDED", "FAILED"])
-def test_a_restart_enqueues_again(watched: Watched, end: str) -> None:
+def test_a_restart_enqueues_again(watched: WatchedWorld, end: str) -> None:
     task = delivered(watched, retry_strategy=replace(ONCE, max_retries=0))
     watched.say(task, end)
     watched.clock.forward(5)
@@ -244,10 +244,10 @@ def test_a_restart_enqueues_again(watched: Watched, end: str) -> None:
 
     assert change.entered == (task.queue, ENQUEUED)
     assert watched.seconds(change) == [(Event.ENQUEUED, task.queue, None)]
-    assert instant(change.at) == watched.clock()
+    assert from_micros(change.at) == watched.clock()
 
 
-def test_running_a_task_now_is_no_event(watched: Watched) -> None:
+def test_running_a_task_now_is_no_event(watched: WatchedWorld) -> None:
     queue = watched.queue()
     (task_id,) = watched.put(queue, delay_in_seconds=600)
     watched.moved()
@@ -259,19 +259,19 @@ def test_running_a_task_now_is_no_event(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_a_removal_leaves_and_comes_to_nothing(watched: Watched, state: State) -> None:
+def test_a_removal_leaves_and_comes_to_nothing(watched: WatchedWorld, state: State) -> None:
     change = removed(watched, state)
 
     assert (change.left, change.entered) == (("mail", state), None)
     assert change.happenings == ()
 
 
-def removed(watched: Watched, state: State) -> Transition:
+def removed(watched: WatchedWorld, state: State) -> Transition:
     watched.use.tasks.delete(in_state(watched, state))
     return watched.last()
 
 
-def in_state(watched: Watched, state: State) -> str:
+def in_state(watched: WatchedWorld, state: State) -> str:
     """Return a task in *state*."""
     if state is ENQUEUED:
         (task_id,) = watched.put(watched.queue())
@@ -284,12 +284,12 @@ def in_state(watched: Watched, state: State) -> str:
     return task_id
 
 
-def lapse(watched: Watched, _task: Any) -> None:
+def lapse(watched: WatchedWorld, _task: Any) -> None:
     watched.clock.forward(60)
     watched.use.reaping.run()
 
 
-Act = Callable[[Watched, Any], object]
+Act = Callable[[WatchedWorld, Any], object]
 ENDS: dict[str, Act] = {
     "succeeds": lambda watched, task: watched.say(task, "SUCCEEDED"),
     "fails": lambda watched, task: watched.say(task, "FAILED", retryable=False),
@@ -312,7 +312,7 @@ ENDS: dict[str, Act] = {
     ],
 )
 def test_how_a_task_ended_that_is_not_kept_is_told_by_what_is_left_of_it(
-    watched: Watched, *, history: int, dead_letters: bool, end: str, meant: list[Event]
+    watched: WatchedWorld, *, history: int, dead_letters: bool, end: str, meant: list[Event]
 ) -> None:
     task = delivered(
         watched,
@@ -326,7 +326,7 @@ def test_how_a_task_ended_that_is_not_kept_is_told_by_what_is_left_of_it(
     assert goodbyes(watched, task.queue) == meant
 
 
-def test_a_success_under_a_group_that_was_extended_is_none_the_less(watched: Watched) -> None:
+def test_a_success_under_a_group_that_was_extended_is_none_the_less(watched: WatchedWorld) -> None:
     queue = watched.queue(history_retention_in_seconds=0, dead_letter_queue_config=NO_DEAD)
     watched.put(queue)
     leases = watched.use.leases
@@ -342,7 +342,7 @@ def test_a_success_under_a_group_that_was_extended_is_none_the_less(watched: Wat
     assert goodbyes(watched, queue) == [Event.SUCCEEDED]
 
 
-def test_a_task_that_expires_where_no_dead_are_kept_has_died(watched: Watched) -> None:
+def test_a_task_that_expires_where_no_dead_are_kept_has_died(watched: WatchedWorld) -> None:
     queue = watched.queue(expires_in_seconds=10, dead_letter_queue_config=NO_DEAD)
     watched.put(queue)
     watched.clock.forward(12)
@@ -353,7 +353,7 @@ def test_a_task_that_expires_where_no_dead_are_kept_has_died(watched: Watched) -
     assert goodbyes(watched, queue) == [Event.DEAD]
 
 
-def test_a_waiting_task_that_is_deleted_has_met_nothing(watched: Watched) -> None:
+def test_a_waiting_task_that_is_deleted_has_met_nothing(watched: WatchedWorld) -> None:
     queue = watched.queue(dead_letter_queue_config=NO_DEAD)
     (task_id,) = watched.put(queue)
     watched.moved()
@@ -363,15 +363,15 @@ def test_a_waiting_task_that_is_deleted_has_met_nothing(watched: Watched) -> Non
     assert goodbyes(watched, queue) == []
 
 
-def goodbyes(watched: Watched, queue: str) -> list[Event]:
+def goodbyes(watched: WatchedWorld, queue: str) -> list[Event]:
     (record,) = watched.store.taken()
     change = read(record)
     assert (change.left and change.left[0], change.entered) == (queue, None)
-    assert instant(change.at) == watched.clock() or not change.happenings
+    assert from_micros(change.at) == watched.clock() or not change.happenings
     return [happening.event for happening in change.happenings]
 
 
-def test_that_nothing_is_left_of_a_task_any_more_is_no_event(watched: Watched) -> None:
+def test_that_nothing_is_left_of_a_task_any_more_is_no_event(watched: WatchedWorld) -> None:
     task = delivered(watched, history_retention_in_seconds=0)
     watched.say(task, "SUCCEEDED")
     (record,) = watched.store.taken()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.task import State
-from headrace.domain.transitions import Transition, Unreadable, transition
+from headrace.domain.transitions import Transition, UnreadableImage, transition
 
 
 def read(record: dict[str, Any]) -> Transition:
@@ -56,11 +56,11 @@ def test_the_example_of_the_next_test_can_be_read() -> None:
 )
 def test_what_is_no_image_of_a_task_is_refused(wrong: dict[str, Any]) -> None:
     image = {**GOOD, **wrong} if wrong else {}
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableImage):
         transition(GOOD, image, recorded_at=0)
 
 
 @pytest.mark.parametrize("old", [{}, {"queue#state": {"S": "mail"}}])
 def test_a_removal_of_what_was_no_task_is_refused(old: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableImage):
         transition(old, None, recorded_at=0)

@@ -91,12 +91,12 @@ def test_a_job_of_jobs_is_a_job(clock: ManualClock) -> None:
 def test_it_tells_whose_turn_it_is_and_how_many_have_had_none(clock: ManualClock) -> None:
     seen: list[str] = []
     turns = Turns((Job(name, job(name, clock, seen, 9, 1)) for name in "abc"), clock)
-    told = []
+    reported = []
     for _ in range(4):
-        told.append((turns.next, turns.new))
+        reported.append((turns.next, turns.new))
         next(turns)
 
-    assert told == [("a", 3), ("b", 2), ("c", 1), ("a", 0)]
+    assert reported == [("a", 3), ("b", 2), ("c", 1), ("a", 0)]
 
 
 def test_what_a_job_raises_is_raised_and_ends_it(clock: ManualClock) -> None:

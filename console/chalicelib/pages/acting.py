@@ -22,7 +22,7 @@ class ConfirmPage(Page):
 
     template: ClassVar[str] = "confirm.html"
     question: str
-    tells: str
+    detail: str
     samples: tuple[Sample, ...]
     more: str
     form: Confirm | None
@@ -35,4 +35,4 @@ class FormPage(Page):
 
     template: ClassVar[str] = "form.html"
     form: Confirm
-    tells: str = ""
+    detail: str = ""

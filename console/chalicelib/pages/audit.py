@@ -13,7 +13,7 @@ from console.chalicelib.pages.queue import FilterForm
 class AuditRow:
     """One action; ``filters`` say to what, ``ids`` to which, as far as they fit.
 
-    ``actor_url`` leads to all that the same key did, which its id tells from others of its name.
+    ``actor_url`` leads to all that the same key did, known by its id, not its name.
     ``changed`` and ``matched`` are None while it goes on, or when it was cut off.
     """
 

@@ -36,7 +36,7 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class PageCost:
     """What the page cost: DynamoDB's units, and milliseconds."""
 
     write: float
@@ -60,5 +60,5 @@ class Frame:
     search: str = ""
     searched: str = ""
     flash: Flash | None = None
-    units: Units | None = None
+    units: PageCost | None = None
     request_id: str = ""

@@ -37,8 +37,8 @@ class MatchedPage(Page):
 
     template: ClassVar[str] = "matched.html"
     question: str
-    said: str
-    tells: str
+    summary: str
+    detail: str
     trouble: str
     filter: tuple[Fact, ...]
     numbers: tuple[Fact, ...]

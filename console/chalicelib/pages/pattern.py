@@ -26,9 +26,9 @@ from console.chalicelib.pages.parts import (
 from console.chalicelib.pages.pipelines import Flowchart, FlowRow
 from console.chalicelib.pages.queue import Figures, FilterForm, ScheduleRow, TaskList
 from console.chalicelib.pages.queues import QueueRow
-from console.chalicelib.pages.schedules import Outcome, Runs, ScheduleLine
+from console.chalicelib.pages.schedules import RunOutcome, Runs, ScheduleLine
 from console.chalicelib.pages.settings import Difference
-from console.chalicelib.pages.task import Attempt, Diagram, HopRow, Reason, Text
+from console.chalicelib.pages.task import AttemptRow, Diagram, HopRow, ReasonRow, Text
 from headrace.domain.task import Status
 
 
@@ -71,8 +71,8 @@ class PatternPage(Page):
     pager: Pager
     groups: tuple[DeadGroup, ...]
     facts: tuple[Fact, ...]
-    attempts: tuple[Attempt, ...]
-    reasons: tuple[Reason, ...]
+    attempts: tuple[AttemptRow, ...]
+    reasons: tuple[ReasonRow, ...]
     trail: tuple[HopRow, ...]
     secret: str
     sparks: tuple[Spark, ...]
@@ -82,7 +82,7 @@ class PatternPage(Page):
     flow_rows: tuple[FlowRow, ...]
     runs: Runs
     when: str
-    outcomes: tuple[Outcome | None, ...]
+    outcomes: tuple[RunOutcome | None, ...]
     schedules: tuple[ScheduleLine, ...]
     own_schedules: tuple[ScheduleRow, ...]
     texts: tuple[Text, ...]

@@ -11,7 +11,7 @@ from headrace.domain.task import Status
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScheduledRun:
     """A run to come: the instant, and what clocks show then where the schedule lives."""
 
     at: datetime
@@ -23,11 +23,11 @@ class Runs:
     """The next runs; ``zone`` is what ``local`` of each is in, empty for UTC."""
 
     zone: str
-    runs: tuple[Run, ...]
+    runs: tuple[ScheduledRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The latest run: when, and what became of its task (None where that is not known)."""
 
     at: datetime
@@ -46,7 +46,7 @@ class ScheduleLine:
     expression: str
     paused: bool
     runs: Runs
-    last: Outcome | None
+    last: RunOutcome | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class SchedulePage(Page):
     paused: bool
     actions: tuple[Button, ...]
     runs: Runs
-    last: Outcome | None
+    last: RunOutcome | None
     facts: tuple[Fact, ...]
     tags: tuple[Link, ...]
     text: Text | None

@@ -41,7 +41,7 @@ class DiffPage(Page):
     """What would change; ``conflict`` when somebody else has saved meanwhile."""
 
     template: ClassVar[str] = "settings_diff.html"
-    said: str
+    summary: str
     conflict: bool
     rows: tuple[Difference, ...]
     form: Confirm | None

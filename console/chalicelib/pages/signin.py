@@ -1,4 +1,4 @@
-"""The door."""
+"""The page to sign in."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -10,7 +10,7 @@ from headrace.domain.task import Status
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ReasonRow:
     """Why a task is not running, and until when."""
 
     code: str
@@ -19,7 +19,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptRow:
     """One attempt and how it ended; ``run`` is seconds, None where it is not known."""
 
     number: int
@@ -96,11 +96,11 @@ class TaskPage(Page):
     status: Status
     dead_reason: str
     diagram: Diagram
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ReasonRow, ...]
     actions: tuple[Button, ...]
     facts: tuple[Fact, ...]
     tags: tuple[Link, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRow, ...]
     earlier_errors: int
     trail: tuple[HopRow, ...]
     texts: tuple[Text, ...]

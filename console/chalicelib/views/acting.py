@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from console.chalicelib import words
+from console.chalicelib import formatting
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Field, Option
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
@@ -16,7 +16,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Status, Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.bulk import BulkAnswer
 
 _SUGGESTED: Final = 100  # queues offered as a target
@@ -36,7 +36,7 @@ class TaskAction:
     action: BulkAction
     verb: str
     done: str
-    tells: str
+    detail: str
     danger: bool = False
 
     @property
@@ -86,9 +86,9 @@ def action_named(name: str) -> TaskAction:
     return found
 
 
-def target_field(visit: Visit, queue: str, given: str, error: str = "") -> Field:
+def target_field(context: RequestContext, queue: str, given: str, error: str = "") -> Field:
     """Return the field for where a move goes, with the visitor's queues to choose from."""
-    page = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
+    page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
     names = [each.name for each in page.queues if each.name != queue]
     options = tuple(Option(name, name) for name in names)
     return Field(
@@ -97,15 +97,20 @@ def target_field(visit: Visit, queue: str, given: str, error: str = "") -> Field
 
 
 def carry_out(
-    visit: Visit, action: TaskAction, queue: str, ids: Sequence[str], *, dry_run: bool = False
+    context: RequestContext,
+    action: TaskAction,
+    queue: str,
+    ids: Sequence[str],
+    *,
+    dry_run: bool = False,
 ) -> BulkAnswer:
     """Do it, or see what it would do.
 
     Raises Forbidden for either queue, and InvalidRequest naming ``id`` or ``to_queue``.
     """
-    target = visit.request.given("to_queue").strip() or None
+    target = context.request.given("to_queue").strip() or None
     moves = action.action is BulkAction.MOVE
-    visit.require(Permission.OPERATE, queue, *([target] if moves and target else []))
+    context.require(Permission.OPERATE, queue, *([target] if moves and target else []))
     if not 1 <= len(ids) <= limits.BULK_IDS:
         message = f"must name 1 to {limits.BULK_IDS} tasks"
         raise InvalidRequest(f"id {message}", errors=[FieldError("id", message)])
@@ -116,18 +121,20 @@ def carry_out(
         # Where it goes is asked on the next page: what a move takes does not hang on it.
         return BulkAnswer(len(ids), 0)
     to_queue = target if moves else None
-    return visit.use.bulk.by_ids(queue, action.action, ids, to_queue=to_queue, dry_run=dry_run)
+    return context.use.bulk.by_ids(queue, action.action, ids, to_queue=to_queue, dry_run=dry_run)
 
 
 def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
-    """Return what came of it, in numbers and reasons."""
-    asked = len(answer.results)
+    """Return the outcome as a message, in numbers and reasons."""
+    number = len(answer.results)
     left = [why(result.outcome, result.detail) for result in answer.results if not result.changed]
     if not left:
-        return Flash("done", f"{words.count_of(asked, 'task')} {action.done}.")
+        return Flash("done", f"{formatting.count_of(number, 'task')} {action.done}.")
     reasons = ", ".join(sorted(set(left)))
-    done = f"{words.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""
-    return Flash("failed", f"{done}{words.number(len(left))} left alone: {reasons}."[:500])
+    done = (
+        f"{formatting.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""
+    )
+    return Flash("failed", f"{done}{formatting.number(len(left))} left alone: {reasons}."[:500])
 
 
 def why(result: str, detail: str | None) -> str:

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.audit import AuditPage, AuditRow
 from console.chalicelib.pages.parts import Empty, Field, Option, Pager
 from console.chalicelib.pages.queue import FilterForm
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
-from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
-from headrace.ops import permitted
-from headrace.ops.audit import AuditFilter, Entry
+from headrace.ops import visibility
+from headrace.ops.audit import AuditFilter, AuditRecord
 
 routes: Final = Routes()
 _NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")
@@ -40,9 +40,9 @@ _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 
 
 @routes.get(urls.AUDIT, Permission.OPERATE)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show a page of the audit."""
-    given = {name: visit.request.asked(name) for name in _NAMES}
+    given = {name: context.request.param(name) for name in _NAMES}
     errors = Errors()
     where = AuditFilter(
         queue=errors.text("queue", given["queue"], _LONGEST),
@@ -52,32 +52,34 @@ def show(visit: Visit) -> Reply:
         before=errors.instant("to", given["to"]),
     )
     limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or 50
-    asked = visit.request.asked("cursor")
+    after = context.request.param("cursor")
     rows: tuple[AuditRow, ...] = ()
     cursor = None
     if not errors:
-        page = permitted.audit(visit.use.audit, visit.by, where, limit=limit, cursor=asked or None)
-        rows = tuple(_row(visit, entry) for entry in page.entries)
+        page = visibility.audit(
+            context.use.audit, context.by, where, limit=limit, cursor=after or None
+        )
+        rows = tuple(_row(context, entry) for entry in page.entries)
         cursor = page.cursor
     narrowed = any(given[name] for name in _NAMES[:-1])
     return AuditPage(
         title="Audit",
         http_status=400 if errors else 200,
-        filter=_form(visit, given, errors, limit, narrowed=narrowed),
+        filter=_form(context, given, errors, limit, narrowed=narrowed),
         rows=rows,
         pager=Pager(
-            words.count_of(len(rows), "action") if rows else "",
-            first=visit.url(urls.AUDIT, given) if asked else None,
-            next=visit.url(urls.AUDIT, {**given, "cursor": cursor}) if cursor else None,
+            formatting.count_of(len(rows), "action") if rows else "",
+            first=context.url(urls.AUDIT, given) if after else None,
+            next=context.url(urls.AUDIT, {**given, "cursor": cursor}) if cursor else None,
         ),
         empty=_empty(errors, narrowed=narrowed, more=cursor is not None),
     )
 
 
 def _form(
-    visit: Visit, given: Mapping[str, str], errors: Errors, limit: int, *, narrowed: bool
+    context: RequestContext, given: Mapping[str, str], errors: Errors, limit: int, *, narrowed: bool
 ) -> FilterForm:
-    here, of = visit.url(urls.AUDIT), errors.of
+    here, of = context.url(urls.AUDIT), errors.of
     fields = (
         Field("queue", "Queue", given["queue"], error=of("queue"), hint="exactly"),
         Field("actor", "By", given["actor"], error=of("actor"), hint="name or id of a key"),
@@ -105,9 +107,9 @@ def _empty(errors: Errors, *, narrowed: bool, more: bool) -> Empty:
     )
 
 
-def _row(visit: Visit, entry: Entry) -> AuditRow:
+def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:
     queue = entry.queue or ""
-    reachable = bool(queue) and visit.allows(Permission.READ, queue)
+    reachable = bool(queue) and context.allows(Permission.READ, queue)
     linked = reachable and entry.action not in _OF_NO_PAGE
     ids = tuple(entry.ids or ())
     query = _query(entry.filter or {}) if linked else None
@@ -115,12 +117,12 @@ def _row(visit: Visit, entry: Entry) -> AuditRow:
         at=entry.at,
         actor=entry.actor,
         actor_id=entry.actor_id,
-        actor_url=visit.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
+        actor_url=context.url(urls.AUDIT, {"actor": entry.actor_id}) if entry.actor_id else None,
         action=entry.action,
         queue=queue,
-        queue_url=visit.url(urls.QUEUE, queue=queue) if linked else None,
-        filters=_said(entry.filter),
-        filters_url=visit.url(urls.QUEUE, query, queue=queue) if query else None,
+        queue_url=context.url(urls.QUEUE, queue=queue) if linked else None,
+        filters=_filter_text(entry.filter),
+        filters_url=context.url(urls.QUEUE, query, queue=queue) if query else None,
         ids=ids[:_SHOWN_IDS],
         more_ids=max(0, len(ids) - _SHOWN_IDS),
         matched=entry.matched,
@@ -129,7 +131,7 @@ def _row(visit: Visit, entry: Entry) -> AuditRow:
     )
 
 
-def _said(where: Mapping[str, Any] | None) -> str:
+def _filter_text(where: Mapping[str, Any] | None) -> str:
     """Return a filter in words."""
     if where is None:
         return ""

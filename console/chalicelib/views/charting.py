@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from console.chalicelib import charts, urls, words
-from console.chalicelib.charts import Line
+from console.chalicelib import charts, formatting, urls
+from console.chalicelib.charts import ChartLine
 from console.chalicelib.pages.parts import Chart, Tab
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain.histogram import Histogram
 from headrace.domain.tally import Activity
 from headrace.domain.task import Status
 from headrace.domain.transitions import Event
-from headrace.ops.metrics import STEP_SECONDS, Metrics
+from headrace.ops.metrics import STEP_SECONDS, MetricSeries
 from headrace.ops.stats import QueueStats
 
 SPAN: Final = "span"
@@ -45,59 +45,59 @@ _SPANS: Final[Mapping[str, _Span]] = {
 }
 
 
-def metrics_asked(visit: Visit, queue: str) -> Metrics:
+def wanted_metrics(context: RequestContext, queue: str) -> MetricSeries:
     """Return the series that the address asks for; the last hour if none."""
-    span = _asked(visit)
-    since = span.begin(visit.now)
-    return visit.use.stats.metrics(queue, since=since, step_seconds=span.step)
+    span = _wanted_span(context)
+    since = span.begin(context.now)
+    return context.use.stats.metrics(queue, since=since, step_seconds=span.step)
 
 
-def spans(visit: Visit, query: dict[str, object]) -> tuple[Tab, ...]:
-    """Return the links to each length of time; *query* is what else the page was asked."""
-    asked = _asked(visit)
+def spans(context: RequestContext, query: dict[str, object]) -> tuple[Tab, ...]:
+    """Return the links to each length of time; *query* is the rest of the page's query."""
+    wanted = _wanted_span(context)
     return tuple(
         Tab(
             span.name,
-            visit.url(urls.QUEUE, {**query, SPAN: value}, queue=visit.queue),
-            span is asked,
+            context.url(urls.QUEUE, {**query, SPAN: value}, queue=context.queue),
+            span is wanted,
         )
         for value, span in _SPANS.items()
     )
 
 
-def gaps(metrics: Metrics) -> bool:
+def gaps(metrics: MetricSeries) -> bool:
     """Tell whether something is missing."""
     return any(point.activity is None for point in metrics.points)
 
 
-def charts_of(metrics: Metrics, stats: QueueStats) -> tuple[Chart, ...]:
+def charts_of(metrics: MetricSeries, stats: QueueStats) -> tuple[Chart, ...]:
     """Return the four charts."""
     points = metrics.points
     activities = [point.activity for point in points]
     named = next(span.times for span in _SPANS.values() if span.step == metrics.step_seconds)
     times = [point.at.strftime(named) for point in points]
     minute = metrics.step_seconds == STEP_SECONDS
-    per = " a minute" if minute else f" in {words.duration(metrics.step_seconds)}"
+    per = " a minute" if minute else f" in {formatting.duration(metrics.step_seconds)}"
     return (
         charts.chart(
             "Events",
             [
-                Line(
+                ChartLine(
                     event.value, [None if one is None else one.number(event) for one in activities]
                 )
                 for event in _EVENTS
             ],
             times=times,
-            said=words.number,
+            format_value=formatting.number,
             unit=per,
         ),
         _lengths("Wait", activities, times, lambda activity: activity.wait),
         _lengths("Run", activities, times, lambda activity: activity.run),
         charts.chart(
             "Waiting",
-            [Line("ready or scheduled", backlog(activities, stats))],
+            [ChartLine("ready or scheduled", backlog(activities, stats))],
             times=times,
-            said=words.number,
+            format_value=formatting.number,
             filled=True,
         ),
     )
@@ -123,11 +123,13 @@ def _lengths(
     which: Callable[[Activity], Histogram],
 ) -> Chart:
     lines = [
-        Line(name, [None if one is None else which(one).percentile(share) for one in activities])
+        ChartLine(
+            name, [None if one is None else which(one).percentile(share) for one in activities]
+        )
         for name, share in _SHARES
     ]
-    return charts.chart(title, lines, times=times, said=words.duration)
+    return charts.chart(title, lines, times=times, format_value=formatting.duration)
 
 
-def _asked(visit: Visit) -> _Span:
-    return _SPANS.get(visit.request.asked(SPAN), _SPANS[""])
+def _wanted_span(context: RequestContext) -> _Span:
+    return _SPANS.get(context.request.param(SPAN), _SPANS[""])

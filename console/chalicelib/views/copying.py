@@ -9,15 +9,15 @@ from console.chalicelib.forms import Errors, pretty
 from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Confirm, Field, Link, Option
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.tasks import EnqueueOutcome
 
 routes: Final = Routes()
@@ -25,49 +25,49 @@ _SUGGESTED: Final = 100  # queues
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
-def ask(visit: Visit) -> Reply:
+def ask(context: RequestContext) -> Reply:
     """Show the payload to be edited."""
-    task = _task(visit)
-    return _page(visit, task, Errors())
+    task = _task(context)
+    return _page(context, task, Errors())
 
 
 @routes.post(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
-def enqueue(visit: Visit) -> Reply:
+def enqueue(context: RequestContext) -> Reply:
     """Put the new task in, or say what is wrong."""
-    task = _task(visit)
+    task = _task(context)
     errors = Errors()
-    payload = _payload(visit, task, errors)
-    tags = errors.tags("tags", visit.request.given("tags"))
-    delay = errors.whole("delay", visit.request.given("delay").strip(), limits.DELAY_SECONDS)
-    queue = visit.request.given("queue").strip()
+    payload = _payload(context, task, errors)
+    tags = errors.tags("tags", context.request.given("tags"))
+    delay = errors.whole("delay", context.request.given("delay").strip(), limits.DELAY_SECONDS)
+    queue = context.request.given("queue").strip()
     if not limits.NAME_RE.fullmatch(queue):
         errors.add("queue", "must be the name of a queue")
     if errors:
-        return replace(_page(visit, task, errors), http_status=400)
-    visit.require(Permission.ENQUEUE, queue)
-    new = NewTask(payload, delay_in_seconds=delay, tags=tags)
+        return replace(_page(context, task, errors), http_status=400)
+    context.require(Permission.ENQUEUE, queue)
+    new = TaskSpec(payload, delay_in_seconds=delay, tags=tags)
     try:
-        [made] = visit.use.tasks.enqueue(queue, [new])
+        [made] = context.use.tasks.enqueue(queue, [new])
     except NotFound as error:
         errors.add("queue", error.detail)
-        return replace(_page(visit, task, errors), http_status=404)
+        return replace(_page(context, task, errors), http_status=404)
     if made.outcome is not EnqueueOutcome.CREATED or made.id is None:
         errors.add("payload", made.detail or "was not taken")
-        return replace(_page(visit, task, errors), http_status=400)
+        return replace(_page(context, task, errors), http_status=400)
     done = Flash("done", f"Task {made.id} is in {queue}. This is the new one.")
-    return Redirect(visit.url(urls.TASK, id=made.id), done)
+    return Redirect(context.url(urls.TASK, id=made.id), done)
 
 
-def _task(visit: Visit) -> Task:
-    task = permitted.task(visit.use.tasks, visit.by, visit.request.names["id"])
-    visit.require(Permission.ENQUEUE, task.queue)
-    visit.require(Permission.DETAILS, task.queue)
+def _task(context: RequestContext) -> Task:
+    task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
+    context.require(Permission.ENQUEUE, task.queue)
+    context.require(Permission.DETAILS, task.queue)
     return task
 
 
-def _payload(visit: Visit, task: Task, errors: Errors) -> str:
+def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
     """Return the payload as typed; the text of the old task where it was not touched."""
-    typed = visit.request.given("payload").strip()
+    typed = context.request.given("payload").strip()
     old = task.payload or "null"
     if typed == pretty(old).strip():
         return old
@@ -91,10 +91,10 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(message)
 
 
-def _page(visit: Visit, task: Task, errors: Errors) -> ConfirmPage:
-    given = visit.request.given
-    here = visit.url(urls.TASK, id=task.id)
-    names = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED).queues
+def _page(context: RequestContext, task: Task, errors: Errors) -> ConfirmPage:
+    given = context.request.given
+    here = context.url(urls.TASK, id=task.id)
+    names = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED).queues
     tags = ", ".join(f"{key}={value}" for key, value in sorted(task.tags.items()))
     fields = (
         Field("payload", "Payload, JSON", given("payload", pretty(task.payload or "null")),
@@ -111,17 +111,17 @@ def _page(visit: Visit, task: Task, errors: Errors) -> ConfirmPage:
     return ConfirmPage(
         title="Edit and enqueue as new",
         crumbs=(
-            crumb(visit),
-            Link(task.queue, visit.url(urls.QUEUE, queue=task.queue)),
+            crumb(context),
+            Link(task.queue, context.url(urls.QUEUE, queue=task.queue)),
             Link(task.id, here),
         ),
         question="Edit and enqueue as new",
-        tells=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe key, "
+        detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe key, "
         "retries and lease length stay with it.",
         samples=(),
         more="",
         form=Confirm(
-            action=visit.url(urls.ENQUEUE_AS_NEW, id=task.id),
+            action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
             button="Enqueue as new",
             back=here,
             fields=fields,

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.pages.dead import DeadGroup, DeadPage, GroupQueue
 from console.chalicelib.pages.parts import Choice, Empty, Field, Hidden, Pager
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from console.chalicelib.views.acting import ACTIONS, action_named
 from console.chalicelib.views.matching import go_on
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter
@@ -18,7 +18,7 @@ from headrace.domain.fingerprint import FINGERPRINT_RE, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 _PAGE: Final = 12  # queues
@@ -30,38 +30,42 @@ _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 
 
 @routes.get(urls.DEAD, Permission.LIST)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show the newest dead of a page of queues, alike ones together."""
-    prefix = visit.request.asked("name")[:_LONGEST]
-    page = permitted.queues(
-        visit.use.queues,
-        visit.by,
+    prefix = context.request.param("name")[:_LONGEST]
+    page = visibility.queues(
+        context.use.queues,
+        context.by,
         prefix=prefix,
         limit=_PAGE,
-        cursor=visit.request.asked("cursor") or None,
+        cursor=context.request.param("cursor") or None,
     )
-    looks = _look(visit, page.queues)
-    groups = _grouped(visit, looks)
+    looks = _look(context, page.queues)
+    groups = _grouped(context, looks)
     shown = groups[:_GROUPS]
-    here = visit.url(urls.DEAD)
-    operates = visit.allows(Permission.OPERATE)
+    here = context.url(urls.DEAD)
+    operates = context.allows(Permission.OPERATE)
     left = len(groups) - len(shown)
     return DeadPage(
         title="Dead letters",
         here=here,
         prefix=Field("name", "Queue begins with", prefix),
-        looked=_said(looks),
+        looked=_looked_text(looks),
         groups=tuple(shown),
-        more=f"and {words.count_of(left, 'kind')} of fault more, each rarer" if left > 0 else "",
+        more=f"and {formatting.count_of(left, 'kind')} of fault more, each rarer"
+        if left > 0
+        else "",
         actions=tuple(
             Choice(each.value, f"{ACTIONS[each.value].verb}…", ACTIONS[each.value].danger)
             for each in _OFFERED
             if operates
         ),
         pager=Pager(
-            shown=words.count_of(len(page.queues), "queue") if page.queues else "",
-            first=visit.url(urls.DEAD, {"name": prefix}) if visit.request.asked("cursor") else None,
-            next=visit.url(urls.DEAD, {"name": prefix, "cursor": page.cursor})
+            shown=formatting.count_of(len(page.queues), "queue") if page.queues else "",
+            first=context.url(urls.DEAD, {"name": prefix})
+            if context.request.param("cursor")
+            else None,
+            next=context.url(urls.DEAD, {"name": prefix, "cursor": page.cursor})
             if page.cursor
             else None,
         ),
@@ -70,21 +74,23 @@ def show(visit: Visit) -> Reply:
 
 
 @routes.post(urls.DEAD, Permission.OPERATE)
-def look(visit: Visit) -> Reply:
+def look(context: RequestContext) -> Reply:
     """Begin a dry run of an action on all dead of a group, the older ones too."""
-    action = action_named(visit.request.given("action"))
-    queues = tuple(dict.fromkeys(visit.request.form.get("queue", ())))
-    named = visit.request.given("fingerprint")
+    action = action_named(context.request.given("action"))
+    queues = tuple(dict.fromkeys(context.request.form.get("queue", ())))
+    named = context.request.given("fingerprint")
     if action.action not in _OFFERED or not FINGERPRINT_RE.fullmatch(named):
         message = "must be one that the page of dead letters has shown"
         raise InvalidRequest(f"fingerprint {message}", errors=[FieldError("fingerprint", message)])
-    visit.require(Permission.OPERATE, *queues)
+    context.require(Permission.OPERATE, *queues)
     where = TaskFilter(states=_DEAD.states, fingerprint=named)
-    return go_on(visit, visit.use.matched.look(action.action, queues, where, by=visit.by.name))
+    return go_on(
+        context, context.use.selections.look(action.action, queues, where, by=context.by.name)
+    )
 
 
 @dataclass(slots=True)
-class _Look:
+class _QueueLook:
     """The newest dead of one queue, as far as they were looked at."""
 
     queue: str
@@ -97,14 +103,14 @@ class _Look:
         return not self.begun or self.cursor is not None
 
 
-def _look(visit: Visit, queues: Sequence[Queue]) -> list[_Look]:
+def _look(context: RequestContext, queues: Sequence[Queue]) -> list[_QueueLook]:
     """Look at the same number of each queue, and share what is not needed among the others."""
-    looks = [_Look(queue.name) for queue in queues]
+    looks = [_QueueLook(queue.name) for queue in queues]
     left = _LOOKS
     while (going := [look for look in looks if look.more]) and left >= len(going):
         share = left // len(going)
         for one in going:
-            page = visit.use.inspect.list(
+            page = context.use.inspect.list(
                 one.queue, _DEAD, descending=True, limit=share, cursor=one.cursor, look_at=share
             )
             one.tasks += page.tasks
@@ -113,17 +119,17 @@ def _look(visit: Visit, queues: Sequence[Queue]) -> list[_Look]:
     return looks
 
 
-def _grouped(visit: Visit, looks: Sequence[_Look]) -> list[DeadGroup]:
+def _grouped(context: RequestContext, looks: Sequence[_QueueLook]) -> list[DeadGroup]:
     """Return the groups, the largest first, the latest first among those as large."""
     found: dict[str, list[Task]] = {}
     for look in looks:
         for task in look.tasks:
             found.setdefault(fingerprint_of(task), []).append(task)
-    groups = [_group(visit, name, tasks) for name, tasks in found.items()]
+    groups = [_group(context, name, tasks) for name, tasks in found.items()]
     return sorted(groups, key=lambda group: (group.count, group.last), reverse=True)
 
 
-def _group(visit: Visit, name: str, tasks: Sequence[Task]) -> DeadGroup:
+def _group(context: RequestContext, name: str, tasks: Sequence[Task]) -> DeadGroup:
     newest = max(tasks, key=lambda task: task.scheduled_at)
     counts: dict[str, int] = {}
     for task in tasks:
@@ -137,11 +143,11 @@ def _group(visit: Visit, name: str, tasks: Sequence[Task]) -> DeadGroup:
         first=min(task.scheduled_at for task in tasks),
         last=newest.scheduled_at,
         queues=tuple(
-            GroupQueue(queue, visit.url(urls.QUEUE, query, queue=queue), count)
+            GroupQueue(queue, context.url(urls.QUEUE, query, queue=queue), count)
             for queue, count in sorted(counts.items())
         ),
         sample=newest.id,
-        sample_url=visit.url(urls.TASK, id=newest.id),
+        sample_url=context.url(urls.TASK, id=newest.id),
         hidden=(
             Hidden("fingerprint", name),
             *(Hidden("queue", queue) for queue in sorted(counts)),
@@ -149,15 +155,15 @@ def _group(visit: Visit, name: str, tasks: Sequence[Task]) -> DeadGroup:
     )
 
 
-def _said(looks: Sequence[_Look]) -> str:
+def _looked_text(looks: Sequence[_QueueLook]) -> str:
     total = sum(len(look.tasks) for look in looks)
     cut = [look for look in looks if look.more]
     if not cut:
-        return f"All {words.number(total)} dead of {words.count_of(len(looks), 'queue')}."
+        return f"All {formatting.number(total)} dead of {formatting.count_of(len(looks), 'queue')}."
     least = min(len(look.tasks) for look in cut)
     return (
-        f"Of the newest dead, at least {words.number(least)} of each queue, "
-        f"{words.number(total)} in all; "
+        f"Of the newest dead, at least {formatting.number(least)} of each queue, "
+        f"{formatting.number(total)} in all; "
         f"{', '.join(look.queue for look in cut)} {'has' if len(cut) == 1 else 'have'} more. "
         "What is done to a group is done to its older ones too; a dry run counts them."
     )

@@ -7,7 +7,7 @@ from console.chalicelib import urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.parts import Field, Hidden, Option
 from console.chalicelib.pages.queue import FilterForm
-from console.chalicelib.visit import Visit
+from console.chalicelib.request_context import RequestContext
 from headrace.domain import limits
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.fingerprint import FINGERPRINT_RE, LENGTH
@@ -18,12 +18,12 @@ NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "att
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 
 
-class Asked:
+class TaskQuery:
     """What the address asks for; ``errors`` holds what it gets wrong."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, context: RequestContext) -> None:
         self.given: Mapping[str, str] = {
-            name: visit.request.asked(name) for name in (STATE, *NAMES, ORDER, "limit")
+            name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")
         }
         self.errors = Errors()
         self.state = self.given[STATE]
@@ -58,7 +58,7 @@ class Asked:
 
     @property
     def narrowed(self) -> bool:
-        """Whether anything besides the state is asked."""
+        """Whether anything besides the state is filtered by."""
         return any(self.given[name] for name in NAMES)
 
     def query(self, **changed: object) -> dict[str, object]:
@@ -66,10 +66,10 @@ class Asked:
         return {**self.given, **changed}
 
 
-def form(visit: Visit, asked: Asked) -> FilterForm:
+def form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
     """Return the form, as filled in."""
-    given, error_of = asked.given, asked.errors.of
-    order = "desc" if asked.descending else "asc"
+    given, error_of = wanted.given, wanted.errors.of
+    order = "desc" if wanted.descending else "asc"
     fields: tuple[Field, ...] = (
         Field("error", "Error has", given["error"], error=error_of("error"),
               hint="in type, message or detail"),
@@ -84,21 +84,21 @@ def form(visit: Visit, asked: Asked) -> FilterForm:
             Option("asc", "oldest first", order == "asc"),
             Option("desc", "newest first", order == "desc"),
         )),
-        Field("limit", "Per page", str(asked.limit), "select", width="s",
+        Field("limit", "Per page", str(wanted.limit), "select", width="s",
               error=error_of("limit"), options=tuple(
-                  Option(str(size), str(size), size == asked.limit)
-                  for size in sorted({25, 50, 100, 250, asked.limit}))),
+                  Option(str(size), str(size), size == wanted.limit)
+                  for size in sorted({25, 50, 100, 250, wanted.limit}))),
     )  # fmt: skip
     if given["fingerprint"]:
         alike = Field("fingerprint", "Errors like", given["fingerprint"],
                       hint="of the dead letters", error=error_of("fingerprint"))  # fmt: skip
         fields = (alike, *fields)
-    here = visit.url(urls.QUEUE, queue=visit.queue)
-    clear = visit.url(urls.QUEUE, {STATE: asked.state}, queue=visit.queue)
+    here = context.url(urls.QUEUE, queue=context.queue)
+    clear = context.url(urls.QUEUE, {STATE: wanted.state}, queue=context.queue)
     return FilterForm(
         action=here,
         fields=fields,
-        hidden=(Hidden(STATE, asked.state),) if asked.state else (),
-        clear=clear if asked.narrowed else None,
-        open=asked.narrowed or bool(asked.errors),
+        hidden=(Hidden(STATE, wanted.state),) if wanted.state else (),
+        clear=clear if wanted.narrowed else None,
+        open=wanted.narrowed or bool(wanted.errors),
     )

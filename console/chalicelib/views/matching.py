@@ -1,9 +1,9 @@
 """Acting on all tasks that match: a dry run, a confirmation of exactly what it saw, the doing.
 
-The set that was seen is kept (``headrace.ops.matched``), and each request takes it a bounded part
-further.  A confirmation is signed: it holds for one session, one set as it then stood, for an hour.
-Only an address with such a signature takes work further that was confirmed, so that the page can
-open itself again without script; without it the page only shows how far it is.
+The set that was seen is kept (``headrace.ops.selections``), and each request takes it a bounded
+part further.  A confirmation is signed: it holds for one session, one set as it then stood, for an
+hour. Only an address with such a signature takes work further that was confirmed, so that the page
+can open itself again without script; without it the page only shows how far it is.
 """
 
 from dataclasses import replace
@@ -11,20 +11,20 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.guard import elsewhere
 from console.chalicelib.pages.matching import Decision, MatchedPage, SeenTask
 from console.chalicelib.pages.parts import Choice, Fact, Field, Hidden, Link
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import ACTIONS, TaskAction, action_named, target_field, why
-from console.chalicelib.views.filtering import Asked
+from console.chalicelib.views.filtering import TaskQuery
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.matched import STEP, Check
-from headrace.ops.matched_set import MatchedSet
+from headrace.ops.selection import TaskSelection
+from headrace.ops.selections import STEP, Check
 
 routes: Final = Routes()
 FEW: Final = 5
@@ -37,91 +37,93 @@ _NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts
 
 
 @routes.post(urls.MATCHING, Permission.OPERATE)
-def look(visit: Visit) -> Reply:
+def look(context: RequestContext) -> Reply:
     """Begin a dry run of an action on all tasks that the address asks for."""
-    asked = Asked(visit)
-    action = action_named(visit.request.given("action"))
-    if asked.errors:
-        return Redirect(visit.url(urls.QUEUE, asked.query(), queue=visit.queue))
-    found = visit.use.matched.look(action.action, [visit.queue], asked.where, by=visit.by.name)
-    return go_on(visit, found)
+    wanted = TaskQuery(context)
+    action = action_named(context.request.given("action"))
+    if wanted.errors:
+        return Redirect(context.url(urls.QUEUE, wanted.query(), queue=context.queue))
+    found = context.use.selections.look(
+        action.action, [context.queue], wanted.where, by=context.by.name
+    )
+    return go_on(context, found)
 
 
-def go_on(visit: Visit, found: MatchedSet) -> Redirect:
+def go_on(context: RequestContext, found: TaskSelection) -> Redirect:
     """Return the way to the page of *found*, which takes it further if there is more to do."""
-    query = {_GO: _go_token(visit, found)} if _unfinished(found) else {}
-    return Redirect(visit.url(urls.MATCHED_SET, query, set=found.name))
+    query = {_GO: _go_token(context, found)} if _unfinished(found) else {}
+    return Redirect(context.url(urls.SELECTION, query, set=found.name))
 
 
-@routes.get(urls.MATCHED_SET, Permission.OPERATE)
-def show(visit: Visit) -> Reply:
+@routes.get(urls.SELECTION, Permission.OPERATE)
+def show(context: RequestContext) -> Reply:
     """Show how far it is, and take it further if the address was made for that."""
-    found = _found(visit)
-    given = visit.request.asked(_GO)
-    ours = not elsewhere(visit.request) and given == _go_token(visit, found)
+    found = _found(context)
+    given = context.request.param(_GO)
+    ours = not elsewhere(context.request) and given == _go_token(context, found)
     if ours and _unfinished(found):
         before = found
-        found = visit.use.matched.go_on(found.name, check=_may(visit))
+        found = context.use.selections.go_on(found.name, check=_may(context))
         ours = found.version > before.version  # else somebody else is at it
-    return _page(visit, found, refresh=ours and _unfinished(found))
+    return _page(context, found, refresh=ours and _unfinished(found))
 
 
-@routes.post(urls.MATCHED_SET, Permission.OPERATE)
-def act(visit: Visit) -> Reply:
+@routes.post(urls.SELECTION, Permission.OPERATE)
+def act(context: RequestContext) -> Reply:
     """Begin, go on, or stop."""
-    found = _found(visit)
-    wanted = visit.request.given("do")
+    found = _found(context)
+    wanted = context.request.given("do")
     if wanted == "stop":
-        return go_on(visit, visit.use.matched.stop(found.name, check=_may(visit)))
+        return go_on(context, context.use.selections.stop(found.name, check=_may(context)))
     if wanted == "look":
-        return go_on(visit, visit.use.matched.go_on(found.name, check=_may(visit)))
-    at = _confirmed(visit, found)
-    target = visit.request.given("to_queue").strip() or None
+        return go_on(context, context.use.selections.go_on(found.name, check=_may(context)))
+    at = _confirmed(context, found)
+    target = context.request.given("to_queue").strip() or None
     most = FEW if wanted == "few" else None
     try:
-        begun = visit.use.matched.begin(
-            found.name, at=at, most=most, to_queue=target, check=_may(visit)
+        begun = context.use.selections.begin(
+            found.name, at=at, most=most, to_queue=target, check=_may(context)
         )
-        return go_on(visit, begun)
+        return go_on(context, begun)
     except (InvalidRequest, NotFound) as error:
-        page = _page(visit, found, refresh=False, error=error.detail)
+        page = _page(context, found, refresh=False, error=error.detail)
         return replace(page, http_status=error.status)
 
 
-def _found(visit: Visit) -> MatchedSet:
-    return visit.use.matched.get(visit.request.names["set"], check=_may(visit))
+def _found(context: RequestContext) -> TaskSelection:
+    return context.use.selections.get(context.request.names["set"], check=_may(context))
 
 
-def _may(visit: Visit) -> Check:
+def _may(context: RequestContext) -> Check:
     """Return the check that whoever is signed in may operate every queue that a set touches.
 
     The target of a move is one of them from the moment that somebody named it.
     """
 
-    def check(found: MatchedSet) -> None:
-        if not all(visit.allows(Permission.OPERATE, queue) for queue in found.touches):
+    def check(found: TaskSelection) -> None:
+        if not all(context.allows(Permission.OPERATE, queue) for queue in found.touches):
             raise Forbidden("this key is not for all queues of this set of tasks")
 
     return check
 
 
-def _unfinished(found: MatchedSet) -> bool:
+def _unfinished(found: TaskSelection) -> bool:
     return (found.looking or found.acting) and not found.trouble
 
 
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def _go_token(visit: Visit, found: MatchedSet) -> str:
-    return visit.signing.write(_GO, [found.name, _nonce(visit)])
+def _go_token(context: RequestContext, found: TaskSelection) -> str:
+    return context.signing.write(_GO, [found.name, _nonce(context)])
 
 
-def _nonce(visit: Visit) -> str:
-    return visit.session.nonce if visit.session else ""
+def _nonce(context: RequestContext) -> str:
+    return context.session.nonce if context.session else ""
 
 
-def _seal(visit: Visit, found: MatchedSet) -> list[Any]:
-    """Return what a confirmation is about: all that must be as it was when it was shown."""
+def _seal(context: RequestContext, found: TaskSelection) -> list[Any]:
+    """Return the state that a confirmation signs: all of it must be as it was when shown."""
     fields = repr(sorted(found.where.fields().items()))
     filter_hash = sha256(fields.encode("utf-8", "surrogatepass")).hexdigest()
     return [
@@ -131,22 +133,24 @@ def _seal(visit: Visit, found: MatchedSet) -> list[Any]:
         filter_hash,
         found.seen_at.isoformat(),
         found.count,
-        _nonce(visit),
+        _nonce(context),
     ]
 
 
-def _confirmed(visit: Visit, found: MatchedSet) -> int:
+def _confirmed(context: RequestContext, found: TaskSelection) -> int:
     """Return how far it was when it was confirmed.
 
     Raises Forbidden for a confirmation that is not of this set, Conflict for one that is too old.
     """
-    match visit.signing.read(_SEEN, visit.request.given(_SEEN)):
-        case [list(sealed), int(at)] if sealed == _seal(visit, found):
+    match context.signing.read(_SEEN, context.request.given(_SEEN)):
+        case [list(sealed), int(at)] if sealed == _seal(context, found):
             pass
         case _:
             raise Forbidden("this confirmation is not of this set of tasks: open its page again")
-    if visit.now > found.seen_at + LASTS:
-        message = f"the look at these tasks is over {words.duration(LASTS.total_seconds())} old"
+    if context.now > found.seen_at + LASTS:
+        message = (
+            f"the look at these tasks is over {formatting.duration(LASTS.total_seconds())} old"
+        )
         raise Conflict(f"{message}: look again, and confirm what is there now")
     return at
 
@@ -154,48 +158,50 @@ def _confirmed(visit: Visit, found: MatchedSet) -> int:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def _page(visit: Visit, found: MatchedSet, *, refresh: bool, error: str = "") -> MatchedPage:
+def _page(
+    context: RequestContext, found: TaskSelection, *, refresh: bool, error: str = ""
+) -> MatchedPage:
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
-    place = one or words.count_of(len(found.queues), "queue")
-    crumbs = [crumb(visit)]
+    place = one or formatting.count_of(len(found.queues), "queue")
+    crumbs = [crumb(context)]
     if one:
-        crumbs.append(Link(one, visit.url(urls.QUEUE, queue=one)))
+        crumbs.append(Link(one, context.url(urls.QUEUE, queue=one)))
     else:
-        crumbs.append(Link("Dead letters", visit.url(urls.DEAD)))
-    tasks = words.count_of(found.count, "task")
-    question = words.upon(action.verb, f"{tasks} of {place}")
+        crumbs.append(Link("Dead letters", context.url(urls.DEAD)))
+    tasks = formatting.count_of(found.count, "task")
+    question = formatting.upon(action.verb, f"{tasks} of {place}")
     if found.looking:
-        question = f"{words.upon(action.verb, f'all that match in {place}')}: looking"
+        question = f"{formatting.upon(action.verb, f'all that match in {place}')}: looking"
     elif not found.begun:
         question += "?"
-    over = visit.now > found.seen_at + LASTS and not found.done
+    over = context.now > found.seen_at + LASTS and not found.done
     return MatchedPage(
         title=question,
         crumbs=tuple(crumbs),
         question=question,
-        said=_said(found, action, over=over),
-        tells=_tells(found, action),
+        summary=_summary(found, action, over=over),
+        detail=_detail(found, action),
         trouble=_trouble(found),
         filter=_which(found),
         numbers=_numbers(found, action),
         done=found.at,
         count=found.count if found.begun else 0,
-        samples=() if found.begun else _samples(visit, found),
-        more=f"and {words.number(found.count - len(found.samples))} more"
+        samples=() if found.begun else _samples(context, found),
+        more=f"and {formatting.number(found.count - len(found.samples))} more"
         if found.count > len(found.samples)
         else "",
-        decision=_decision(visit, found, action, crumbs[-1], error=error, over=over),
-        refresh=visit.url(urls.MATCHED_SET, {_GO: _go_token(visit, found)}, set=found.name)
+        decision=_decision(context, found, action, crumbs[-1], error=error, over=over),
+        refresh=context.url(urls.SELECTION, {_GO: _go_token(context, found)}, set=found.name)
         if refresh
         else None,
     )
 
 
-def _said(found: MatchedSet, action: TaskAction, *, over: bool) -> str:
-    looked = words.count_of(found.looked_at, "task")
+def _summary(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
+    looked = formatting.count_of(found.looked_at, "task")
     if found.looking:
-        fit = words.number(found.count)
+        fit = formatting.number(found.count)
         return f"Looked at {looked} so far, {fit} of them fit. Nothing is changed."
     if over:
         return "This look is too old to act on. Look again: what is there now may be another set."
@@ -207,13 +213,13 @@ def _said(found: MatchedSet, action: TaskAction, *, over: bool) -> str:
             "none that has changed by then."
         )
     if found.done:
-        return f"Done: {words.count_of(found.changed, 'task')} {action.done}."
-    so_far = f"{words.number(found.at)} of {words.count_of(found.count, 'task')}"
+        return f"Done: {formatting.count_of(found.changed, 'task')} {action.done}."
+    so_far = f"{formatting.number(found.at)} of {formatting.count_of(found.count, 'task')}"
     return f"Going on: {so_far} so far." if found.acting else f"Resting: {so_far} so far."
 
 
-def _tells(found: MatchedSet, action: TaskAction) -> str:
-    """Return what to know before one goes on, or while it goes on."""
+def _detail(found: TaskSelection, action: TaskAction) -> str:
+    """Return the advice to read before going on, or while it goes on."""
     if found.looking or found.acting:
         return (
             "It goes on step by step, and only while this page is open. Leave it and it rests "
@@ -224,21 +230,21 @@ def _tells(found: MatchedSet, action: TaskAction) -> str:
     steps = (
         " Keep this page open until it is done: it goes step by step." if found.count > STEP else ""
     )
-    return f"{action.tells}{steps}"
+    return f"{action.detail}{steps}"
 
 
-def _trouble(found: MatchedSet) -> str:
+def _trouble(found: TaskSelection) -> str:
     if not found.trouble:
         return ""
     if found.looking:
         return f"Looking stopped: {found.trouble}. Nothing was changed."
     return (
-        f"It stopped: {found.trouble}. {words.number(found.at)} were dealt with as told below. The "
-        "next one may or may not have been changed; nothing was done to the others."
+        f"It stopped: {found.trouble}. {formatting.number(found.at)} were dealt with as told "
+        "below. The next one may or may not have been changed; nothing was done to the others."
     )
 
 
-def _which(found: MatchedSet) -> tuple[Fact, ...]:
+def _which(found: TaskSelection) -> tuple[Fact, ...]:
     facts = [Fact("Queue" if len(found.queues) == 1 else "Queues", ", ".join(found.queues))]
     for name, value in found.where.fields().items():
         text = ", ".join(f"{k}={v}" for k, v in value.items()) if name == "tags" else str(value)
@@ -250,26 +256,28 @@ def _which(found: MatchedSet) -> tuple[Fact, ...]:
     return (*facts, Fact("Seen", at=found.seen_at), Fact("By", found.by))
 
 
-def _numbers(found: MatchedSet, action: TaskAction) -> tuple[Fact, ...]:
-    facts = [Fact("Looked at", words.number(found.looked_at)),
-             Fact("Matched", words.number(found.count))]  # fmt: skip
+def _numbers(found: TaskSelection, action: TaskAction) -> tuple[Fact, ...]:
+    facts = [Fact("Looked at", formatting.number(found.looked_at)),
+             Fact("Matched", formatting.number(found.count))]  # fmt: skip
     if found.begun:
-        facts.append(Fact(action.done.capitalize(), words.number(found.changed)))
+        facts.append(Fact(action.done.capitalize(), formatting.number(found.changed)))
         left = sum(found.left.values())
         reasons = "; ".join(
-            f"{words.number(amount)} because {why(reason, reason)}"
+            f"{formatting.number(amount)} because {why(reason, reason)}"
             for reason, amount in sorted(found.left.items())
         )
-        facts.append(Fact("Left alone", f"{words.number(left)}{': ' if left else ''}{reasons}"))
+        facts.append(
+            Fact("Left alone", f"{formatting.number(left)}{': ' if left else ''}{reasons}")
+        )
         if found.rest:
-            facts.append(Fact("Not touched", words.number(found.rest)))
+            facts.append(Fact("Not touched", formatting.number(found.rest)))
     return tuple(facts)
 
 
-def _samples(visit: Visit, found: MatchedSet) -> tuple[SeenTask, ...]:
-    tasks = visit.use.matched.sampled(found)
+def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, ...]:
+    tasks = context.use.selections.sampled(found)
     return tuple(
-        SeenTask(task.id, visit.url(urls.TASK, id=task.id), task.queue, _error(task.errors))
+        SeenTask(task.id, context.url(urls.TASK, id=task.id), task.queue, _error(task.errors))
         for task in tasks
     )
 
@@ -280,16 +288,22 @@ def _error(errors: tuple[Any, ...]) -> str:
 
 
 def _decision(
-    visit: Visit, found: MatchedSet, action: TaskAction, up: Link, *, error: str, over: bool
+    context: RequestContext,
+    found: TaskSelection,
+    action: TaskAction,
+    up: Link,
+    *,
+    error: str,
+    over: bool,
 ) -> Decision:
     fields: tuple[Field, ...] = ()
     asks = not (found.looking or found.acting or found.done or over)
     if asks and found.action is BulkAction.MOVE and not found.begun:
-        given = visit.request.given("to_queue")
-        fields = (target_field(visit, found.queues[0], given, error),)
+        given = context.request.given("to_queue")
+        fields = (target_field(context, found.queues[0], given, error),)
     return Decision(
-        action=visit.url(urls.MATCHED_SET, set=found.name),
-        hidden=(Hidden(_SEEN, visit.signing.write(_SEEN, [_seal(visit, found), found.at])),)
+        action=context.url(urls.SELECTION, set=found.name),
+        hidden=(Hidden(_SEEN, context.signing.write(_SEEN, [_seal(context, found), found.at])),)
         if asks
         else (),
         fields=fields,
@@ -300,15 +314,15 @@ def _decision(
     )
 
 
-def _choices(found: MatchedSet, action: TaskAction) -> tuple[Choice, ...]:
+def _choices(found: TaskSelection, action: TaskAction) -> tuple[Choice, ...]:
     if found.looking:
         return (Choice("look", "Go on looking"),)
     if found.acting:
         return (Choice("stop", "Stop here"), Choice("look", "Go on"))
     if found.done:
         return ()
-    tasks = words.count_of(found.rest, "task")
-    whole = words.upon(action.verb, f"the other {tasks}" if found.begun else tasks)
-    some = words.upon(action.verb, f"only {FEW}{' more' if found.begun else ''}")
+    tasks = formatting.count_of(found.rest, "task")
+    whole = formatting.upon(action.verb, f"the other {tasks}" if found.begun else tasks)
+    some = formatting.upon(action.verb, f"only {FEW}{' more' if found.begun else ''}")
     few = (Choice("few", some, action.danger),) if found.rest > FEW else ()
     return (*few, Choice("all", whole, action.danger))

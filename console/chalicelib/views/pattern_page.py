@@ -18,22 +18,22 @@ from console.chalicelib.pages.parts import (
 )
 from console.chalicelib.pages.pattern import PatternPage
 from console.chalicelib.pages.queue import FilterForm
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.views import pattern_samples as samples
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain.task import Status
 
 _COUNTS: Final = (0, 7, 1_234, 98_765, 1_000_000)
 _AGES: Final = (-86_400, -3_600, -90, 0, 12, 300, 7_200, 400_000)  # seconds
 
 
-def page(visit: Visit) -> PatternPage:
+def page(context: RequestContext) -> PatternPage:
     """Return the page with each element once."""
-    here, now = visit.url(urls.PATTERN), visit.now
+    here, now = context.url(urls.PATTERN), context.now
     tags = (Link("service=smartcity", here), Link(f"path={samples.WIDE}", here))
     return PatternPage(
         title="Pattern",
-        crumbs=(crumb(visit),),
+        crumbs=(crumb(context),),
         here=here,
         statuses=tuple(Status),
         numbers=_COUNTS,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from console.chalicelib import charts, words
+from console.chalicelib import charts, formatting
 from console.chalicelib.flowchart import flowchart
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages.acting import Sample
@@ -26,9 +26,9 @@ from console.chalicelib.pages.parts import (
 from console.chalicelib.pages.pipelines import Flowchart, FlowRow
 from console.chalicelib.pages.queue import Figures, ScheduleRow, TaskList, TaskRow
 from console.chalicelib.pages.queues import QueueRow
-from console.chalicelib.pages.schedules import Outcome, Run, Runs, ScheduleLine
+from console.chalicelib.pages.schedules import RunOutcome, Runs, ScheduledRun, ScheduleLine
 from console.chalicelib.pages.settings import Difference
-from console.chalicelib.pages.task import Attempt, HopRow, Reason, Text
+from console.chalicelib.pages.task import AttemptRow, HopRow, ReasonRow, Text
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
 from headrace.ops.flows import Flow
@@ -111,8 +111,8 @@ def meant(here: str) -> tuple[Sample, ...]:
     return (Sample(LONG, here, ""), Sample(LONG, here, "a worker has it"))
 
 
-def attempts(now: datetime) -> tuple[Attempt, ...]:
-    """Return what became of each attempt, the newest first."""
+def attempts(now: datetime) -> tuple[AttemptRow, ...]:
+    """Return the attempts with their outcomes, the newest first."""
     ended = (
         (Status.INFLIGHT, "running since", "", ""),
         (Status.SUCCEEDED, "succeeded", "", ""),
@@ -121,7 +121,7 @@ def attempts(now: datetime) -> tuple[Attempt, ...]:
         (Status.DEAD, "failed", "TimeoutError", _ERROR * 20),
     )
     return tuple(
-        Attempt(
+        AttemptRow(
             len(ended) - place, word, status, now - timedelta(minutes=place * 7),
             "host-17.eu-west-3.example:4711", None if place == 0 else place * 1.7, kind, message,
             "Traceback (most recent call last):\n  …" if kind else "",
@@ -130,11 +130,11 @@ def attempts(now: datetime) -> tuple[Attempt, ...]:
     )  # fmt: skip
 
 
-def reasons(now: datetime) -> tuple[Reason, ...]:
+def reasons(now: datetime) -> tuple[ReasonRow, ...]:
     """Return why a task waits."""
     return (
-        Reason("scheduled", "The task is not due yet.", now + timedelta(minutes=2)),
-        Reason("paused", "Deliveries of queue mail are paused.", None),
+        ReasonRow("scheduled", "The task is not due yet.", now + timedelta(minutes=2)),
+        ReasonRow("paused", "Deliveries of queue mail are paused.", None),
     )
 
 
@@ -154,7 +154,7 @@ def figures() -> Figures:
 
 
 def problem(here: str) -> ErrorPage:
-    """Return what went wrong with a request."""
+    """Return a sample of the error page."""
     error = InvalidRequest("the filter makes no sense")
     page = ErrorPage.of(error, request_id="b1946ac9-2d9e", acted=True, way_on=Link("Go on", here))
     return replace(page, fields=(FieldError("attempts", "must be a whole number from 0 to 100"),))
@@ -162,23 +162,25 @@ def problem(here: str) -> ErrorPage:
 
 def runs(now: datetime) -> Runs:
     """Return runs to come."""
-    return Runs("Europe/Madrid", (Run(now + timedelta(hours=1), "Sat 2026-11-21 09:00:00 CET"),))
+    return Runs(
+        "Europe/Madrid", (ScheduledRun(now + timedelta(hours=1), "Sat 2026-11-21 09:00:00 CET"),)
+    )
 
 
-def outcomes(now: datetime, here: str) -> tuple[Outcome | None, ...]:
+def outcomes(now: datetime, here: str) -> tuple[RunOutcome | None, ...]:
     """Return how runs of schedules ended."""
     return (
         None,
-        Outcome(now, "its task is not kept any more", None, None),
-        Outcome(now, "exhausted, run by hand", Status.DEAD, here),
-        *(Outcome(now, "", status, here) for status in Status),
+        RunOutcome(now, "its task is not kept any more", None, None),
+        RunOutcome(now, "exhausted, run by hand", Status.DEAD, here),
+        *(RunOutcome(now, "", status, here) for status in Status),
     )
 
 
 def schedules(now: datetime, here: str) -> tuple[ScheduleLine, ...]:
     """Return schedules among others."""
     soon, never = runs(now), Runs("", ())
-    last = Outcome(now, "", Status.SUCCEEDED, here)
+    last = RunOutcome(now, "", Status.SUCCEEDED, here)
     mail, wide = Link("mail", here), Link(WIDE, here)
     return (
         ScheduleLine(mail, mail, "every day at 03:00", "0 3 * * *", False, soon, last),  # noqa: FBT003  not paused
@@ -208,17 +210,19 @@ def drawn() -> tuple[Chart, ...]:
     steep = [1_000_000 / (1 + hour) for hour in range(24)]
     names = ("enqueued", "started", "succeeded", "failed")
     four = [
-        charts.Line(name, [hour % (n + 3) for hour in range(24)]) for n, name in enumerate(names)
+        charts.ChartLine(name, [hour % (n + 3) for hour in range(24)])
+        for n, name in enumerate(names)
     ]
-    gaps = charts.Line("p99", [0.25 if hour % 5 else None for hour in range(24)])
-    none = charts.Line("p50", [None] * 24)
+    gaps = charts.ChartLine("p99", [0.25 if hour % 5 else None for hour in range(24)])
+    none = charts.ChartLine("p50", [None] * 24)
     return (
-        charts.chart("Four lines", four, times=times, said=words.number, unit=" a minute"),
-        charts.chart("Gaps", [none, gaps], times=times, said=words.duration),
-        charts.chart("A million", [charts.Line("waiting", steep)], times=times,
-                     said=words.number, filled=True),
-        charts.chart("Nothing", [charts.Line("waiting", [0] * 24)], times=times,
-                     said=words.number, filled=True),
+        charts.chart("Four lines", four, times=times, format_value=formatting.number,
+                     unit=" a minute"),
+        charts.chart("Gaps", [none, gaps], times=times, format_value=formatting.duration),
+        charts.chart("A million", [charts.ChartLine("waiting", steep)], times=times,
+                     format_value=formatting.number, filled=True),
+        charts.chart("Nothing", [charts.ChartLine("waiting", [0] * 24)], times=times,
+                     format_value=formatting.number, filled=True),
     )  # fmt: skip
 
 

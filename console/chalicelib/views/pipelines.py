@@ -6,8 +6,8 @@ from console.chalicelib import urls
 from console.chalicelib.flowchart import flowchart
 from console.chalicelib.pages.parts import Empty, Link
 from console.chalicelib.pages.pipelines import FlowRow, PipelinesPage
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 
 routes: Final = Routes()
@@ -16,11 +16,11 @@ _LISTED: Final = 250
 
 
 @routes.get(urls.PIPELINES, Permission.READ)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show the flows between the visitor's queues."""
-    seen = visit.use.flows.seen_by(visit.by)
+    seen = context.use.flows.seen_by(context.by)
     drawn, listed = seen.flows[:_DRAWN], seen.flows[:_LISTED]
-    links = {name: visit.url(urls.QUEUE, queue=name) for name in seen.enqueued}
+    links = {name: context.url(urls.QUEUE, queue=name) for name in seen.enqueued}
     return PipelinesPage(
         title="Pipelines",
         picture=flowchart(drawn, seen.enqueued, links) if drawn else None,

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.pages.parts import Empty, Fact, Link
 from console.chalicelib.pages.proof import FindingRow, Kind, ProofPage
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission, not_this_queue
 from headrace.domain.proof import FINDINGS, Finding, ProofReport
 
@@ -14,11 +14,11 @@ routes: Final = Routes()
 
 
 @routes.get(urls.PROOF, Permission.READ)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show the last report; it is of all queues, so it takes a key for all."""
-    if not visit.by.everywhere:
+    if not context.by.everywhere:
         raise not_this_queue("*")
-    report = visit.use.proofs.latest()
+    report = context.use.proofs.latest()
     if report is None:
         return ProofPage(
             title="Proof",
@@ -42,7 +42,7 @@ def show(visit: Visit) -> Reply:
                 kind.replace("_", " "),
                 number,
                 FINDINGS.get(kind, ""),
-                tuple(_row(visit, one) for one in report.examples.get(kind, ())),
+                tuple(_row(context, one) for one in report.examples.get(kind, ())),
             )
             for kind, number in report.violations.items()
         ),
@@ -53,30 +53,30 @@ def show(visit: Visit) -> Reply:
 def _verdict(report: ProofReport) -> str:
     if report.violations:
         number = sum(report.violations.values())
-        return f"{words.count_of(number, 'change')} that should not be."
+        return f"{formatting.count_of(number, 'change')} that should not be."
     if report.first is None:
         return "Nothing was recorded, so nothing was proved."
     return "Nothing found: every history is one that the lifecycle allows."
 
 
 def _facts(report: ProofReport) -> tuple[Fact, ...]:
-    asked = f"changes since {report.since}" if report.since else "all changes"
+    wanted = f"changes since {report.since}" if report.since else "all changes"
     lost = "looked for" if report.live else "not looked for: the job was not given the live tasks"
     return (
         Fact("Made", "" if report.made_at else "at a time not told", at=report.made_at),
-        Fact("Asked for", asked),
+        Fact("Asked for", wanted),
         Fact("First change", "" if report.first else "none", at=report.first),
         Fact("Last change", "" if report.last else "none", at=report.last),
-        Fact("Tasks", words.number(report.tasks)),
-        Fact("Changes", words.number(report.changes)),
+        Fact("Tasks", formatting.number(report.tasks)),
+        Fact("Changes", formatting.number(report.changes)),
         Fact("Lost tasks", lost),
     )
 
 
-def _row(visit: Visit, one: Finding) -> FindingRow:
+def _row(context: RequestContext, one: Finding) -> FindingRow:
     return FindingRow(
-        Link(one.task_id, visit.url(urls.TASK, id=one.task_id)),
-        Link(one.queue, visit.url(urls.QUEUE, queue=one.queue)),
+        Link(one.task_id, context.url(urls.TASK, id=one.task_id)),
+        Link(one.queue, context.url(urls.QUEUE, queue=one.queue)),
         one.version,
         one.move,
         one.at,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import (
@@ -19,12 +19,12 @@ from console.chalicelib.pages.parts import (
     Tab,
 )
 from console.chalicelib.pages.queue import Figures, QueuePage, ScheduleRow, TaskList, TaskRow
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views import charting, filtering, recounting, schedules
 from console.chalicelib.views.acting import ACTIONS
-from console.chalicelib.views.filtering import Asked
+from console.chalicelib.views.filtering import TaskQuery
 from console.chalicelib.views.queues import crumb, limits_of, waiting
-from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
@@ -58,29 +58,29 @@ _MEANS: Final = {
 
 
 @routes.get(urls.QUEUE, Permission.READ)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show a queue, and a page of the tasks that the address asks for."""
-    use = visit.use
-    queue = use.queues.get(visit.queue)
+    use = context.use
+    queue = use.queues.get(context.queue)
     stats = use.stats.of(queue.name)
-    metrics = charting.metrics_asked(visit, queue.name)
-    lists = visit.allows(Permission.LIST, queue.name)
-    asked = Asked(visit)
-    tasks = _tasks(visit, queue, asked) if lists else None
-    operates = visit.allows(Permission.OPERATE, queue.name)
+    metrics = charting.wanted_metrics(context, queue.name)
+    lists = context.allows(Permission.LIST, queue.name)
+    wanted = TaskQuery(context)
+    tasks = _tasks(context, queue, wanted) if lists else None
+    operates = context.allows(Permission.OPERATE, queue.name)
     paused = queue.settings.dequeuing_settings.dequeuing_paused
     return QueuePage(
         title=queue.name,
-        http_status=400 if asked.errors else 200,
-        crumbs=(crumb(visit),),
+        http_status=400 if wanted.errors else 200,
+        crumbs=(crumb(context),),
         name=queue.name,
         description=queue.settings.description,
         paused=paused,
         resume_at=queue.resume_at,
-        pause=_pause_form(visit) if operates and not paused else None,
-        resume=_resume_form(visit) if operates and paused else None,
-        recount=recounting.form(visit, "Count anew") if operates else None,
-        tabs=_tabs(visit, stats, asked),
+        pause=_pause_form(context) if operates and not paused else None,
+        resume=_resume_form(context) if operates and paused else None,
+        recount=recounting.form(context, "Count anew") if operates else None,
+        tabs=_tabs(context, stats, wanted),
         as_of=stats.as_of,
         figures=Figures(
             waiting(stats.age_of_oldest_ready),
@@ -88,24 +88,24 @@ def show(visit: Visit) -> Reply:
             _rates(stats),
             limits_of(queue),
         ),
-        spans=charting.spans(visit, asked.query()),
+        spans=charting.spans(context, wanted.query()),
         charts=charting.charts_of(metrics, stats),
         gaps=charting.gaps(metrics),
-        filter=filtering.form(visit, asked) if lists else None,
+        filter=filtering.form(context, wanted) if lists else None,
         tasks=tasks,
         settings=_settings(queue),
-        setting_actions=_setting_actions(visit, queue.name),
+        setting_actions=_setting_actions(context, queue.name),
         schedules=tuple(
             ScheduleRow(
                 seen.schedule.name,
-                visit.url(urls.SCHEDULE, queue=queue.name, name=seen.schedule.name),
+                context.url(urls.SCHEDULE, queue=queue.name, name=seen.schedule.name),
                 schedules.when(seen.schedule.settings),
                 seen.next_run_at,
                 seen.schedule.settings.paused,
             )
             for seen in use.schedules.of_queue(queue)
         ),
-        create_schedule=visit.url(urls.CREATE_SCHEDULE, {"queue": queue.name})
+        create_schedule=context.url(urls.CREATE_SCHEDULE, {"queue": queue.name})
         if operates
         else None,
         no_schedules=Empty(
@@ -116,159 +116,159 @@ def show(visit: Visit) -> Reply:
 
 
 @routes.post(urls.PAUSE, Permission.OPERATE)
-def pause(visit: Visit) -> Reply:
+def pause(context: RequestContext) -> Reply:
     """Stop deliveries, for good or for a time."""
     errors = Errors()
-    seconds = errors.whole("resume_in", visit.request.given("resume_in"), limits.PAUSE_SECONDS)
+    seconds = errors.whole("resume_in", context.request.given("resume_in"), limits.PAUSE_SECONDS)
     if errors:
         raise InvalidRequest(f"resume_in {errors.of('resume_in')}")
-    visit.use.queues.pause(visit.queue, resume_in_seconds=seconds)
-    until = f" It resumes by itself in {words.duration(seconds)}." if seconds else ""
-    done = Flash("done", f"Deliveries of {visit.queue} are paused.{until}")
-    return Redirect(visit.url(urls.QUEUE, queue=visit.queue), done)
+    context.use.queues.pause(context.queue, resume_in_seconds=seconds)
+    until = f" It resumes by itself in {formatting.duration(seconds)}." if seconds else ""
+    done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
 
 
 @routes.post(urls.RESUME, Permission.OPERATE)
-def resume(visit: Visit) -> Reply:
+def resume(context: RequestContext) -> Reply:
     """Let deliveries go on."""
-    visit.use.queues.resume(visit.queue)
-    done = Flash("done", f"Deliveries of {visit.queue} go on.")
-    return Redirect(visit.url(urls.QUEUE, queue=visit.queue), done)
+    context.use.queues.resume(context.queue)
+    done = Flash("done", f"Deliveries of {context.queue} go on.")
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
 
 
-def _pause_form(visit: Visit) -> Confirm:
+def _pause_form(context: RequestContext) -> Confirm:
     options = tuple(Option(value, text, value == "3600") for value, text in _PAUSES)
     field = Field("resume_in", "Pause deliveries", "3600", "select", options=options)
     return Confirm(
-        action=visit.url(urls.PAUSE, queue=visit.queue),
+        action=context.url(urls.PAUSE, queue=context.queue),
         button="Pause",
         back="",
         fields=(field,),
     )
 
 
-def _resume_form(visit: Visit) -> Confirm:
+def _resume_form(context: RequestContext) -> Confirm:
     return Confirm(
-        action=visit.url(urls.RESUME, queue=visit.queue), button="Resume deliveries", back=""
+        action=context.url(urls.RESUME, queue=context.queue), button="Resume deliveries", back=""
     )
 
 
-def _tabs(visit: Visit, stats: QueueStats, asked: Asked) -> tuple[Tab, ...]:
+def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
     def url(state: str) -> str:
         # The order goes back to what suits the state.
-        return visit.url(urls.QUEUE, asked.query(state=state, order=""), queue=visit.queue)
+        return context.url(urls.QUEUE, wanted.query(state=state, order=""), queue=context.queue)
 
-    every = Tab("All", url(""), not asked.state, sum(stats.counts.values()))
+    every = Tab("All", url(""), not wanted.state, sum(stats.counts.values()))
     return (
         every,
         *(
-            Tab(status.value.lower(), url(status), asked.state == status, count, status)
+            Tab(status.value.lower(), url(status), wanted.state == status, count, status)
             for status, count in stats.counts.items()
         ),
     )
 
 
-def _tasks(visit: Visit, queue: Queue, asked: Asked) -> TaskList:
+def _tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
     rows: tuple[TaskRow, ...] = ()
     cursor = None
-    looked = _looked_before(visit)
-    if not asked.errors:
-        page = visit.use.inspect.list(
+    looked = _looked_before(context)
+    if not wanted.errors:
+        page = context.use.inspect.list(
             queue.name,
-            asked.where,
-            descending=asked.descending,
-            limit=asked.limit,
-            cursor=visit.request.asked("cursor") or None,
+            wanted.where,
+            descending=wanted.descending,
+            limit=wanted.limit,
+            cursor=context.request.param("cursor") or None,
             look_at=_LOOK_AT,
         )
-        means = {} if asked.state in _TIMES and asked.state else _MEANS
-        rows = tuple(_row(visit, task, means) for task in page.tasks)
+        means = {} if wanted.state in _TIMES and wanted.state else _MEANS
+        rows = tuple(_row(context, task, means) for task in page.tasks)
         cursor = page.cursor
         looked += page.looked_at
-    operates = visit.allows(Permission.OPERATE, queue.name)
-    fits = [each for each in ACTIONS.values() if each.takes(asked.state)]
-    more = visit.url(urls.QUEUE, asked.query(cursor=cursor, looked=looked), queue=queue.name)
-    so_far = f" found, {words.count_of(looked, 'task')} looked at" if asked.narrowed else ""
+    operates = context.allows(Permission.OPERATE, queue.name)
+    fits = [each for each in ACTIONS.values() if each.takes(wanted.state)]
+    more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
+    so_far = f" found, {formatting.count_of(looked, 'task')} looked at" if wanted.narrowed else ""
     return TaskList(
         rows=rows,
-        time_heading=_TIMES.get(asked.state, "When"),
-        select=visit.url(urls.SELECTED, queue=queue.name) if operates else None,
+        time_heading=_TIMES.get(wanted.state, "When"),
+        select=context.url(urls.SELECTED, queue=queue.name) if operates else None,
         actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
         pager=Pager(
-            shown=f"{words.count_of(len(rows), 'task')}{so_far}" if rows else "",
-            first=visit.url(urls.QUEUE, asked.query(), queue=queue.name)
-            if visit.request.asked("cursor")
+            shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
+            first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
+            if context.request.param("cursor")
             else None,
             next=more if cursor else None,
         ),
-        empty=_empty(queue.name, asked, looked if cursor is not None else None),
-        matching=visit.url(urls.MATCHING, asked.query(), queue=queue.name)
+        empty=_empty(queue.name, wanted, looked if cursor is not None else None),
+        matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
         if operates and (rows or cursor)
         else None,
         matching_actions=tuple(
-            Choice(each.name, f"{words.upon(each.verb, 'all that match')}…", each.danger)
+            Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)
             for each in fits
         ),
     )
 
 
-def _looked_before(visit: Visit) -> int:
+def _looked_before(context: RequestContext) -> int:
     """Return how many tasks the pages before this one looked at, as its address says."""
-    given = visit.request.asked("looked")
+    given = context.request.param("looked")
     return int(given) if given.isascii() and given.isdigit() and len(given) <= 9 else 0  # noqa: PLR2004  digits enough
 
 
-def _setting_actions(visit: Visit, queue: str) -> tuple[Button, ...]:
+def _setting_actions(context: RequestContext, queue: str) -> tuple[Button, ...]:
     offered = (
         (Permission.ADMINISTER, "Edit settings", urls.SETTINGS, False),
         (Permission.OPERATE, "Purge…", urls.PURGE, True),
         (Permission.ADMINISTER, "Delete queue…", urls.DELETE_QUEUE, True),
     )
     return tuple(
-        Button(text, visit.url(url, queue=queue), danger)
+        Button(text, context.url(url, queue=queue), danger)
         for needs, text, url, danger in offered
-        if visit.allows(needs, queue)
+        if context.allows(needs, queue)
     )
 
 
-def _row(visit: Visit, task: Task, means: Mapping[State, str]) -> TaskRow:
+def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
     """Return a row; *means* says what its time is, where the heading does not."""
     last = task.errors[-1] if task.errors else None
-    said = ": ".join(filter(None, (last.type, last.message))) if last else ""
+    message = ": ".join(filter(None, (last.type, last.message))) if last else ""
     return TaskRow(
         id=task.id,
-        url=visit.url(urls.TASK, id=task.id),
-        status=task.status(visit.now),
+        url=context.url(urls.TASK, id=task.id),
+        status=task.status(context.now),
         dead_reason=task.dead_reason or "",
         at=task.scheduled_at,
         at_means=means.get(task.state, ""),
         attempts=task.attempts,
         worker=task.worker or "",
         tags=tuple(
-            Link(f"{key}={value}", _tagged(visit, task, key, value))
+            Link(f"{key}={value}", _tagged(context, task, key, value))
             for key, value in sorted(task.tags.items())
         ),
-        error=said[:300],
+        error=message[:300],
         age=task.created_at,
     )
 
 
-def _tagged(visit: Visit, task: Task, key: str, value: str) -> str:
-    query = {"state": visit.request.asked("state"), "tag": f"{key}={value}"}
-    return visit.url(urls.QUEUE, query, queue=task.queue)
+def _tagged(context: RequestContext, task: Task, key: str, value: str) -> str:
+    query = {"state": context.request.param("state"), "tag": f"{key}={value}"}
+    return context.url(urls.QUEUE, query, queue=task.queue)
 
 
-def _empty(queue: str, asked: Asked, looked: int | None) -> Empty:
-    """Return what to say of no tasks; *looked* at so many and there are more, None for no more."""
+def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
+    """Return the text for no tasks; *looked* at so many and there are more, None for no more."""
     if looked is not None:
-        so_far = words.count_of(looked, "task")
+        so_far = formatting.count_of(looked, "task")
         return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
-    if asked.errors:
+    if wanted.errors:
         return Empty("Nothing was looked for: something above is not right.")
-    if asked.narrowed:
+    if wanted.narrowed:
         return Empty("No task fits this filter.")
-    if asked.state:
-        return Empty(f"No task of {queue} is {asked.state.lower()} now.")
+    if wanted.state:
+        return Empty(f"No task of {queue} is {wanted.state.lower()} now.")
     return Empty(
         "Tasks would be here. None is kept now.",
         f'headrace enqueue {queue} \'{{"hello": "world"}}\'',
@@ -283,25 +283,25 @@ def _rates(stats: QueueStats) -> tuple[Fact, ...]:
         ("succeeded", rates.succeeded),
         ("failed", rates.failed),
     )
-    return tuple(Fact(name, f"{words.rate(value)}/s") for name, value in each)
+    return tuple(Fact(name, f"{formatting.rate(value)}/s") for name, value in each)
 
 
 def _settings(queue: Queue) -> tuple[Fact, ...]:
     settings = queue.settings
     config = settings.dead_letter_queue_config
-    kept = words.duration(config.retention_period_in_seconds)
-    most = f", at most {words.number(config.max_size)}" if config.max_size else ""
+    kept = formatting.duration(config.retention_period_in_seconds)
+    most = f", at most {formatting.number(config.max_size)}" if config.max_size else ""
     history = settings.history_retention_in_seconds
     expires = settings.expires_in_seconds
     return (
-        Fact("Lease", words.duration(settings.keepalive_timeout_in_seconds)),
-        Fact("Retries", words.retries(settings.retry_strategy)),
-        Fact("Expires", f"{words.duration(expires)} after it is due" if expires else "never"),
+        Fact("Lease", formatting.duration(settings.keepalive_timeout_in_seconds)),
+        Fact("Retries", formatting.retries(settings.retry_strategy)),
+        Fact("Expires", f"{formatting.duration(expires)} after it is due" if expires else "never"),
         Fact("Limits", limits_of(queue) or "none"),
         Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
-        Fact("Succeeded are kept", words.duration(history) if history else "no"),
-        Fact("Shards", words.number(settings.shards)),
-        Fact("Version", words.number(queue.version)),
+        Fact("Succeeded are kept", formatting.duration(history) if history else "no"),
+        Fact("Shards", formatting.number(settings.shards)),
+        Fact("Version", formatting.number(queue.version)),
         Fact("Created", at=queue.created_at),
         Fact("Changed", at=queue.updated_at),
     )

@@ -3,23 +3,23 @@
 from dataclasses import replace
 from typing import Final
 
-from console.chalicelib import charts, urls, words
+from console.chalicelib import charts, formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.acting import FormPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Age, Confirm, Empty, Field, Link, Pager
 from console.chalicelib.pages.queues import QueueRow, QueuesPage
 from console.chalicelib.parallel import each
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT
-from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Status
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.stats import Glance
 
 routes: Final = Routes()
@@ -30,9 +30,9 @@ _RED: Final = 600.0
 _DEFAULTS: Final = QueueSettings()
 
 
-def crumb(visit: Visit) -> Link:
+def crumb(context: RequestContext) -> Link:
     """Return the first crumb of every page below."""
-    return Link("Queues", visit.url(urls.QUEUES))
+    return Link("Queues", context.url(urls.QUEUES))
 
 
 def waiting(seconds: float | None) -> Age | None:
@@ -41,36 +41,36 @@ def waiting(seconds: float | None) -> Age | None:
         return None
     for limit, level in ((_RED, "bad"), (_AMBER, "warn")):
         if seconds > limit:
-            return Age(seconds, level, f"over {words.duration(limit)}")
+            return Age(seconds, level, f"over {formatting.duration(limit)}")
     return Age(seconds)
 
 
 @routes.get(urls.QUEUES, Permission.READ)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show a page of queues."""
-    prefix = visit.request.asked("name")[:_LONGEST]
-    page = permitted.queues(
-        visit.use.queues,
-        visit.by,
+    prefix = context.request.param("name")[:_LONGEST]
+    page = visibility.queues(
+        context.use.queues,
+        context.by,
         prefix=prefix,
         limit=_PAGE,
-        cursor=visit.request.asked("cursor") or None,
+        cursor=context.request.param("cursor") or None,
     )
-    seen = visit.use.stats.overview(page.queues, each)
-    rows = tuple(_row(visit, queue, seen.queues[queue.name]) for queue in page.queues)
-    here = visit.url(urls.QUEUES, {"name": prefix})
-    create = visit.url(urls.CREATE_QUEUE) if visit.allows(Permission.ADMINISTER) else None
+    seen = context.use.stats.overview(page.queues, each)
+    rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.queues)
+    here = context.url(urls.QUEUES, {"name": prefix})
+    create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     return QueuesPage(
         title="Queues",
-        here=visit.url(urls.QUEUES),
+        here=context.url(urls.QUEUES),
         prefix=Field("name", "Name begins with", prefix),
         rows=rows,
         as_of=seen.as_of,
         create=create,
         pager=Pager(
-            shown=words.count_of(len(rows), "queue"),
-            first=here if visit.request.asked("cursor") else None,
-            next=visit.url(urls.QUEUES, {"name": prefix, "cursor": page.cursor})
+            shown=formatting.count_of(len(rows), "queue"),
+            first=here if context.request.param("cursor") else None,
+            next=context.url(urls.QUEUES, {"name": prefix, "cursor": page.cursor})
             if page.cursor
             else None,
         ),
@@ -79,42 +79,42 @@ def show(visit: Visit) -> Reply:
 
 
 @routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
-def ask(visit: Visit) -> Reply:
+def ask(context: RequestContext) -> Reply:
     """Ask what the new queue is like."""
-    return _create_page(visit, Errors())
+    return _create_page(context, Errors())
 
 
 @routes.post(urls.CREATE_QUEUE, Permission.ADMINISTER)
-def create(visit: Visit) -> Reply:
+def create(context: RequestContext) -> Reply:
     """Make a queue, or say what is wrong with the form."""
     errors = Errors()
-    name = visit.request.given("name").strip()
+    name = context.request.given("name").strip()
     if not limits.NAME_RE.fullmatch(name):
         errors.add(
             "name",
             "must be 1 to 128 letters, digits, dots, dashes or underscores, "
             "the first a letter or digit",
         )
-    settings = _settings(visit, errors)
+    settings = _settings(context, errors)
     if not errors:
-        visit.require(Permission.ADMINISTER, name)
+        context.require(Permission.ADMINISTER, name)
         try:
-            visit.use.queues.create(name, settings)
+            context.use.queues.create(name, settings)
         except (InvalidRequest, Conflict) as error:
             errors.take(error, otherwise="name")
         else:
             done = Flash("done", f"Queue {name} is there.")
-            return Redirect(visit.url(urls.QUEUE, queue=name), done)
-    return replace(_create_page(visit, errors), http_status=400)
+            return Redirect(context.url(urls.QUEUE, queue=name), done)
+    return replace(_create_page(context, errors), http_status=400)
 
 
-def _row(visit: Visit, queue: Queue, stats: Glance) -> QueueRow:
+def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
     counts = stats.counts
     return QueueRow(
         name=queue.name,
-        url=visit.url(urls.QUEUE, queue=queue.name),
-        ready_url=visit.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
-        dead_url=visit.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
+        url=context.url(urls.QUEUE, queue=queue.name),
+        ready_url=context.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
+        dead_url=context.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
         description=queue.settings.description,
         scheduled=counts[Status.SCHEDULED],
         ready=counts[Status.READY],
@@ -133,16 +133,16 @@ def _row(visit: Visit, queue: Queue, stats: Glance) -> QueueRow:
 
 
 def limits_of(queue: Queue) -> str:
-    """Return what holds deliveries of *queue* back, in words; nothing where nothing does."""
+    """Return the limits on deliveries of *queue*, in words; empty for none."""
     dequeuing = queue.settings.dequeuing_settings
-    said = []
+    limits = []
     if dequeuing.max_inflight_tasks:
-        said.append(f"at most {words.number(dequeuing.max_inflight_tasks)} in flight")
+        limits.append(f"at most {formatting.number(dequeuing.max_inflight_tasks)} in flight")
     if rate := dequeuing.rate_limiting:
         unit = rate.interval_unit.value.lower()
         every = unit.removesuffix("s") if rate.interval == 1 else f"{rate.interval} {unit}"
-        said.append(f"{words.number(rate.max_tokens)} per {every}")
-    return ", ".join(said)
+        limits.append(f"{formatting.number(rate.max_tokens)} per {every}")
+    return ", ".join(limits)
 
 
 def _empty(prefix: str) -> Empty:
@@ -154,49 +154,49 @@ def _empty(prefix: str) -> Empty:
     )
 
 
-def _create_page(visit: Visit, errors: Errors) -> FormPage:
-    given = visit.request.given
+def _create_page(context: RequestContext, errors: Errors) -> FormPage:
+    given = context.request.given
     retry = _DEFAULTS.retry_strategy
     fields = (
         Field("name", "Name", given("name"), required=True, width="l", error=errors.of("name"),
               hint="Letters, digits, dots, dashes, underscores."),
         Field("description", "Description", given("description"), width="l",
               error=errors.of("description")),
-        _number(errors, visit, "keepalive", "Lease, seconds",
+        _number(errors, context, "keepalive", "Lease, seconds",
                 _DEFAULTS.keepalive_timeout_in_seconds,
                 "A worker that is silent for so long loses the task."),
-        _number(errors, visit, "max_retries", "Retries", retry.max_retries,
+        _number(errors, context, "max_retries", "Retries", retry.max_retries,
                 "How often a failed task is tried again."),
-        _number(errors, visit, "expires", "Expires after, seconds", _DEFAULTS.expires_in_seconds,
+        _number(errors, context, "expires", "Expires after, seconds", _DEFAULTS.expires_in_seconds,
                 "Counted from when it is due; 0 is never."),
-        _number(errors, visit, "dead_retention", "Keep the dead, seconds",
+        _number(errors, context, "dead_retention", "Keep the dead, seconds",
                 _DEFAULTS.dead_letter_queue_config.retention_period_in_seconds,
                 "0 keeps none."),
-        _number(errors, visit, "history", "Keep the succeeded, seconds",
+        _number(errors, context, "history", "Keep the succeeded, seconds",
                 _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
-        _number(errors, visit, "max_inflight", "Most in flight", 0, INFLIGHT_HINT),
+        _number(errors, context, "max_inflight", "Most in flight", 0, INFLIGHT_HINT),
     )  # fmt: skip
     return FormPage(
         title="Create a queue",
-        crumbs=(crumb(visit),),
+        crumbs=(crumb(context),),
         form=Confirm(
-            action=visit.url(urls.CREATE_QUEUE),
+            action=context.url(urls.CREATE_QUEUE),
             button="Create queue",
-            back=visit.url(urls.QUEUES),
+            back=context.url(urls.QUEUES),
             fields=fields,
         ),
     )
 
 
 def _number(
-    errors: Errors, visit: Visit, name: str, label: str, default: float, hint: str
+    errors: Errors, context: RequestContext, name: str, label: str, default: float, hint: str
 ) -> Field:
-    value = visit.request.given(name, f"{default:g}" if default != int(default) else f"{default}")
+    value = context.request.given(name, f"{default:g}" if default != int(default) else f"{default}")
     return Field(name, label, value, "number", hint, errors.of(name), width="s")
 
 
-def _settings(visit: Visit, errors: Errors) -> QueueSettings:
-    given = visit.request.given
+def _settings(context: RequestContext, errors: Errors) -> QueueSettings:
+    given = context.request.given
 
     def whole(name: str, within: tuple[int, int], default: float) -> int:
         read = errors.whole(name, given(name).strip(), within)

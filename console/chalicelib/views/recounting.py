@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.pages.acting import FormPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Confirm, Hidden, Link
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 
 routes: Final = Routes()
@@ -17,32 +17,32 @@ _COUNTS_FOR: Final = timedelta(seconds=10)
 
 
 @routes.post(urls.RECOUNT, Permission.OPERATE)
-def recount(visit: Visit) -> Reply:
+def recount(context: RequestContext) -> Reply:
     """Count the queue anew and mend its counters."""
-    use, cursor = visit.use, visit.request.given("cursor") or None
+    use, cursor = context.use, context.request.given("cursor") or None
     until = use.now() + _COUNTS_FOR
-    step = use.recounting.step(visit.queue, cursor)
+    step = use.recounting.step(context.queue, cursor)
     while step.cursor is not None and use.now() < until:
-        step = use.recounting.step(visit.queue, step.cursor)
-    here = visit.url(urls.QUEUE, queue=visit.queue)
-    number = words.count_of(sum(step.counts), "task")
+        step = use.recounting.step(context.queue, step.cursor)
+    here = context.url(urls.QUEUE, queue=context.queue)
+    number = formatting.count_of(sum(step.counts), "task")
     if step.cursor is not None:
         return FormPage(
-            title=f"Counting {visit.queue} anew",
-            crumbs=(crumb(visit), Link(visit.queue, here)),
-            tells=f"{number} counted so far. Workers need not stop for it.",
-            form=form(visit, "Go on counting", step.cursor),
+            title=f"Counting {context.queue} anew",
+            crumbs=(crumb(context), Link(context.queue, here)),
+            detail=f"{number} counted so far. Workers need not stop for it.",
+            form=form(context, "Go on counting", step.cursor),
         )
-    off = sum(abs(right - said) for right, said in zip(step.counts, step.was, strict=True))
-    told = f"were off by {words.number(off)} and are mended" if off else "were right"
-    return Redirect(here, Flash("done", f"{number} counted. The counters {told}."))
+    off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
+    outcome = f"were off by {formatting.number(off)} and are mended" if off else "were right"
+    return Redirect(here, Flash("done", f"{number} counted. The counters {outcome}."))
 
 
-def form(visit: Visit, button: str, cursor: str | None = None) -> Confirm:
+def form(context: RequestContext, button: str, cursor: str | None = None) -> Confirm:
     """Return the form that begins a recount, or goes on at *cursor*."""
     return Confirm(
-        action=visit.url(urls.RECOUNT, queue=visit.queue),
+        action=context.url(urls.RECOUNT, queue=context.queue),
         button=button,
-        back=visit.url(urls.QUEUE, queue=visit.queue) if cursor else "",
+        back=context.url(urls.QUEUE, queue=context.queue) if cursor else "",
         hidden=(Hidden("cursor", cursor),) if cursor else (),
     )

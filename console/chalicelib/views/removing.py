@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Confirm, Field, Link, Option
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.task import State
 
@@ -26,121 +26,123 @@ _STATES: Final = {
 
 
 @routes.get(urls.PURGE, Permission.OPERATE)
-def ask_purge(visit: Visit) -> Reply:
+def ask_purge(context: RequestContext) -> Reply:
     """Ask which tasks are to go."""
-    return _purge_page(visit, Errors())
+    return _purge_page(context, Errors())
 
 
 @routes.post(urls.PURGE, Permission.OPERATE)
-def purge(visit: Visit) -> Reply:
+def purge(context: RequestContext) -> Reply:
     """Remove them, if the name was typed."""
     errors = Errors()
-    chosen = _STATES.get(visit.request.given("tasks"))
+    chosen = _STATES.get(context.request.given("tasks"))
     if chosen is None:
         errors.add("tasks", f"must be one of {', '.join(_STATES)}")
-    _check_name(visit, errors)
+    _check_name(context, errors)
     if errors or chosen is None:
-        return replace(_purge_page(visit, errors), http_status=400)
+        return replace(_purge_page(context, errors), http_status=400)
     what, states = chosen
-    done = visit.use.queues.purge(visit.queue, states)
-    gone = f"{words.count_of(done.deleted, 'task')} of {visit.queue} removed: {what}."
+    done = context.use.queues.purge(context.queue, states)
+    gone = f"{formatting.count_of(done.deleted, 'task')} of {context.queue} removed: {what}."
     if not done.finished:
         gone += " There are more, and they go on being removed in the background."
-    return Redirect(visit.url(urls.QUEUE, queue=visit.queue), Flash("done", gone))
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), Flash("done", gone))
 
 
 @routes.get(urls.DELETE_QUEUE, Permission.ADMINISTER)
-def ask_delete(visit: Visit) -> Reply:
+def ask_delete(context: RequestContext) -> Reply:
     """Ask whether the queue is to go."""
-    return _delete_page(visit, Errors())
+    return _delete_page(context, Errors())
 
 
 @routes.post(urls.DELETE_QUEUE, Permission.ADMINISTER)
-def delete(visit: Visit) -> Reply:
+def delete(context: RequestContext) -> Reply:
     """Delete the queue, if its name was typed."""
     errors = Errors()
-    _check_name(visit, errors)
+    _check_name(context, errors)
     if errors:
-        return replace(_delete_page(visit, errors), http_status=400)
-    finished = visit.use.queues.delete(visit.queue)
-    gone = f"Queue {visit.queue} is deleted."
+        return replace(_delete_page(context, errors), http_status=400)
+    finished = context.use.queues.delete(context.queue)
+    gone = f"Queue {context.queue} is deleted."
     if not finished:
         gone += " Its tasks go on being removed in the background."
-    return Redirect(visit.url(urls.QUEUES), Flash("done", gone))
+    return Redirect(context.url(urls.QUEUES), Flash("done", gone))
 
 
-def _check_name(visit: Visit, errors: Errors) -> None:
-    if visit.request.given("name").strip() != visit.queue:
-        errors.add("name", f"must be {visit.queue}, letter by letter")
+def _check_name(context: RequestContext, errors: Errors) -> None:
+    if context.request.given("name").strip() != context.queue:
+        errors.add("name", f"must be {context.queue}, letter by letter")
 
 
-def _purge_page(visit: Visit, errors: Errors) -> ConfirmPage:
-    counts = visit.use.stats.of(visit.queue).counts
-    told = ", ".join(f"{words.number(count)} {status.lower()}" for status, count in counts.items())
-    given = visit.request.given("tasks", "dead")
+def _purge_page(context: RequestContext, errors: Errors) -> ConfirmPage:
+    counts = context.use.stats.of(context.queue).counts
+    amounts = ", ".join(
+        f"{formatting.number(count)} {status.lower()}" for status, count in counts.items()
+    )
+    given = context.request.given("tasks", "dead")
     which = Field(
         "tasks", "Remove", given, "select", error=errors.of("tasks"), width="l",
         options=tuple(Option(name, what, name == given) for name, (what, _) in _STATES.items()),
     )  # fmt: skip
     return _page(
-        visit,
+        context,
         errors,
         title="Purge",
-        tells=f"Those tasks are gone for good; settings and schedules stay. Now there are {told}. "
-        "A worker that has one is not stopped, but its report will find nothing.",
-        button=f"Purge {visit.queue}",
+        detail=f"Those tasks are gone for good; settings and schedules stay. Now there are "
+        f"{amounts}. A worker that has one is not stopped, but its report will find nothing.",
+        button=f"Purge {context.queue}",
         action=urls.PURGE,
         fields=(which,),
     )
 
 
-def _delete_page(visit: Visit, errors: Errors) -> ConfirmPage:
-    counts = visit.use.stats.of(visit.queue).counts
-    tasks = words.count_of(sum(counts.values()), "task")
+def _delete_page(context: RequestContext, errors: Errors) -> ConfirmPage:
+    counts = context.use.stats.of(context.queue).counts
+    tasks = formatting.count_of(sum(counts.values()), "task")
     return _page(
-        visit,
+        context,
         errors,
         title="Delete",
-        tells=f"The queue goes for good, with {tasks}, its settings and its schedules. What is "
+        detail=f"The queue goes for good, with {tasks}, its settings and its schedules. What is "
         "sent to it afterwards is refused.",
-        button=f"Delete {visit.queue}",
+        button=f"Delete {context.queue}",
         action=urls.DELETE_QUEUE,
         fields=(),
     )
 
 
 def _page(
-    visit: Visit,
+    context: RequestContext,
     errors: Errors,
     *,
     title: str,
-    tells: str,
+    detail: str,
     button: str,
     action: str,
     fields: tuple[Field, ...],
 ) -> ConfirmPage:
-    here = visit.url(urls.QUEUE, queue=visit.queue)
+    here = context.url(urls.QUEUE, queue=context.queue)
     name = Field(
         "name",
         "Type the queue's name",
-        visit.request.given("name"),
-        hint=visit.queue,
+        context.request.given("name"),
+        hint=context.queue,
         error=errors.of("name"),
         required=True,
         width="l",
     )
     form = Confirm(
-        action=visit.url(action, queue=visit.queue),
+        action=context.url(action, queue=context.queue),
         button=button,
         back=here,
         danger=True,
         fields=(*fields, name),
     )
     return ConfirmPage(
-        title=f"{title} {visit.queue}",
-        crumbs=(crumb(visit), Link(visit.queue, here)),
-        question=f"{title} {visit.queue}?",
-        tells=tells,
+        title=f"{title} {context.queue}",
+        crumbs=(crumb(context), Link(context.queue, here)),
+        question=f"{title} {context.queue}?",
+        detail=detail,
         samples=(),
         more="",
         form=form,

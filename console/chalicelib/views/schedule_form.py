@@ -11,16 +11,16 @@ from console.chalicelib.forms import Errors
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Field, Link, Option
 from console.chalicelib.pages.schedules import Runs, ScheduleFormPage
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.retry_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.schedules import SHOWN_RUNS, runs_of, schedules_crumb, when
-from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 _EVERY: Final = (1, 31_536_000)  # seconds
@@ -34,67 +34,73 @@ _PREVIEW: Final = "preview"
 
 
 @routes.get(urls.CREATE_SCHEDULE, Permission.OPERATE)
-def ask_new(visit: Visit) -> Reply:
+def ask_new(context: RequestContext) -> Reply:
     """Ask for a new schedule, of the queue that the address names if it does."""
-    queue = visit.request.asked("queue")
-    return _page(visit, _typed_from(_NEW, queue=queue, name=""), Errors(), _NEW, new=True)
+    queue = context.request.param("queue")
+    return _page(context, _typed_from(_NEW, queue=queue, name=""), Errors(), _NEW, new=True)
 
 
 @routes.post(urls.CREATE_SCHEDULE, Permission.OPERATE)
-def create(visit: Visit) -> Reply:
+def create(context: RequestContext) -> Reply:
     """Show what the form would lead to, or make the schedule, or say what is wrong."""
     errors = Errors()
-    queue, name = visit.request.given("queue").strip(), visit.request.given("name").strip()
+    queue, name = context.request.given("queue").strip(), context.request.given("name").strip()
     for field, text in (("queue", queue), ("name", name)):
         if not limits.NAME_RE.fullmatch(text):
             errors.add(field, _NAME)
     if not errors:
-        visit.require(Permission.OPERATE, queue)
+        context.require(Permission.OPERATE, queue)
         try:
-            visit.use.schedules.get(queue, name)
+            context.use.schedules.get(queue, name)
         except NotFound:
             pass
         else:
             errors.add("name", f"is the name of another schedule of {queue}: open that to edit it")
-    return _answer(visit, errors, _NEW, queue, name, new=True)
+    return _answer(context, errors, _NEW, queue, name, new=True)
 
 
 @routes.get(urls.EDIT_SCHEDULE, Permission.OPERATE)
-def ask(visit: Visit) -> Reply:
+def ask(context: RequestContext) -> Reply:
     """Ask what is to change."""
-    visit.require(Permission.DETAILS, visit.queue)
-    old = _old(visit)
-    typed = _typed_from(old, queue=visit.queue, name=visit.request.names["name"])
-    return _page(visit, typed, Errors(), old, new=False)
+    context.require(Permission.DETAILS, context.queue)
+    old = _old(context)
+    typed = _typed_from(old, queue=context.queue, name=context.request.names["name"])
+    return _page(context, typed, Errors(), old, new=False)
 
 
 @routes.post(urls.EDIT_SCHEDULE, Permission.OPERATE)
-def edit(visit: Visit) -> Reply:
+def edit(context: RequestContext) -> Reply:
     """Show what the change would lead to, or make it, or say what is wrong."""
-    visit.require(Permission.DETAILS, visit.queue)
+    context.require(Permission.DETAILS, context.queue)
     return _answer(
-        visit, Errors(), _old(visit), visit.queue, visit.request.names["name"], new=False
+        context, Errors(), _old(context), context.queue, context.request.names["name"], new=False
     )
 
 
-def _old(visit: Visit) -> ScheduleSettings:
-    found = visit.use.schedules.get(visit.queue, visit.request.names["name"])
+def _old(context: RequestContext) -> ScheduleSettings:
+    found = context.use.schedules.get(context.queue, context.request.names["name"])
     return found.schedule.settings
 
 
 def _answer(
-    visit: Visit, errors: Errors, old: ScheduleSettings, queue: str, name: str, *, new: bool
+    context: RequestContext,
+    errors: Errors,
+    old: ScheduleSettings,
+    queue: str,
+    name: str,
+    *,
+    new: bool,
 ) -> Reply:
-    settings = _read(visit, errors, old)
-    wanted = visit.request.given("do") != _PREVIEW
+    settings = _read(context, errors, old)
+    wanted = context.request.given("do") != _PREVIEW
     runs: Runs | None = None
     if not errors:
-        use = visit.use.schedules
+        use = context.use.schedules
         try:
             if wanted:
                 use.put(queue, name, settings)
                 done = Flash("done", f"Schedule {name} of {queue} is saved.")
-                return Redirect(visit.url(urls.SCHEDULE, queue=queue, name=name), done)
+                return Redirect(context.url(urls.SCHEDULE, queue=queue, name=name), done)
             runs = runs_of(settings, use.preview(queue, name, settings, SHOWN_RUNS))
         except NotFound as error:
             if not new:
@@ -102,8 +108,8 @@ def _answer(
             errors.take(error, otherwise="queue")
         except InvalidRequest as error:
             errors.take(error, otherwise="cron")
-    typed = {field: visit.request.given(field) for field in visit.request.form}
-    page = _page(visit, {**typed, "queue": queue, "name": name}, errors, settings, new=new)
+    typed = {field: context.request.given(field) for field in context.request.form}
+    page = _page(context, {**typed, "queue": queue, "name": name}, errors, settings, new=new)
     return replace(
         page,
         runs=runs,
@@ -112,11 +118,11 @@ def _answer(
     )
 
 
-def _read(visit: Visit, errors: Errors, old: ScheduleSettings) -> ScheduleSettings:
+def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> ScheduleSettings:
     """Return *old* with what was typed; what the form does not have stays."""
 
     def given(name: str) -> str:
-        return visit.request.given(name).strip()
+        return context.request.given(name).strip()
 
     cron = given("cron") or None
     every = errors.whole("every_seconds", given("every_seconds"), _EVERY)
@@ -129,7 +135,7 @@ def _read(visit: Visit, errors: Errors, old: ScheduleSettings) -> ScheduleSettin
         cron=cron,
         every_seconds=every,
         timezone=given("timezone") or "UTC",
-        payload=_payload(errors, visit.request.given("payload")),
+        payload=_payload(errors, context.request.given("payload")),
         tags=errors.tags("tags", given("tags")),
         dedupe_key=dedupe_key,
         expires_in_seconds=errors.whole(
@@ -141,7 +147,7 @@ def _read(visit: Visit, errors: Errors, old: ScheduleSettings) -> ScheduleSettin
             limits.KEEPALIVE_SECONDS,
         ),
         retry_strategy=_retry({one.name: given(one.name) for one in OPTIONAL}, errors)
-        if "retry_kind" in visit.request.form
+        if "retry_kind" in context.request.form
         else old.retry_strategy,
     )
 
@@ -198,7 +204,12 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
 
 
 def _page(
-    visit: Visit, typed: dict[str, Any], errors: Errors, settings: ScheduleSettings, *, new: bool
+    context: RequestContext,
+    typed: dict[str, Any],
+    errors: Errors,
+    settings: ScheduleSettings,
+    *,
+    new: bool,
 ) -> ScheduleFormPage:
     def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401  Field's
         return Field(
@@ -207,7 +218,7 @@ def _page(
 
     names = (
         (
-            field("queue", "Queue", required=True, width="l", options=_queues(visit)),
+            field("queue", "Queue", required=True, width="l", options=_queues(context)),
             field("name", "Name", "Letters, digits, dots, dashes, underscores.", required=True,
                   width="l"),
         )
@@ -215,17 +226,17 @@ def _page(
         else ()
     )  # fmt: skip
     queue, name = str(typed["queue"]), str(typed["name"])
-    here = visit.url(urls.SCHEDULE, queue=queue, name=name)
-    there = visit.url(urls.EDIT_SCHEDULE, queue=queue, name=name)
+    here = context.url(urls.SCHEDULE, queue=queue, name=name)
+    there = context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)
     paused = " It is paused and stays so." if settings.paused else ""
-    crumbs = [schedules_crumb(visit)]
+    crumbs = [schedules_crumb(context)]
     if not new:
-        crumbs += [Link(queue, visit.url(urls.QUEUE, queue=queue)), Link(name, here)]
+        crumbs += [Link(queue, context.url(urls.QUEUE, queue=queue)), Link(name, here)]
     return ScheduleFormPage(
         title="Create a schedule" if new else f"Edit {name} of {queue}",
         crumbs=tuple(crumbs),
-        action=visit.url(urls.CREATE_SCHEDULE) if new else there,
-        back=visit.url(urls.SCHEDULES) if new else here,
+        action=context.url(urls.CREATE_SCHEDULE) if new else there,
+        back=context.url(urls.SCHEDULES) if new else here,
         save="Create schedule" if new else "Save schedule",
         timing=(
             *names,
@@ -255,8 +266,8 @@ def _page(
     )  # fmt: skip
 
 
-def _queues(visit: Visit) -> tuple[Option, ...]:
-    page = permitted.queues(visit.use.queues, visit.by, limit=_SUGGESTED)
+def _queues(context: RequestContext) -> tuple[Option, ...]:
+    page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
     return _options(queue.name for queue in page.queues)
 
 

@@ -6,24 +6,24 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.cron_words import spoken
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Button, Confirm, Empty, Fact, Link, Pager
 from console.chalicelib.pages.schedules import (
-    Outcome,
-    Run,
+    RunOutcome,
     Runs,
+    ScheduledRun,
     ScheduleLine,
     SchedulePage,
     SchedulesPage,
 )
 from console.chalicelib.pages.task import Text
 from console.chalicelib.parallel import each
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.limits import utf8_bytes
@@ -45,7 +45,7 @@ class _Action:
 
     name: str
     verb: str
-    tells: str
+    detail: str
     danger: bool = False
 
     def fits(self, settings: ScheduleSettings) -> bool:
@@ -69,19 +69,19 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
 }  # fmt: skip
 
 
-def schedules_crumb(visit: Visit) -> Link:
+def schedules_crumb(context: RequestContext) -> Link:
     """Return the crumb that leads to all schedules."""
-    return Link("Schedules", visit.url(urls.SCHEDULES))
+    return Link("Schedules", context.url(urls.SCHEDULES))
 
 
 def runs_of(settings: ScheduleSettings, runs: Iterable[datetime]) -> Runs:
     """Return runs as they are shown: by the clocks of the schedule's zone, too."""
     if settings.cron is None or settings.timezone == "UTC":
-        return Runs("", tuple(Run(at, "") for at in runs))
+        return Runs("", tuple(ScheduledRun(at, "") for at in runs))
     place: ZoneInfo = zone(settings.timezone)
     return Runs(
         settings.timezone,
-        tuple(Run(at, f"{at.astimezone(place):%a %Y-%m-%d %H:%M:%S %Z}") for at in runs),
+        tuple(ScheduledRun(at, f"{at.astimezone(place):%a %Y-%m-%d %H:%M:%S %Z}") for at in runs),
     )
 
 
@@ -91,19 +91,19 @@ def when(settings: ScheduleSettings) -> str:
 
 
 @routes.get(urls.SCHEDULES, Permission.READ)
-def show_all(visit: Visit) -> Reply:
+def show_all(context: RequestContext) -> Reply:
     """Show a page of schedules."""
-    asked = visit.request.asked("cursor")
-    page = visit.use.schedules.seen_by(visit.by, limit=_PAGE, cursor=asked or None)
-    rows = each(lambda schedule: _line(visit, schedule), page.schedules)
-    more = visit.url(urls.SCHEDULES, {"cursor": page.cursor}) if page.cursor else None
+    after = context.request.param("cursor")
+    page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=after or None)
+    rows = each(lambda schedule: _line(context, schedule), page.schedules)
+    more = context.url(urls.SCHEDULES, {"cursor": page.cursor}) if page.cursor else None
     return SchedulesPage(
         title="Schedules",
         rows=rows,
-        create=visit.url(urls.CREATE_SCHEDULE) if visit.allows(Permission.OPERATE) else None,
+        create=context.url(urls.CREATE_SCHEDULE) if context.allows(Permission.OPERATE) else None,
         pager=Pager(
-            words.count_of(len(rows), "schedule") if rows else "",
-            first=visit.url(urls.SCHEDULES) if asked else None,
+            formatting.count_of(len(rows), "schedule") if rows else "",
+            first=context.url(urls.SCHEDULES) if after else None,
             next=more,
         ),
         empty=Empty(
@@ -116,59 +116,60 @@ def show_all(visit: Visit) -> Reply:
 
 
 @routes.get(urls.SCHEDULE, Permission.READ)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show a schedule."""
-    schedule = _schedule(visit)
+    schedule = _schedule(context)
     settings = schedule.settings
-    details = visit.allows(Permission.DETAILS, schedule.queue)
-    last = visit.use.schedules.last_run(schedule)
+    details = context.allows(Permission.DETAILS, schedule.queue)
+    last = context.use.schedules.last_run(schedule)
     return SchedulePage(
         title=f"{schedule.name} of {schedule.queue}",
-        crumbs=(schedules_crumb(visit), _queue_link(visit, schedule)),
+        crumbs=(schedules_crumb(context), _queue_link(context, schedule)),
         name=schedule.name,
-        queue=_queue_link(visit, schedule),
+        queue=_queue_link(context, schedule),
         when=when(settings),
         paused=settings.paused,
-        actions=_buttons(visit, schedule),
-        runs=_runs(visit, schedule),
-        last=_outcome(visit, last) if last else None,
+        actions=_buttons(context, schedule),
+        runs=_runs(context, schedule),
+        last=_outcome(context, last) if last else None,
         facts=_facts(schedule),
         tags=tuple(
             Link(
                 f"{key}={value}",
-                visit.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=schedule.queue),
+                context.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=schedule.queue),
             )
             for key, value in settings.tags.items()
         ),
         text=_payload(settings.payload) if details else None,
-        withheld="" if details else f"The payload is not shown to {visit.by.role.value} keys.",
+        withheld="" if details else f"The payload is not shown to {context.by.role.value} keys.",
     )
 
 
 @routes.get(urls.SCHEDULE_ACTION, Permission.OPERATE)
-def ask(visit: Visit) -> Reply:
+def ask(context: RequestContext) -> Reply:
     """Say what an action would do, and ask whether to do it."""
-    action, schedule = _action(visit), _schedule(visit)
-    here = visit.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
+    action, schedule = _action(context), _schedule(context)
+    here = context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
     fits = action.fits(schedule.settings)
     form = Confirm(
-        action=visit.url(
+        action=context.url(
             urls.SCHEDULE_ACTION, queue=schedule.queue, name=schedule.name, action=action.name
         ),
-        button=words.upon(action.verb, "this schedule"),
+        button=formatting.upon(action.verb, "this schedule"),
         back=here,
         danger=action.danger,
     )
     already = "paused already" if action.name == "pause" else "not paused"
     return ConfirmPage(
-        title=f"{words.upon(action.verb, 'schedule')}?",
+        title=f"{formatting.upon(action.verb, 'schedule')}?",
         crumbs=(
-            schedules_crumb(visit),
-            _queue_link(visit, schedule),
+            schedules_crumb(context),
+            _queue_link(context, schedule),
             Link(schedule.name, here),
         ),
-        question=f"{words.upon(action.verb, f'schedule {schedule.name} of {schedule.queue}')}?",
-        tells=action.tells if fits else f"It is {already}.",
+        question=formatting.upon(action.verb, f"schedule {schedule.name} of {schedule.queue}")
+        + "?",
+        detail=action.detail if fits else f"It is {already}.",
         samples=(),
         more="",
         form=form if fits else None,
@@ -177,19 +178,19 @@ def ask(visit: Visit) -> Reply:
 
 
 @routes.post(urls.SCHEDULE_ACTION, Permission.OPERATE)
-def act(visit: Visit) -> Reply:
+def act(context: RequestContext) -> Reply:
     """Do it."""
-    action, schedule, use = _action(visit), _schedule(visit), visit.use.schedules
-    here = visit.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
+    action, schedule, use = _action(context), _schedule(context), context.use.schedules
+    here = context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
     if action.name == "delete":
         use.delete(schedule.queue, schedule.name)
         done = Flash("done", f"Schedule {schedule.name} of {schedule.queue} is deleted.")
-        return Redirect(visit.url(urls.SCHEDULES), done)
+        return Redirect(context.url(urls.SCHEDULES), done)
     if action.name == "run":
         made = use.run(schedule.queue, schedule.name)
         if made.outcome is EnqueueOutcome.CREATED and made.id:
             done = Flash("done", f"Schedule {schedule.name} made this task, due now.")
-            return Redirect(visit.url(urls.TASK, id=made.id), done)
+            return Redirect(context.url(urls.TASK, id=made.id), done)
         held = f"Nothing was enqueued: task {made.id} holds the dedupe key."
         return Redirect(here, Flash("failed", held))
     paused = action.name == "pause"
@@ -199,27 +200,27 @@ def act(visit: Visit) -> Reply:
     )
 
 
-def _schedule(visit: Visit) -> Schedule:
-    return visit.use.schedules.get(visit.queue, visit.request.names["name"]).schedule
+def _schedule(context: RequestContext) -> Schedule:
+    return context.use.schedules.get(context.queue, context.request.names["name"]).schedule
 
 
-def _action(visit: Visit) -> _Action:
-    name = visit.request.names["action"]
+def _action(context: RequestContext) -> _Action:
+    name = context.request.names["action"]
     if name not in _ACTIONS:
         raise NotFound(f"there is no action {name[:40]}")
     return _ACTIONS[name]
 
 
-def _buttons(visit: Visit, schedule: Schedule) -> tuple[Button, ...]:
-    if not visit.allows(Permission.OPERATE, schedule.queue):
+def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Button, ...]:
+    if not context.allows(Permission.OPERATE, schedule.queue):
         return ()
     queue, name = schedule.queue, schedule.name
     return (
-        Button("Edit…", visit.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
+        Button("Edit…", context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)),
         *(
             Button(
                 f"{action.verb}…",
-                visit.url(urls.SCHEDULE_ACTION, queue=queue, name=name, action=action.name),
+                context.url(urls.SCHEDULE_ACTION, queue=queue, name=name, action=action.name),
                 action.danger,
             )
             for action in _ACTIONS.values()
@@ -228,44 +229,44 @@ def _buttons(visit: Visit, schedule: Schedule) -> tuple[Button, ...]:
     )
 
 
-def _line(visit: Visit, schedule: Schedule) -> ScheduleLine:
+def _line(context: RequestContext, schedule: Schedule) -> ScheduleLine:
     settings = schedule.settings
-    last = visit.use.schedules.last_run(schedule)
-    said = when(settings)
+    last = context.use.schedules.last_run(schedule)
+    runs = when(settings)
     shown = settings.cron or ""
     return ScheduleLine(
-        queue=_queue_link(visit, schedule),
+        queue=_queue_link(context, schedule),
         name=Link(
             schedule.name,
-            visit.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name),
+            context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name),
         ),
-        when=said,
-        expression="" if said.startswith(shown) else shown,
+        when=runs,
+        expression="" if runs.startswith(shown) else shown,
         paused=settings.paused,
-        runs=_runs(visit, schedule),
-        last=_outcome(visit, last) if last else None,
+        runs=_runs(context, schedule),
+        last=_outcome(context, last) if last else None,
     )
 
 
-def _runs(visit: Visit, schedule: Schedule) -> Runs:
+def _runs(context: RequestContext, schedule: Schedule) -> Runs:
     if schedule.settings.paused:
         return Runs("", ())
-    return runs_of(schedule.settings, visit.use.schedules.coming(schedule, SHOWN_RUNS))
+    return runs_of(schedule.settings, context.use.schedules.coming(schedule, SHOWN_RUNS))
 
 
-def _queue_link(visit: Visit, schedule: Schedule) -> Link:
-    return Link(schedule.queue, visit.url(urls.QUEUE, queue=schedule.queue))
+def _queue_link(context: RequestContext, schedule: Schedule) -> Link:
+    return Link(schedule.queue, context.url(urls.QUEUE, queue=schedule.queue))
 
 
-def _outcome(visit: Visit, last: LastRun) -> Outcome:
+def _outcome(context: RequestContext, last: LastRun) -> RunOutcome:
     by_hand = "run by hand" if last.by_hand else ""
     if last.task is None:
-        said = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
-        return Outcome(last.at, said, None, None)
-    status = last.task.status(visit.now)
+        text = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
+        return RunOutcome(last.at, text, None, None)
+    status = last.task.status(context.now)
     reason = last.task.dead_reason if status is Status.DEAD else ""
-    said = ", ".join(filter(None, (reason, by_hand)))
-    return Outcome(last.at, said, status, visit.url(urls.TASK, id=last.task.id))
+    text = ", ".join(filter(None, (reason, by_hand)))
+    return RunOutcome(last.at, text, status, context.url(urls.TASK, id=last.task.id))
 
 
 def _payload(text: str) -> Text:
@@ -281,11 +282,13 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
     every = (
         Fact("Cron", settings.cron, code=True) if settings.cron else None,
         Fact("Time zone", settings.timezone) if settings.cron else None,
-        Fact("Every", words.duration(settings.every_seconds)) if settings.every_seconds else None,
+        Fact("Every", formatting.duration(settings.every_seconds))
+        if settings.every_seconds
+        else None,
         Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
         Fact("Expires", _expiry(settings)),
-        Fact("Lease", "as the queue says" if keepalive is None else words.duration(keepalive)),
-        Fact("Retries", "as the queue says" if retry is None else words.retries(retry)),
+        Fact("Lease", "as the queue says" if keepalive is None else formatting.duration(keepalive)),
+        Fact("Retries", "as the queue says" if retry is None else formatting.retries(retry)),
         Fact("Created", at=schedule.created_at),
         Fact("Changed", at=schedule.updated_at),
     )
@@ -296,4 +299,4 @@ def _expiry(settings: ScheduleSettings) -> str:
     seconds = settings.expires_in_seconds
     if seconds is None:
         return "as the queue says"
-    return f"{words.duration(seconds)} after it is due" if seconds else "never"
+    return f"{formatting.duration(seconds)} after it is due" if seconds else "never"

@@ -3,32 +3,32 @@
 from typing import Final
 
 from console.chalicelib import urls
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.visit import Visit
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 
 
 @routes.get(urls.SEARCH, Permission.READ)
-def find(visit: Visit) -> Reply:
-    """Go to what was asked for."""
-    wanted = visit.request.asked("q")[:128]
-    if limits.NAME_RE.fullmatch(wanted) and visit.allows(Permission.READ, wanted):
+def find(context: RequestContext) -> Reply:
+    """Go to the task or queue searched for."""
+    wanted = context.request.param("q")[:128]
+    if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
         try:
-            visit.use.queues.get(wanted)
+            context.use.queues.get(wanted)
         except NotFound:
             pass
         else:
-            return Redirect(visit.url(urls.QUEUE, queue=wanted))
+            return Redirect(context.url(urls.QUEUE, queue=wanted))
     if limits.TASK_ID_RE.fullmatch(wanted):
         try:
-            permitted.task(visit.use.tasks, visit.by, wanted)
+            visibility.task(context.use.tasks, context.by, wanted)
         except (NotFound, Forbidden):
             pass
         else:
-            return Redirect(visit.url(urls.TASK, id=wanted))
-    return Redirect(visit.url(urls.QUEUES, {"name": wanted}))
+            return Redirect(context.url(urls.TASK, id=wanted))
+    return Redirect(context.url(urls.QUEUES, {"name": wanted}))

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from console.chalicelib import urls, words
+from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Confirm, Hidden, Link
 from console.chalicelib.pages.settings import Difference, DiffPage, FieldGroup, SettingsPage
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import GROUPS, LABELS, read_settings, texts_of
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import VersionMismatch
 from headrace.domain.queue import Queue
@@ -27,44 +27,44 @@ Texts = Mapping[str, str]
 
 
 @routes.get(urls.SETTINGS, Permission.ADMINISTER)
-def ask(visit: Visit) -> Reply:
+def ask(context: RequestContext) -> Reply:
     """Show the settings to be edited."""
-    queue = visit.use.queues.get(visit.queue)
+    queue = context.use.queues.get(context.queue)
     texts = texts_of(queue.settings)
-    return _form(visit, texts, Errors(), base=texts, version=queue.version)
+    return _form(context, texts, Errors(), base=texts, version=queue.version)
 
 
 @routes.post(urls.SETTINGS, Permission.ADMINISTER)
-def save(visit: Visit) -> Reply:
+def save(context: RequestContext) -> Reply:
     """Show what would change, or save it."""
-    queue = visit.use.queues.get(visit.queue)
+    queue = context.use.queues.get(context.queue)
     stored = texts_of(queue.settings)
-    base = {**stored, **_base(visit)}
-    typed = {name: visit.request.given(name, base[name]).strip() for name in stored}
+    base = {**stored, **_base(context)}
+    typed = {name: context.request.given(name, base[name]).strip() for name in stored}
     mine = {name: text for name, text in typed.items() if text not in (base[name], stored[name])}
-    version = _version(visit, queue)
+    version = _version(context, queue)
     errors = Errors()
     settings = read_settings({**stored, **mine}, queue.settings, errors)
     if errors:
-        page = _form(visit, typed, errors, base=base, version=version)
+        page = _form(context, typed, errors, base=base, version=version)
         return replace(page, http_status=400)
-    if visit.request.given("confirmed") and version == queue.version:
+    if context.request.given("confirmed") and version == queue.version:
         try:
-            saved = visit.use.queues.replace(visit.queue, settings, version=version)
+            saved = context.use.queues.replace(context.queue, settings, version=version)
         except VersionMismatch:
-            queue = visit.use.queues.get(visit.queue)
+            queue = context.use.queues.get(context.queue)
         else:
             done = Flash(
-                "done", f"Settings of {visit.queue} are saved, as version {saved.version}."
+                "done", f"Settings of {context.queue} are saved, as version {saved.version}."
             )
-            return Redirect(visit.url(urls.QUEUE, queue=visit.queue), done)
-    return _diff(visit, queue, base=base, mine=mine, version=version)
+            return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
+    return _diff(context, queue, base=base, mine=mine, version=version)
 
 
-def _base(visit: Visit) -> Texts:
-    """Return what the form was filled with.  It is only told from what was typed: not trusted."""
+def _base(context: RequestContext) -> Texts:
+    """Return the values the form was filled with.  They only show what was changed: not trusted."""
     try:
-        found = json.loads(visit.request.given("base") or "{}")
+        found = json.loads(context.request.given("base") or "{}")
     except ValueError:
         return {}
     if not isinstance(found, dict):
@@ -72,17 +72,19 @@ def _base(visit: Visit) -> Texts:
     return {name: str(text) for name, text in found.items() if name in LABELS}
 
 
-def _version(visit: Visit, queue: Queue) -> int:
-    given = visit.request.given("version")
+def _version(context: RequestContext, queue: Queue) -> int:
+    given = context.request.given("version")
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else queue.version  # noqa: PLR2004  more are none of ours
 
 
-def _form(visit: Visit, texts: Texts, errors: Errors, *, base: Texts, version: int) -> SettingsPage:
-    here = visit.url(urls.QUEUE, queue=visit.queue)
+def _form(
+    context: RequestContext, texts: Texts, errors: Errors, *, base: Texts, version: int
+) -> SettingsPage:
+    here = context.url(urls.QUEUE, queue=context.queue)
     return SettingsPage(
-        title=f"Edit settings of {visit.queue}",
-        crumbs=(crumb(visit), Link(visit.queue, here)),
-        action=visit.url(urls.SETTINGS, queue=visit.queue),
+        title=f"Edit settings of {context.queue}",
+        crumbs=(crumb(context), Link(context.queue, here)),
+        action=context.url(urls.SETTINGS, queue=context.queue),
         back=here,
         hidden=_carried(base, version),
         groups=tuple(
@@ -99,7 +101,9 @@ def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:
     return Hidden("base", text), Hidden("version", str(version))
 
 
-def _diff(visit: Visit, queue: Queue, *, base: Texts, mine: Texts, version: int) -> DiffPage:
+def _diff(
+    context: RequestContext, queue: Queue, *, base: Texts, mine: Texts, version: int
+) -> DiffPage:
     stored = texts_of(queue.settings)
     theirs = {name: text for name, text in stored.items() if text != base[name]}
     conflict = version != queue.version
@@ -108,19 +112,19 @@ def _diff(visit: Visit, queue: Queue, *, base: Texts, mine: Texts, version: int)
         for name in stored
         if name in mine or name in theirs
     )
-    here = visit.url(urls.QUEUE, queue=visit.queue)
-    changes = words.count_of(len(mine), "setting")
-    said = f"{changes} of {visit.queue} would change."
+    here = context.url(urls.QUEUE, queue=context.queue)
+    changes = formatting.count_of(len(mine), "setting")
+    summary = f"{changes} of {context.queue} would change."
     if conflict:
-        said = (
-            f"Nothing is saved yet. Somebody else has changed {visit.queue} meanwhile, from "
+        summary = (
+            f"Nothing is saved yet. Somebody else has changed {context.queue} meanwhile, from "
             f"version {version} to {queue.version}. If you save, {changes} become yours and the "
             "rest stays theirs."
         )
     if not mine:
-        said = "Nothing would change."
+        summary = "Nothing would change."
     form = Confirm(
-        action=visit.url(urls.SETTINGS, queue=visit.queue),
+        action=context.url(urls.SETTINGS, queue=context.queue),
         button=f"Save {changes}" + (f" over version {queue.version}" if conflict else ""),
         back=here,
         danger=conflict,
@@ -131,12 +135,14 @@ def _diff(visit: Visit, queue: Queue, *, base: Texts, mine: Texts, version: int)
         ),
     )
     return DiffPage(
-        title=f"Change {visit.queue}",
-        http_status=409 if conflict and visit.request.given("confirmed") else 200,
-        crumbs=(crumb(visit), Link(visit.queue, here)),
-        said=said,
+        title=f"Change {context.queue}",
+        http_status=409 if conflict and context.request.given("confirmed") else 200,
+        crumbs=(crumb(context), Link(context.queue, here)),
+        summary=summary,
         conflict=conflict,
         rows=rows,
         form=form if mine else None,
-        again=Link("Edit again, from what is stored", visit.url(urls.SETTINGS, queue=visit.queue)),
+        again=Link(
+            "Edit again, from what is stored", context.url(urls.SETTINGS, queue=context.queue)
+        ),
     )

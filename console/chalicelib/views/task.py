@@ -4,12 +4,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from console.chalicelib import diagram, urls, words
+from console.chalicelib import diagram, formatting, urls
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages.acting import ConfirmPage
 from console.chalicelib.pages.frame import Flash
 from console.chalicelib.pages.parts import Button, Confirm, Fact, Field, Hidden, Link
-from console.chalicelib.pages.task import Attempt, HopRow, Reason, TaskPage, Text
+from console.chalicelib.pages.task import AttemptRow, HopRow, ReasonRow, TaskPage, Text
+from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import (
     ACTIONS,
@@ -20,101 +21,100 @@ from console.chalicelib.views.acting import (
     target_field,
 )
 from console.chalicelib.views.queues import crumb
-from console.chalicelib.visit import Visit
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
-from headrace.ops import permitted
+from headrace.ops import visibility
 
 routes: Final = Routes()
 _UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
 
 
 @routes.get(urls.TASK, Permission.READ)
-def show(visit: Visit) -> Reply:
+def show(context: RequestContext) -> Reply:
     """Show a task."""
-    task = _task(visit)
-    status = task.status(visit.now)
-    details = visit.allows(Permission.DETAILS, task.queue)
+    task = _task(context)
+    status = task.status(context.now)
+    details = context.allows(Permission.DETAILS, task.queue)
     return TaskPage(
         title=task.id,
-        crumbs=_crumbs(visit, task),
+        crumbs=_crumbs(context, task),
         id=task.id,
-        queue=Link(task.queue, visit.url(urls.QUEUE, queue=task.queue)),
+        queue=Link(task.queue, context.url(urls.QUEUE, queue=task.queue)),
         status=status,
         dead_reason=task.dead_reason or "",
         diagram=diagram.lifecycle(status),
         reasons=tuple(
-            Reason(reason.code.value, _sentence(reason.detail), reason.until)
-            for reason in visit.use.explain.reasons(task)
+            ReasonRow(reason.code.value, _sentence(reason.detail), reason.until)
+            for reason in context.use.explain.reasons(task)
         )
         if task.state is State.ENQUEUED
         else (),
-        actions=_actions(visit, task, status),
+        actions=_actions(context, task, status),
         facts=_facts(task),
         tags=tuple(
             Link(
                 f"{key}={value}",
-                visit.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=task.queue),
+                context.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=task.queue),
             )
             for key, value in sorted(task.tags.items())
         ),
         attempts=_attempts(task),
         earlier_errors=max(0, task.attempts - len(task.errors) - 1),
-        trail=_trail(visit, task),
+        trail=_trail(context, task),
         texts=_texts(task) if details else (),
         withheld=""
         if details
-        else f"Payload, result and progress are not shown to {visit.by.role.value} keys.",
+        else f"Payload, result and progress are not shown to {context.by.role.value} keys.",
     )
 
 
 @routes.get(urls.TASK_ACTION, Permission.OPERATE)
-def ask(visit: Visit) -> Reply:
+def ask(context: RequestContext) -> Reply:
     """Say what an action would do, and ask whether to do it."""
-    action = action_named(visit.request.names["action"])
-    return _confirm_page(visit, action, _task(visit))
+    action = action_named(context.request.names["action"])
+    return _confirm_page(context, action, _task(context))
 
 
 @routes.post(urls.TASK_ACTION, Permission.OPERATE)
-def act(visit: Visit) -> Reply:
+def act(context: RequestContext) -> Reply:
     """Do it, in the queue in which it was asked."""
-    action = action_named(visit.request.names["action"])
-    queue = visit.request.given("queue")
-    task_id = visit.request.names["id"]
+    action = action_named(context.request.names["action"])
+    queue = context.request.given("queue")
+    task_id = context.request.names["id"]
     try:
-        answer = carry_out(visit, action, queue, [task_id])
+        answer = carry_out(context, action, queue, [task_id])
     except (InvalidRequest, NotFound) as error:
-        page = _confirm_page(visit, action, _task(visit), error=error.detail)
+        page = _confirm_page(context, action, _task(context), error=error.detail)
         return replace(page, http_status=error.status)
     gone = action.action is BulkAction.DELETE and answer.changed
-    where = visit.url(urls.QUEUE, queue=queue) if gone else visit.url(urls.TASK, id=task_id)
+    where = context.url(urls.QUEUE, queue=queue) if gone else context.url(urls.TASK, id=task_id)
     if answer.changed:
         return Redirect(where, Flash("done", f"Task {task_id} is {action.done}."))
     return Redirect(where, outcome(action, answer))
 
 
-def _task(visit: Visit) -> Task:
-    return permitted.task(visit.use.tasks, visit.by, visit.request.names["id"])
+def _task(context: RequestContext) -> Task:
+    return visibility.task(context.use.tasks, context.by, context.request.names["id"])
 
 
-def _crumbs(visit: Visit, task: Task) -> tuple[Link, ...]:
-    return (crumb(visit), Link(task.queue, visit.url(urls.QUEUE, queue=task.queue)))
+def _crumbs(context: RequestContext, task: Task) -> tuple[Link, ...]:
+    return (crumb(context), Link(task.queue, context.url(urls.QUEUE, queue=task.queue)))
 
 
-def _actions(visit: Visit, task: Task, status: Status) -> tuple[Button, ...]:
+def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Button, ...]:
     may = (Permission.ENQUEUE, Permission.DETAILS)
-    copies = all(visit.allows(each, task.queue) for each in may)
-    again = Button("Edit and enqueue as new", visit.url(urls.ENQUEUE_AS_NEW, id=task.id))
+    copies = all(context.allows(each, task.queue) for each in may)
+    again = Button("Edit and enqueue as new", context.url(urls.ENQUEUE_AS_NEW, id=task.id))
     copying = (again,) if copies else ()
-    if not visit.allows(Permission.OPERATE, task.queue):
+    if not context.allows(Permission.OPERATE, task.queue):
         return copying
     buttons = tuple(
         Button(
             f"{each.verb}…",
-            visit.url(urls.TASK_ACTION, id=task.id, action=each.name),
+            context.url(urls.TASK_ACTION, id=task.id, action=each.name),
             each.danger,
         )
         for each in ACTIONS.values()
@@ -124,27 +124,29 @@ def _actions(visit: Visit, task: Task, status: Status) -> tuple[Button, ...]:
     return (*safe, *copying, *(button for button in buttons if button.danger))
 
 
-def _confirm_page(visit: Visit, action: TaskAction, task: Task, *, error: str = "") -> ConfirmPage:
-    visit.require(Permission.OPERATE, task.queue)
-    here = visit.url(urls.TASK, id=task.id)
+def _confirm_page(
+    context: RequestContext, action: TaskAction, task: Task, *, error: str = ""
+) -> ConfirmPage:
+    context.require(Permission.OPERATE, task.queue)
+    here = context.url(urls.TASK, id=task.id)
     fields: tuple[Field, ...] = ()
     if action.action is BulkAction.MOVE:
-        fields = (target_field(visit, task.queue, visit.request.given("to_queue"), error),)
+        fields = (target_field(context, task.queue, context.request.given("to_queue"), error),)
     form = Confirm(
-        action=visit.url(urls.TASK_ACTION, id=task.id, action=action.name),
-        button=words.upon(action.verb, "this task"),
+        action=context.url(urls.TASK_ACTION, id=task.id, action=action.name),
+        button=formatting.upon(action.verb, "this task"),
         back=here,
         danger=action.danger,
         fields=fields,
         hidden=(Hidden("queue", task.queue),),
     )
-    fits = action.fits(task, task.status(visit.now))
-    state = task.status(visit.now).value.lower()
+    fits = action.fits(task, task.status(context.now))
+    state = task.status(context.now).value.lower()
     return ConfirmPage(
-        title=f"{words.upon(action.verb, 'task')}?",
-        crumbs=(*_crumbs(visit, task), Link(task.id, here)),
-        question=f"{words.upon(action.verb, f'task {task.id} of {task.queue}')}?",
-        tells=action.tells if fits else f"That cannot be done to a task that is {state}.",
+        title=f"{formatting.upon(action.verb, 'task')}?",
+        crumbs=(*_crumbs(context, task), Link(task.id, here)),
+        question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
+        detail=action.detail if fits else f"That cannot be done to a task that is {state}.",
         samples=(),
         more="",
         form=form if fits else None,
@@ -173,8 +175,8 @@ def _waits(task: Task) -> bool:
     return task.state in (State.ENQUEUED, State.INFLIGHT)
 
 
-def _attempts(task: Task) -> tuple[Attempt, ...]:
-    """Return what is known of the attempts, the newest first."""
+def _attempts(task: Task) -> tuple[AttemptRow, ...]:
+    """Return the attempts as far as they are known, the newest first."""
     found = [_failed(task, error) for error in task.errors]
     if task.state is State.SUCCEEDED and task.finished_at:
         found.append(_last(task, "succeeded", Status.SUCCEEDED, task.finished_at))
@@ -183,13 +185,13 @@ def _attempts(task: Task) -> tuple[Attempt, ...]:
     return tuple(reversed(found))
 
 
-def _failed(task: Task, error: TaskError) -> Attempt:
+def _failed(task: Task, error: TaskError) -> AttemptRow:
     ended = "lease expired" if error.kind is ErrorKind.LEASE_EXPIRED else "failed"
     latest = error is task.errors[-1] and task.state is not State.SUCCEEDED
     run = None
     if latest and task.started_at and task.started_at <= error.at:
         run = (error.at - task.started_at).total_seconds()
-    return Attempt(
+    return AttemptRow(
         error.attempt,
         ended,
         Status.DEAD,
@@ -202,21 +204,21 @@ def _failed(task: Task, error: TaskError) -> Attempt:
     )
 
 
-def _last(task: Task, ended: str, status: Status, at: datetime) -> Attempt:
+def _last(task: Task, ended: str, status: Status, at: datetime) -> AttemptRow:
     run = (at - task.started_at).total_seconds() if task.started_at else None
     if status is Status.INFLIGHT:
         run = None
-    return Attempt(task.attempts, ended, status, at, task.worker or "", run, "", "", "")
+    return AttemptRow(task.attempts, ended, status, at, task.worker or "", run, "", "", "")
 
 
-def _trail(visit: Visit, task: Task) -> tuple[HopRow, ...]:
+def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:
     if not task.trail:
         return ()
     hops = [
         HopRow(
-            hop.queue if visit.allows(Permission.READ, hop.queue) else "another queue",
-            visit.url(urls.QUEUE, queue=hop.queue)
-            if visit.allows(Permission.READ, hop.queue)
+            hop.queue if context.allows(Permission.READ, hop.queue) else "another queue",
+            context.url(urls.QUEUE, queue=hop.queue)
+            if context.allows(Permission.READ, hop.queue)
             else None,
             hop.at,
         )

@@ -33,25 +33,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("folder", type=Path, help="takes the table and readings.jsonl")
     words.add_argument("--fatal", default="", help="correlator that kills whoever has it")
-    asked = words.parse_args(arguments)
+    options = words.parse_args(arguments)
     started = time.monotonic()
     try:
         spark = session("headrace demo", **CONF)
     except (SparkMissing, JavaMissing) as error:
-        _tell(missing=str(error))
+        _print_facts(missing=str(error))
         return MISSING
     virtual_machine: Any = spark.sparkContext._jvm  # noqa: SLF001 (no other way)
     java = virtual_machine.System.getProperty("java.version")
-    _tell(spark=spark.version, java=java, seconds=round(time.monotonic() - started, 3))
+    _print_facts(spark=spark.version, java=java, seconds=round(time.monotonic() - started, 3))
     from examples.ngsi.spark.play import play  # noqa: PLC0415 (only now is PySpark known to be there)
 
     try:
-        return 0 if play(spark, asked.folder, asked.fatal, _tell) else 1
+        return 0 if play(spark, options.folder, options.fatal, _print_facts) else 1
     finally:
         spark.stop()
 
 
-def _tell(**facts: Any) -> None:  # noqa: ANN401 (whatever JSON takes)
+def _print_facts(**facts: Any) -> None:  # noqa: ANN401 (whatever JSON takes)
     print(json.dumps(facts), flush=True)
 
 

@@ -19,10 +19,10 @@ from headrace.spark.station.outcomes import guard
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Tell = Callable[..., None]
+Reporter = Callable[..., None]
 
 
-def play(spark: "SparkSession", folder: Path, fatal: str, tell: Tell) -> bool:
+def play(spark: "SparkSession", folder: Path, fatal: str, report: Reporter) -> bool:
     """Run the stations until standard input ends, then tell what is in the table.
 
     Return whether all went well; what did not is told.
@@ -30,26 +30,26 @@ def play(spark: "SparkSession", folder: Path, fatal: str, tell: Tell) -> bool:
     table = str(folder / "readings")
     rehearsed = Rehearsed(folder / "fatal-token", fatal)
     stations = [replace(splitting, transform=guard()(rehearsed)), loading_into(table)]
-    failures = _worked(spark, stations, tell)
+    failures = _worked(spark, stations, report)
     if failures:
-        tell(failed="; ".join(failures))
+        report(failed="; ".join(failures))
         return False
-    _tell_readings(spark, table, folder / "readings.jsonl", tell)
+    _report_readings(spark, table, folder / "readings.jsonl", report)
     return True
 
 
-def _worked(spark: "SparkSession", stations: Sequence[Station], tell: Tell) -> list[str]:
+def _worked(spark: "SparkSession", stations: Sequence[Station], report: Reporter) -> list[str]:
     """Run the stations side by side until standard input ends, or one of them; say what failed."""
     stop = threading.Event()
     failures: list[str] = []
 
     def work(station: Station) -> None:
-        def told(batch: Batch) -> None:
-            tell(queue=station.queue, **batch.body())
+        def after_batch(batch: Batch) -> None:
+            report(queue=station.queue, **batch.body())
 
         try:
-            station.run(spark, stop=stop, on_batch=told)
-        except Exception as error:  # noqa: BLE001 (told by the main thread, which ends for it)
+            station.run(spark, stop=stop, on_batch=after_batch)
+        except Exception as error:  # noqa: BLE001 (reported by the main thread, which ends for it)
             failures.append(f"station {station.queue}: {type(error).__name__}: {error}")
             stop.set()
 
@@ -62,14 +62,14 @@ def _worked(spark: "SparkSession", stations: Sequence[Station], tell: Tell) -> l
     return failures
 
 
-def _tell_readings(spark: "SparkSession", table: str, file: Path, tell: Tell) -> None:
+def _report_readings(spark: "SparkSession", table: str, file: Path, report: Reporter) -> None:
     number = 0
     with file.open("w", encoding="utf-8") as out:
         for line in lines_of(spark, table):
             out.write(f"{line}\n")
             number += 1
     in_files = spark.read.parquet(table).count() if number else 0
-    tell(readings=number, in_files=in_files)
+    report(readings=number, in_files=in_files)
 
 
 def lines_of(spark: "SparkSession", table: str) -> Iterator[str]:

@@ -101,7 +101,7 @@ def once(frame: "DataFrame") -> "DataFrame":
 
 
 def verdicts(seen: "DataFrame") -> "DataFrame":
-    """Return what becomes of the tasks of *seen*, which was ``checked``: done, or dead and why."""
+    """The outcome of the tasks of *seen*, which was ``checked``: done, or dead and why."""
     action = f.when(f.col("problem").isNull(), "succeed").otherwise("fail")
     return seen.select("id", "lease", action.alias("action"), f.col("problem").alias("error"))
 
@@ -110,8 +110,8 @@ def _lacks(name: str) -> "Callable[[Column], Column]":
     return lambda row: row[name].isNull()
 
 
-def _first(wrong: "Callable[[Column], Column]", told: str) -> "Column":
-    """Return what is *told* of the first row that is *wrong*, or null."""
+def _first(wrong: "Callable[[Column], Column]", field: str) -> "Column":
+    """The *field* of the first row that is *wrong*, or null."""
     places = f.transform("rows", lambda row, place: f.when(wrong(row), place))
     first = f.try_element_at(f.filter(places, lambda place: place.isNotNull()), f.lit(1))
-    return f.concat(f.lit("payload["), first.cast("string"), f.lit(f"].{told}"))
+    return f.concat(f.lit("payload["), first.cast("string"), f.lit(f"].{field}"))

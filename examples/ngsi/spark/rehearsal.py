@@ -20,7 +20,7 @@ class Rehearsed:
     """Correlator of the notification whose task kills whoever has it and finds the token."""
 
     def __call__(self, task: Taken) -> Outcome:
-        """Return what becomes of *task*."""
+        """The outcome of *task*."""
         if task.tags.get(CORRELATOR_TAG) == self.fatal and taken(self.token):
             os.kill(os.getpid(), signal.SIGKILL)
         if task.attempts == 1 and fails_once(task.id):

@@ -15,13 +15,13 @@ _SKEW: Final = 2.0
 _OLD_READY: Final = 60.0
 _BUSY: Final = 0.7  # of what a shard carries
 SILENT_SECONDS: Final = 75.0
-"""Without a sign of life for longer a worker counts as silent: they come every 30 seconds."""
+"""Without a heartbeat for longer a worker counts as silent: they come every 30 seconds."""
 
 _UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Advice:
     """One thing that was looked at; without advice, it is well."""
 
     subject: str
@@ -30,17 +30,17 @@ class Finding:
     level: str = "ok"  #: ok, advice, or failed
 
 
-def well(subject: str, seen: str) -> Finding:
+def well(subject: str, seen: str) -> Advice:
     """Return a finding with nothing to do."""
-    return Finding(subject, seen)
+    return Advice(subject, seen)
 
 
-def hint(subject: str, seen: str, advice: str) -> Finding:
+def hint(subject: str, seen: str, advice: str) -> Advice:
     """Return a finding that something should be done about."""
-    return Finding(subject, seen, advice, "advice")
+    return Advice(subject, seen, advice, "advice")
 
 
-def skew_advice(ours: datetime, theirs: datetime) -> Finding:
+def skew_advice(ours: datetime, theirs: datetime) -> Advice:
     """Compare this machine's clock with the service's."""
     off = (ours - theirs).total_seconds()
     if abs(off) <= _SKEW:
@@ -53,17 +53,15 @@ def skew_advice(ours: datetime, theirs: datetime) -> Finding:
     )
 
 
-def version_advice(ours: str, theirs: str) -> Finding:
+def version_advice(ours: str, theirs: str) -> Advice:
     """Compare the versions of both sides."""
     if ours == theirs:
         return well("version", f"{theirs} on both sides")
     return hint("version", f"{ours} here, {theirs} there", "bring both to one version")
 
 
-def queue_advice(
-    queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime
-) -> list[Finding]:
-    """Return what will hurt in *queue*; *workers* None says that the key may not see them."""
+def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
+    """Problems of *queue*; *workers* is None where the key may not see them."""
     name = queue.name
     found = [
         hint(f"queue {name}", seen, advice)

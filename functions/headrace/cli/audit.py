@@ -7,15 +7,15 @@ from typing import Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Group, queue_names
+from headrace.cli.commands import CliGroup, queue_names
 from headrace.cli.output import line, rows
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 
 SHOWN: Final = 50
 """Entries in a table, unless --limit says otherwise."""
 
 
-@click.group("audit", cls=Group, example="headrace audit list --since -1d")
+@click.group("audit", cls=CliGroup, example="headrace audit list --since -1d")
 def audit_command() -> None:
     """Read what was changed by hand."""
 
@@ -36,7 +36,7 @@ def audit_command() -> None:
 )
 @click.pass_obj
 def list_(
-    session: Session,
+    session: CliSession,
     queue: str | None,
     actor: str | None,
     action: str | None,

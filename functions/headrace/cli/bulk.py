@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.commands import (
-    Command,
+    CliCommand,
     dry_run_option,
     options,
     queue_names,
@@ -15,9 +15,9 @@ from headrace.cli.commands import (
     yes_option,
 )
 from headrace.cli.exits import Exit
-from headrace.cli.filters import filter_options, said, take_filters
+from headrace.cli.filters import described, filter_options, take_filters
 from headrace.cli.output import count_of, document, many, progress, rows
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import Action
 from headrace.client.models import Bulk, BulkResult
 from headrace.domain.errors import NotFound
@@ -36,58 +36,58 @@ _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
 
 @click.command(
     "delete",
-    cls=Command,
+    cls=CliCommand,
     example="headrace task delete order-4711\n"
     "headrace task delete --queue mail --state DEAD --scheduled-before -7d --dry-run",
 )
 @_target
 @yes_option
 @click.pass_obj
-def delete(session: Session, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:  # noqa: ANN401
+def delete(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:  # noqa: ANN401
     """Delete tasks: those named, or those of a queue that the filters hold for."""
     return _act(session, "delete", ids, given, yes=yes)
 
 
 @click.command(
     "run",
-    cls=Command,
+    cls=CliCommand,
     example="headrace task run order-4711\nheadrace task run --queue mail --tag team=sales",
 )
 @_target
 @click.pass_obj
-def run(session: Session, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
+def run(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
     """Let waiting tasks be due now."""
     return _act(session, "run", ids, given)
 
 
 @click.command(
     "restart",
-    cls=Command,
+    cls=CliCommand,
     example="headrace task restart --queue mail --state DEAD --error timeout",
 )
 @_target
 @click.pass_obj
-def restart(session: Session, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
+def restart(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
     """Restart dead tasks; with --state SUCCEEDED those that have succeeded, which run once more."""
     return _act(session, "restart", ids, given)
 
 
 @click.command(
     "move",
-    cls=Command,
+    cls=CliCommand,
     example="headrace task move order-4711 --to archive\n"
     "headrace task move --queue mail --state DEAD --to quarantine",
 )
 @_target
 @click.option("--to", required=True, metavar="QUEUE", shell_complete=queue_names, help="Where to.")
 @click.pass_obj
-def move(session: Session, /, ids: tuple[str, ...], *, to: str, **given: Any) -> Exit:  # noqa: ANN401
+def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any) -> Exit:  # noqa: ANN401
     """Move waiting or dead tasks to another queue."""
     return _act(session, "move", ids, given, to_queue=to)
 
 
 def _act(
-    session: Session,
+    session: CliSession,
     action: Action,
     ids: Sequence[str],
     given: dict[str, Any],
@@ -101,7 +101,7 @@ def _act(
         raise click.UsageError("give ids or filters, not both")
     if ids:
         pages = _by_ids(session, action, ids, queue, to_queue, dry_run=given["dry_run"])
-        return _tell(session, action, pages, total=len(ids), dry_run=given["dry_run"])
+        return _show_outcome(session, action, pages, total=len(ids), dry_run=given["dry_run"])
     if queue is None:
         raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
     if not where and not given["every"]:
@@ -111,15 +111,15 @@ def _act(
     total = None
     if action == "delete" and not yes and not given["dry_run"]:
         total = count_of(session, queue, where).count
-        session.ask(f"{many(total, 'task')} of {queue} ({said(where)}) will be gone.", yes=yes)
+        session.ask(f"{many(total, 'task')} of {queue} ({described(where)}) will be gone.", yes=yes)
     pages = session.client.bulk_pages(
         action, queue, filter=where, to_queue=to_queue, dry_run=given["dry_run"]
     )
-    return _tell(session, action, pages, total=total, dry_run=given["dry_run"])
+    return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
 
 
 def _by_ids(
-    session: Session,
+    session: CliSession,
     action: Action,
     ids: Sequence[str],
     queue: str | None,
@@ -147,8 +147,8 @@ def _by_ids(
         yield from client.bulk_pages(action, name, ids=some, to_queue=to_queue, dry_run=dry_run)
 
 
-def _tell(
-    session: Session, action: Action, pages: Iterator[Bulk], *, total: int | None, dry_run: bool
+def _show_outcome(
+    session: CliSession, action: Action, pages: Iterator[Bulk], *, total: int | None, dry_run: bool
 ) -> Exit:
     """Follow the pages with a bar, and say what came of it."""
     matched = changed = 0

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 
 _COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
 
@@ -25,7 +25,7 @@ class Lazy(NamedTuple):
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
     """Keep what a global option says; one further to the right wins."""
-    session = ctx.ensure_object(Session)
+    session = ctx.ensure_object(CliSession)
     if param.name and ctx.get_parameter_source(param.name) is not _DEFAULT:
         setattr(session, param.name, value)
 
@@ -84,14 +84,14 @@ class _Shaped(click.Command):
                     formatter.write_dl(rows)
 
 
-class Command(_Shaped):
+class CliCommand(_Shaped):
     """One thing that `headrace` does."""
 
 
-class Group(_Shaped, click.Group):
+class CliGroup(_Shaped, click.Group):
     """A noun with its verbs."""
 
-    command_class = Command
+    command_class = CliCommand
     group_class = type
 
     def __init__(
@@ -149,9 +149,9 @@ def _short_help(group: click.Group, ctx: click.Context, name: str) -> str:
 def queue_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete the name of a queue, as the service knows them; trouble is no names."""
+    """Complete the name of a queue, as the service knows them; none on an error."""
     del param
-    session = ctx.ensure_object(Session)
+    session = ctx.ensure_object(CliSession)
     session.timeout, session.retries = _COMPLETE_WITHIN, 0
     try:
         return [CompletionItem(queue.name) for queue in session.client.list_queues(incomplete)]
@@ -187,5 +187,5 @@ def dry_run_option(text: str) -> Decorator:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-    """Return what was given with commas, or several times, as one list."""
+    """Values given with commas, or several times, as one list."""
     return [part for text in texts for part in text.split(",") if part]

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from headrace.cli.commands import Command
+from headrace.cli.commands import CliCommand
 from headrace.cli.session import Failed
 
 VARIABLE = "_HEADRACE_COMPLETE"
@@ -11,7 +11,7 @@ VARIABLE = "_HEADRACE_COMPLETE"
 
 @click.command(
     "completion",
-    cls=Command,
+    cls=CliCommand,
     example='eval "$(headrace completion bash)"                 # in ~/.bashrc; zsh likewise\n'
     "headrace completion fish | source                    # in ~/.config/fish/config.fish",
 )

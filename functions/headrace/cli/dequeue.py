@@ -6,9 +6,9 @@ from typing import Any, Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, queue_names
+from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.output import line, rows
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.calls.work import Order
 from headrace.client.models import LeasedTask
 from headrace.domain import limits
@@ -18,7 +18,7 @@ _TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
 
 @click.command(
     "dequeue",
-    cls=Command,
+    cls=CliCommand,
     example="headrace dequeue mail --wait 20s --worker nightly\n"
     "headrace dequeue mail --count 25 --json | jq -r .lease.id\n"
     "headrace dequeue urgent mail news --count 25 --order due",
@@ -51,7 +51,7 @@ _TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
 )
 @click.pass_obj
 def dequeue_command(
-    session: Session,
+    session: CliSession,
     /,
     queues: tuple[str, ...],
     *,

@@ -9,16 +9,16 @@ import click
 
 from headrace import __version__
 from headrace.cli.advice import (
-    Finding,
+    Advice,
     queue_advice,
     skew_advice,
     version_advice,
     well,
 )
-from headrace.cli.commands import Command, queue_names
+from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.exits import Exit, exit_of
 from headrace.cli.output import cell, document, grid, write
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.client.models import WorkerSeen
 from headrace.domain.errors import Forbidden, HeadraceError, NotFound, Unauthenticated
@@ -27,40 +27,40 @@ _MARKS: Final = {"ok": ("ok", "green"), "advice": ("!", "yellow"), "failed": ("x
 _ROLE: Final = re.compile(r"an? (\w+) key may not")
 
 
-@click.command("doctor", cls=Command, example="headrace doctor\nheadrace doctor mail --json")
+@click.command("doctor", cls=CliCommand, example="headrace doctor\nheadrace doctor mail --json")
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.pass_obj
-def doctor_command(session: Session, queues: tuple[str, ...]) -> Exit:
+def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
     """Check key, clock, service and queues, with advice.
 
     Ends with 0 when all is well, 1 when there is advice, 3 when a QUEUE is missing, 4 when the key
     is refused, and 6 when the service cannot be reached.
     """
     session.retries = 0
-    findings: list[Finding] = []
+    findings: list[Advice] = []
     code = Exit.DONE
     try:
         for finding in _checks(session.client, queues, session.now):
             findings.append(finding)  # noqa: PERF402 (what was found before an error stays)
     except Unauthenticated as error:
         findings.append(
-            Finding("key", error.detail, "set HEADRACE_KEY to a key of this service", "failed")
+            Advice("key", error.detail, "set HEADRACE_KEY to a key of this service", "failed")
         )
         code = Exit.NOT_ALLOWED
     except HeadraceError as error:
         code = exit_of(error)
         advice = f"is it running? {session.named_by()}" if code is Exit.UNAVAILABLE else "-"
-        findings.append(Finding("service", session.said(error), advice, "failed"))
+        findings.append(Advice("service", session.explain(error), advice, "failed"))
     levels = {one.level for one in findings}
     if code is Exit.DONE and levels != {"ok"}:
         code = Exit.NOT_FOUND if "failed" in levels else Exit.FAILED
-    _tell(session, findings)
+    _show_outcome(session, findings)
     return code
 
 
 def _checks(
     client: Client, queues: tuple[str, ...], now: Callable[[], datetime]
-) -> Iterator[Finding]:
+) -> Iterator[Advice]:
     before = now()
     health = client.health()
     took = now() - before
@@ -78,7 +78,7 @@ def _checks(
             yield from queue_advice(client.get_queue(name), workers, health.now)
         except NotFound as error:
             make = f"`headrace queue create {name}`"
-            yield Finding(f"queue {name}", error.detail, make, "failed")
+            yield Advice(f"queue {name}", error.detail, make, "failed")
 
 
 def _role(client: Client) -> str:
@@ -98,7 +98,7 @@ def _workers(client: Client) -> list[WorkerSeen] | None:
         return None
 
 
-def _tell(session: Session, findings: list[Finding]) -> None:
+def _show_outcome(session: CliSession, findings: list[Advice]) -> None:
     if session.json:
         document(findings)
         return

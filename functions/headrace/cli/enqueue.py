@@ -9,19 +9,19 @@ from typing import Any, BinaryIO, Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, options, queue_argument
+from headrace.cli.commands import CliCommand, options, queue_argument
 from headrace.cli.exits import Exit
 from headrace.cli.lines import (
     BadLine,
-    Counted,
     Defaults,
+    LineCounts,
     call_of,
     enqueue_lines,
     numbered,
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.clock import utc_now
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
@@ -54,7 +54,7 @@ _task_options = options(
 
 @click.command(
     "enqueue",
-    cls=Command,
+    cls=CliCommand,
     example='headrace enqueue mail \'{"to": "ada@example.com"}\' --delay 10m --tag team=sales\n'
     'headrace enqueue mail --task mail.send \'{"to": "ada@example.com"}\'\n'
     "jq -c '.[]' all.json | headrace enqueue mail --file -",
@@ -82,7 +82,7 @@ _task_options = options(
 @click.option("--dry-run", is_flag=True, help="Read and check every line; send nothing.")
 @_task_options
 @click.pass_obj
-def enqueue_command(session: Session, /, queue: str, payload: str | None, **given: Any) -> Exit:  # noqa: ANN401
+def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **given: Any) -> Exit:  # noqa: ANN401
     """Put tasks into a queue.
 
     PAYLOAD is any JSON; - reads one from stdin, and --file as many as there are lines, in constant
@@ -151,7 +151,7 @@ def _defaults(given: dict[str, Any]) -> Defaults:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _one(session: Session, made: Enqueued) -> Exit:
+def _one(session: CliSession, made: Enqueued) -> Exit:
     if session.json:
         document(made_fields(made))
     elif made.id is not None:
@@ -166,8 +166,8 @@ def _one(session: Session, made: Enqueued) -> Exit:
     return Exit.DONE
 
 
-def _file(session: Session, queue: str, defaults: Defaults, given: dict[str, Any]) -> Exit:
-    counted = Counted()
+def _file(session: CliSession, queue: str, defaults: Defaults, given: dict[str, Any]) -> Exit:
+    counted = LineCounts()
     run = given["run"] or new_task_id(utc_now())
     client = None if given["dry_run"] else session.client
     try:
@@ -187,10 +187,10 @@ def _file(session: Session, queue: str, defaults: Defaults, given: dict[str, Any
                 counted.add(number, result)
                 _line(session, number, result)
     except (HeadraceError, KeyboardInterrupt):
-        session.note(f"Up to line {counted.last}: {counted.said()}, and perhaps a few more.")
+        session.note(f"Up to line {counted.last}: {counted.summary()}, and perhaps a few more.")
         session.note(f"The same with --run {run} goes on, and puts nothing in twice.")
         raise
-    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.said()}.")
+    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.summary()}.")
     if counted.outcomes["BAD"] and not given["skip_bad"]:
         session.note(
             f"Stopped at line {counted.last}: --skip-bad or --from-line, with --run {run}, goes on."
@@ -198,7 +198,7 @@ def _file(session: Session, queue: str, defaults: Defaults, given: dict[str, Any
     return Exit.FAILED if counted.bad else Exit.DONE
 
 
-def _line(session: Session, number: int, result: Enqueued | BadLine | None) -> None:
+def _line(session: CliSession, number: int, result: Enqueued | BadLine | None) -> None:
     if isinstance(result, BadLine):
         click.echo(f"line {number}: {result}", err=True)
         if session.json:
@@ -221,10 +221,10 @@ def _size(name: str) -> int | None:
     return path.stat().st_size if name != _STDIN and path.is_file() else None
 
 
-def _watched(stream: BinaryIO, tell: Callable[[int], None]) -> Iterator[bytes]:
+def _watched(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
     """Go through the lines of *stream*, and tell how many bytes that was."""
     seen = 0
     for text in read_lines(stream):
         seen += len(text)
-        tell(seen)
+        advance(seen)
         yield text

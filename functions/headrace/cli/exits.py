@@ -17,7 +17,7 @@ from headrace.domain.errors import (
 
 
 class Exit(IntEnum):
-    """What a command ended with; docs/guide/cli.md says the same."""
+    """The exit code of a command, as in docs/guide/cli.md."""
 
     DONE = 0  #: all is done, and nothing is wrong
     FAILED = 1  #: it failed, or was done in part only, or `doctor` has advice

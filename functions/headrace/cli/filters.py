@@ -77,7 +77,7 @@ def _states(texts: tuple[str, ...]) -> list[str]:
     return [known[word.lower()] for word in words]
 
 
-def said(where: Mapping[str, Any]) -> str:
+def described(where: Mapping[str, Any]) -> str:
     """Return filters in words, for a question."""
     parts = [
         f"{name} {' '.join(f'{one}={text}' for one, text in value.items())}"

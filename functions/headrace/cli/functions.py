@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from headrace.client.client import Client
 
 
-class _Call(msgspec.Struct):
+class _FunctionCall(msgspec.Struct):
     task: str | None = None
 
 
-_reads: Final = msgspec.json.Decoder(_Call)
+_reads: Final = msgspec.json.Decoder(_FunctionCall)
 
 function_option: Final = click.option(
     "--task",
@@ -43,19 +43,19 @@ def list_calls(
     *,
     function: str | None = None,
     payload: bool = False,
-    **asked: Any,  # noqa: ANN401 (the API's filters)
+    **filters: Any,  # noqa: ANN401 (the API's filters)
 ) -> Iterator[Task]:
     """Go through tasks with their payloads, where the key may see them; of *function* only.
 
     Raises Forbidden where it may not, and *payload* or *function* was asked for.
     """
-    tasks: Iterator[Task] = client.list_tasks(queue, **asked, payload=True)
+    tasks: Iterator[Task] = client.list_tasks(queue, **filters, payload=True)
     try:
         first = list(_some(tasks))
     except Forbidden:
         if payload or function is not None:
             raise
-        yield from client.list_tasks(queue, **asked)
+        yield from client.list_tasks(queue, **filters)
         return
     for task in chain(first, tasks):
         if function is None or function_of(task) == function:

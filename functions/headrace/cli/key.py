@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Group, dry_run_option, split, yes_option
+from headrace.cli.commands import CliGroup, dry_run_option, split, yes_option
 from headrace.cli.exits import Exit
 from headrace.cli.output import answer, document, rows, span, when
 from headrace.cli.restored import restored_command
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 from headrace.domain.access import Role
 
 if TYPE_CHECKING:
     from headrace.client.models import Key, NewKey
 
 
-@click.group("key", cls=Group, example="headrace key create ci --role producer --queue 'mail*'")
+@click.group("key", cls=CliGroup, example="headrace key create ci --role producer --queue 'mail*'")
 def key_command() -> None:
     """Create, list, rotate and revoke keys."""
 
@@ -49,7 +49,7 @@ def key_command() -> None:
 @click.option("--expires-at", type=params.instant, metavar="INSTANT", help="It stops working then.")
 @click.pass_obj
 def create(
-    session: Session,
+    session: CliSession,
     name: str,
     role: str,
     queues: tuple[str, ...],
@@ -82,7 +82,7 @@ def create(
     help="How long the secret before works beside the new one: 1h; else it stops at once.",
 )
 @click.pass_obj
-def rotate(session: Session, id: str, overlap: float) -> None:
+def rotate(session: CliSession, id: str, overlap: float) -> None:
     """Give a key another secret.
 
     It is shown this once, alone on stdout.  At most two secrets of a key work at a time.
@@ -92,7 +92,7 @@ def rotate(session: Session, id: str, overlap: float) -> None:
     _show(session, made, f"Key {made.id} is rotated; the secret before {ends}.")
 
 
-def _show(session: Session, made: "NewKey", note: str) -> None:
+def _show(session: CliSession, made: "NewKey", note: str) -> None:
     """Show a secret: alone on stdout, with a *note* beside it."""
     if session.json:
         document(made)
@@ -103,7 +103,7 @@ def _show(session: Session, made: "NewKey", note: str) -> None:
 
 @key_command.command("list", example="headrace key list")
 @click.pass_obj
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """List the keys."""
     keys = list(session.client.list_keys())
     answer(
@@ -134,7 +134,7 @@ def _end_of(key: "Key", now: datetime) -> str | None:
 @dry_run_option("Only show it.")
 @yes_option
 @click.pass_obj
-def revoke(session: Session, id: str, *, dry_run: bool, yes: bool) -> None:
+def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
     """Revoke a key: whatever secret of it is presented, it stops working within seconds."""
     if dry_run:
         found = next((key for key in session.client.list_keys() if key.id == id), None)

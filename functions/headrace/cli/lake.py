@@ -14,14 +14,14 @@ from typing import Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Group
-from headrace.cli.session import Failed, Session
+from headrace.cli.commands import CliGroup
+from headrace.cli.session import CliSession, Failed
 
 JOBS: Final = "headrace.spark.lake"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas")
 
 
-@click.group("lake", cls=Group, example="headrace lake rollup\nheadrace lake proof")
+@click.group("lake", cls=CliGroup, example="headrace lake rollup\nheadrace lake proof")
 def lake_command() -> None:
     """Keep, prove and replay the history of all tasks."""
 
@@ -37,7 +37,7 @@ _lake_option = click.option(
 @_lake_option
 @click.option("--all", "everything", is_flag=True, help="Make every day anew.")
 @click.pass_obj
-def rollup(session: Session, lake: str | None, *, everything: bool) -> int:
+def rollup(session: CliSession, lake: str | None, *, everything: bool) -> int:
     """Bring the tables up to the raw changes.
 
     Every day that has something new is made anew, so it may be repeated at will.
@@ -48,7 +48,7 @@ def rollup(session: Session, lake: str | None, *, everything: bool) -> int:
 @lake_command.command("compact", example="headrace lake compact")
 @_lake_option
 @click.pass_obj
-def compact(session: Session, lake: str | None) -> int:
+def compact(session: CliSession, lake: str | None) -> int:
     """Put the small files of each day together."""
     return run(session, lake, ["compact"])
 
@@ -63,7 +63,7 @@ def compact(session: Session, lake: str | None) -> int:
 )
 @click.option("--live", is_flag=True, help="Look for lost tasks in the table too.")
 @click.pass_obj
-def proof(session: Session, lake: str | None, since: date | None, *, live: bool) -> int:
+def proof(session: CliSession, lake: str | None, since: date | None, *, live: bool) -> int:
     """Prove every task's history against the lifecycle.
 
     Ends with 1 if something is found: the kinds, how often, and with which tasks.
@@ -79,7 +79,7 @@ def proof(session: Session, lake: str | None, since: date | None, *, live: bool)
 @_lake_option
 @click.option("--payloads", metavar="PATTERNS", help="Queues whose payloads are kept too.")
 @click.pass_obj
-def backfill(session: Session, export: str, lake: str | None, payloads: str | None) -> int:
+def backfill(session: CliSession, export: str, lake: str | None, payloads: str | None) -> int:
     """Learn from an EXPORT of the table what the lake missed.
 
     It tells nothing twice, however often it runs.
@@ -113,7 +113,7 @@ def backfill(session: Session, export: str, lake: str | None, payloads: str | No
 @click.option("--dry-run", is_flag=True, help="Count and price, enqueue nothing.")
 @click.pass_obj
 def replay(
-    session: Session, /, name: str, lake: str | None, **how: str | float | datetime | bool | None
+    session: CliSession, /, name: str, lake: str | None, **how: str | float | datetime | bool | None
 ) -> int:
     """Enqueue again what SQL over the lake selects.
 
@@ -132,7 +132,7 @@ def replay(
     return run(session, lake, ["replay", *words])
 
 
-def run(session: Session, lake: str | None, words: Sequence[str]) -> int:
+def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
     """Run a job of the lake with its arguments; return its exit code.  Raises Failed."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:

@@ -38,7 +38,7 @@ class BadLine(ValueError):
 
 
 @dataclass
-class Counted:
+class LineCounts:
     """How many lines came to what, and the last one that was answered for."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -60,14 +60,14 @@ class Counted:
         """Lines that came to no task."""
         return self.outcomes["BAD"] + self.outcomes["INVALID"]
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return the counts in words."""
         words = [f"{count:,} {name}" for name, count in self.outcomes.most_common() if count]
         return ", ".join(words) or "no lines"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InputLine:
     """A line of the file, by its number from 1; the task that it is, or why it is none."""
 
     number: int
@@ -96,7 +96,7 @@ def call_of(function: str, args: object) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _WholeTask:
     """A whole task, as the API takes it."""
 
     payload: Any = None
@@ -111,7 +111,7 @@ class _Entry:
     tags: dict[str, str] | None = None
 
 
-_NAMES: Final = frozenset(_Entry.__dataclass_fields__)
+_NAMES: Final = frozenset(_WholeTask.__dataclass_fields__)
 
 
 def _whole(value: object, defaults: Defaults) -> NewTask:
@@ -125,7 +125,7 @@ def _whole(value: object, defaults: Defaults) -> NewTask:
         if name in value and other not in value:
             fields.pop(other, None)  # a line's own time takes the place of the options'
     try:
-        entry = msgspec.convert(fields, _Entry)
+        entry = msgspec.convert(fields, _WholeTask)
     except msgspec.ValidationError as error:
         raise BadLine(str(error)) from error
     for name in ("scheduled_at", "expires_at"):
@@ -135,11 +135,11 @@ def _whole(value: object, defaults: Defaults) -> NewTask:
     return NewTask(**{name: getattr(entry, name) for name in _NAMES})
 
 
-def numbered(stream: Iterable[bytes], *, first: int = 1) -> Iterator[Line]:
+def numbered(stream: Iterable[bytes], *, first: int = 1) -> Iterator[InputLine]:
     """Return the lines that are not blank, by their number, from line *first* on."""
     for number, text in enumerate(stream, start=1):
         if number >= first and text.strip():
-            yield Line(number, text)
+            yield InputLine(number, text)
 
 
 def read_lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -156,7 +156,7 @@ Result: TypeAlias = Enqueued | BadLine | None
 def enqueue_lines(
     client: "Client | None",
     queue: str,
-    lines: Iterable[Line],
+    lines: Iterable[InputLine],
     defaults: Defaults,
     *,
     whole: bool,
@@ -173,7 +173,7 @@ def enqueue_lines(
     all before it has been sent, nothing after it.
     """
 
-    def read(one: Line) -> NewTask:
+    def read(one: InputLine) -> NewTask:
         task = one.task(defaults, whole=whole, function=function)
         if run is None or task.id is not None:
             return task
@@ -186,7 +186,10 @@ def enqueue_lines(
 
 
 def _results(
-    client: "Client | None", queue: str, lines: Iterable[Line], read: Callable[[Line], NewTask]
+    client: "Client | None",
+    queue: str,
+    lines: Iterable[InputLine],
+    read: Callable[[InputLine], NewTask],
 ) -> Iterator[tuple[int, Result]]:
     batch: list[tuple[int, NewTask]] = []
     size = 0
@@ -245,7 +248,7 @@ def _bad_places(error: InvalidRequest) -> Mapping[int, str]:
         found = _FIELD.fullmatch(one.field)
         if found is None:
             return {}
-        said = f"{found[2]} {one.message}" if found[2] else one.message
+        problem = f"{found[2]} {one.message}" if found[2] else one.message
         place = int(found[1])
-        bad[place] = f"{bad[place]}; {said}" if place in bad else said
+        bad[place] = f"{bad[place]}; {problem}" if place in bad else problem
     return bad

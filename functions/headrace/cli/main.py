@@ -7,9 +7,9 @@ from typing import Any, Final
 import click
 
 from headrace import __version__
-from headrace.cli.commands import Group, Lazy
+from headrace.cli.commands import CliGroup, Lazy
 from headrace.cli.exits import Exit, exit_of
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 from headrace.domain.errors import HeadraceError, Unauthenticated
 
 COMMANDS: Final = {
@@ -37,7 +37,7 @@ COMMANDS: Final = {
 }
 
 
-class Root(Group):
+class Root(CliGroup):
     """The whole command: errors become one line and an exit code, here and nowhere else."""
 
     def main(
@@ -50,7 +50,7 @@ class Root(Group):
         **extra: Any,  # noqa: ANN401 (click's own)
     ) -> Any:  # noqa: ANN401 (click's own)
         del standalone_mode
-        session = extra.get("obj") or Session()
+        session = extra.get("obj") or CliSession()
         extra["obj"] = session
         try:
             code = super().main(
@@ -64,13 +64,13 @@ class Root(Group):
         except Exception as error:
             if session.debug:
                 raise
-            code = _tell(session, error)
+            code = _explain(session, error)
         finally:
             session.close()
         sys.exit(int(code or Exit.DONE))
 
 
-def _tell(session: Session, error: Exception) -> Exit:
+def _explain(session: CliSession, error: Exception) -> Exit:
     """Say on stderr what went wrong, and return the exit code for it."""
     if isinstance(error, click.Abort):
         click.echo("interrupted", err=True)
@@ -85,7 +85,7 @@ def _tell(session: Session, error: Exception) -> Exit:
     return code
 
 
-def _meaning(session: Session, error: Exception) -> tuple[Exit, str]:
+def _meaning(session: CliSession, error: Exception) -> tuple[Exit, str]:
     match error:
         case click.ClickException():
             code = Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
@@ -98,13 +98,13 @@ def _meaning(session: Session, error: Exception) -> tuple[Exit, str]:
             where = f"{error.filename}: " if error.filename else ""
             return Exit.FAILED, f"{where}{error.strerror or error}"
         case _:
-            said = f"{type(error).__name__}: {error}".rstrip(": ")
-            return Exit.FAILED, f"unexpected {said}; --debug shows where"
+            text = f"{type(error).__name__}: {error}".rstrip(": ")
+            return Exit.FAILED, f"unexpected {text}; --debug shows where"
 
 
-def _refused(session: Session, error: HeadraceError) -> str:
+def _refused(session: CliSession, error: HeadraceError) -> str:
     """Return the detail of *error*, every field it names, and the request to ask for."""
-    detail = session.said(error)
+    detail = session.explain(error)
     if detail != error.detail:
         return f"{detail}: is it running? {session.named_by()}"
     more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]

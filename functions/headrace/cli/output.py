@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.models import Count, Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
@@ -42,7 +42,7 @@ def to_json(value: object, *, without: Sequence[str] = ()) -> str:
 
 
 def made_fields(made: Enqueued) -> dict[str, Any]:
-    """Return what became of an enqueue, the payload left out: the answer does not bring it back."""
+    """The result of an enqueue without its payload, which the answer does not bring back."""
     fields: dict[str, Any] = json.loads(to_json(made))
     if fields["task"]:
         del fields["task"]["payload"]
@@ -59,7 +59,7 @@ def line(value: object, *, without: Sequence[str] = ()) -> None:
     click.echo(to_json(value, without=without))
 
 
-def answer(session: Session, value: object, show: Callable[[], None]) -> None:
+def answer(session: CliSession, value: object, show: Callable[[], None]) -> None:
     """Write *value* as JSON if that was asked for; else *show* it to a person."""
     if session.json:
         document(value)
@@ -79,7 +79,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 def cell(value: object, style: str = "") -> Text:
     """Return *value* as it stands in a table: None is a dash, control characters are shown."""
-    return Text(clean(_said(value)), style=style)
+    return Text(clean(_text_of(value)), style=style)
 
 
 def clean(text: str) -> str:
@@ -92,25 +92,25 @@ def clean(text: str) -> str:
     )
 
 
-def _said(value: object) -> str:
+def _text_of(value: object) -> str:
     match value:
         case None:
-            said = ""
+            shown = ""
         case bool():
-            said = "yes" if value else "no"
+            shown = "yes" if value else "no"
         case datetime():
-            said = when(value)
+            shown = when(value)
         case int():
-            said = f"{value:,}"
+            shown = f"{value:,}"
         case float():
-            said = f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
+            shown = f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
         case dict():
-            said = " ".join(f"{name}={one}" for name, one in value.items())
+            shown = " ".join(f"{name}={one}" for name, one in value.items())
         case list() | tuple():
-            said = ", ".join(map(_said, value))
+            shown = ", ".join(map(_text_of, value))
         case _:
-            said = str(value)
-    return said or "-"
+            shown = str(value)
+    return shown or "-"
 
 
 def when(instant: datetime | None) -> str:
@@ -182,9 +182,9 @@ def write(made: Table) -> None:
 
 
 def error_line(error: TaskError) -> str:
-    """Return what went wrong in one attempt, in a line."""
-    said = ": ".join(part for part in (error.type, error.message) if part)
-    return said or error.kind.replace("_", " ")
+    """The error of one attempt, in a line."""
+    shown = ": ".join(part for part in (error.type, error.message) if part)
+    return shown or error.kind.replace("_", " ")
 
 
 def many(count: int, noun: str) -> str:
@@ -200,7 +200,7 @@ def pretty(raw: bytes) -> str:
         return raw.decode(errors="replace")
 
 
-def progress(session: Session) -> Progress:
+def progress(session: CliSession) -> Progress:
     """Return a progress bar on stderr; nothing of it is seen unless that is a terminal."""
     stream = sys.stderr
     return Progress(
@@ -214,7 +214,7 @@ def progress(session: Session) -> Progress:
     )
 
 
-def count_of(session: Session, queue: str, where: Mapping[str, Any]) -> Count:
+def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count:
     """Count the tasks of *queue* that are meant, however many calls it takes, and show how far."""
     from headrace.client.calls.tasks import count_tasks  # noqa: PLC0415
 
@@ -225,8 +225,8 @@ def count_of(session: Session, queue: str, where: Mapping[str, Any]) -> Count:
     return found
 
 
-def problem(session: Session, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
-    """Return what stderr says of an error: a line for people, or a JSON document."""
+def problem(session: CliSession, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
+    """The text for stderr about an error: a line for people, or a JSON document."""
     if not session.json:
         return f"error: {clean(text)}"
     fields = {

@@ -123,7 +123,7 @@ def tag(text: str) -> tuple[str, str]:
 
 
 def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
-    """Return what --tag gave as one mapping; nothing given is None."""
+    """All --tag options as one mapping; None when there are none."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1)

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command
+from headrace.cli.commands import CliCommand
 from headrace.cli.output import answer, console, grid, many, write
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.domain import cost, limits
 
 
@@ -28,7 +28,7 @@ def _price(text: str) -> tuple[str, float]:
 
 @click.command(
     "plan",
-    cls=Command,
+    cls=CliCommand,
     example="headrace plan --rate 50/s --payload 2KB --history 7d --retries 0.1",
 )
 @click.option(
@@ -83,7 +83,7 @@ def _price(text: str) -> tuple[str, float]:
 )
 @click.pass_obj
 def plan_command(
-    session: Session,
+    session: CliSession,
     /,
     rate: float,
     payload: int,
@@ -109,16 +109,16 @@ def plan_command(
         retries=given["retries"],
         heartbeats=given["heartbeats"],
     )
-    asked = replace(cost.Prices(), **dict(prices))
-    bill = cost.bill(load, asked)
+    chosen = replace(cost.Prices(), **dict(prices))
+    bill = cost.bill(load, chosen)
     whole = {
         **asdict(bill),
         "lines": [{**asdict(line), "usd": line.usd} for line in bill.lines],
         "tasks_per_month": bill.tasks,
         "usd_per_month": bill.usd,
-        "idle_worker_usd_per_month": cost.idle_worker_usd(asked),
+        "idle_worker_usd_per_month": cost.idle_worker_usd(chosen),
     }
-    answer(session, whole, lambda: _show(bill, asked))
+    answer(session, whole, lambda: _show(bill, chosen))
 
 
 def _show(bill: cost.Bill, prices: cost.Prices) -> None:

@@ -7,7 +7,7 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import (
-    Group,
+    CliGroup,
     dry_run_option,
     queue_argument,
     split,
@@ -15,7 +15,7 @@ from headrace.cli.commands import (
 )
 from headrace.cli.output import answer, count_of, document, facts, many, progress, rows, span
 from headrace.cli.queue_settings import NOT_SETTINGS, settings_of, settings_options
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.models import Queue
 from headrace.domain.task import State
 
@@ -25,7 +25,7 @@ _STATES: Final = tuple(map(str, State))
 
 @click.group(
     "queue",
-    cls=Group,
+    cls=CliGroup,
     example="headrace queue create mail --max-retries 3\nheadrace queue list",
 )
 def queue_command() -> None:
@@ -37,7 +37,7 @@ def queue_command() -> None:
 @settings_options
 @click.option("--if-missing", is_flag=True, help="A queue of that name is no conflict.")
 @click.pass_obj
-def create(session: Session, /, name: str, *, if_missing: bool, **given: Any) -> None:  # noqa: ANN401
+def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any) -> None:  # noqa: ANN401
     """Create a queue; what is not said takes its default."""
     from headrace.domain.errors import QueueExists  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def create(session: Session, /, name: str, *, if_missing: bool, **given: Any) ->
 @queue_command.command("list", example="headrace queue list --prefix ngsi.")
 @click.option("--prefix", metavar="TEXT", help="Only names that begin so.")
 @click.pass_obj
-def list_(session: Session, prefix: str | None) -> None:
+def list_(session: CliSession, prefix: str | None) -> None:
     """List the queues."""
     queues = list(session.client.list_queues(prefix))
     columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Description")
@@ -98,7 +98,7 @@ def _limits(queue: Queue) -> str | None:
 @queue_command.command("show", example="headrace queue show mail")
 @queue_argument
 @click.pass_obj
-def show(session: Session, queue: str) -> None:
+def show(session: CliSession, queue: str) -> None:
     """Show a queue: its settings, how it is doing, its schedules."""
     found = session.client.get_queue(queue)
     answer(session, found, lambda: _show(found))
@@ -137,7 +137,7 @@ def _long(seconds: object) -> object:
 @settings_options
 @dry_run_option("Only show the settings as they would be.")
 @click.pass_obj
-def edit(session: Session, /, queue: str, *, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
+def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
     """Change some settings of a queue, and leave the others."""
     changes = settings_of(given)
     if not changes:
@@ -161,7 +161,7 @@ def edit(session: Session, /, queue: str, *, dry_run: bool, **given: Any) -> Non
     "--for", "resume_in", type=params.seconds, metavar="TIME", help="Go on by itself after so long."
 )
 @click.pass_obj
-def pause(session: Session, queue: str, resume_in: float | None) -> None:
+def pause(session: CliSession, queue: str, resume_in: float | None) -> None:
     """Stop deliveries; leases, retries and expiry go on."""
     paused = session.client.pause_queue(queue, resume_in)
     until = f" for {span(resume_in)}" if resume_in is not None else ""
@@ -173,7 +173,7 @@ def pause(session: Session, queue: str, resume_in: float | None) -> None:
 @queue_command.command("resume", example="headrace queue resume mail")
 @queue_argument
 @click.pass_obj
-def resume(session: Session, queue: str) -> None:
+def resume(session: CliSession, queue: str) -> None:
     """Let deliveries go on."""
     resumed = session.client.resume_queue(queue)
     session.note(f"Queue {queue} delivers.")
@@ -184,7 +184,7 @@ def resume(session: Session, queue: str) -> None:
 @queue_command.command("recount", example="headrace queue recount mail")
 @queue_argument
 @click.pass_obj
-def recount(session: Session, queue: str) -> None:
+def recount(session: CliSession, queue: str) -> None:
     """Count a queue anew, and mend its counters where they are off.
 
     They are after the recorder was away for more than a day. Workers need not stop for it.
@@ -220,7 +220,7 @@ def recount(session: Session, queue: str) -> None:
 @yes_option
 @click.pass_obj
 def purge(
-    session: Session, queue: str, states: tuple[str, ...], *, dry_run: bool, yes: bool
+    session: CliSession, queue: str, states: tuple[str, ...], *, dry_run: bool, yes: bool
 ) -> None:
     """Remove all tasks in some states; settings and schedules stay."""
     chosen = list(_STATES) if split(states) == ["all"] else [one.upper() for one in split(states)]
@@ -252,7 +252,7 @@ def purge(
 @dry_run_option("Only count what would go.")
 @yes_option
 @click.pass_obj
-def delete(session: Session, queue: str, *, dry_run: bool, yes: bool) -> None:
+def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None:
     """Delete a queue with all its tasks and schedules."""
     client = session.client
     if dry_run:
@@ -271,7 +271,7 @@ def delete(session: Session, queue: str, *, dry_run: bool, yes: bool) -> None:
         document({"queue": queue, "in_background": not gone})
 
 
-def _would_go(session: Session, queue: str, states: list[str]) -> None:
+def _would_go(session: CliSession, queue: str, states: list[str]) -> None:
     count = count_of(session, queue, {"state": states})
     by_state = {str(state): number for state, number in count.by_state.items() if state in states}
 

@@ -81,7 +81,7 @@ settings_options: Final = options(
 
 
 def settings_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what options and files say, in the API's form: file, then options, then --set."""
+    """The settings in the API's form: from the file, then the options, then --set."""
     fields = _from_file(given["from_file"]) if given["from_file"] else {}
     if given["rate"] is not None:
         params.put_at(fields, ("dequeuing_settings", "rate_limiting"), given["rate"] or None)

@@ -5,10 +5,10 @@ from typing import Any, Final, get_args
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, options, queue_argument, queue_names
+from headrace.cli.commands import CliCommand, options, queue_argument, queue_names
 from headrace.cli.exits import Exit
 from headrace.cli.output import clean, document, when
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.models import Reported
 from headrace.client.sending import Failure, Report, Status
 from headrace.domain.task import State
@@ -65,7 +65,7 @@ _status_options = options(
 
 @click.command(
     "report",
-    cls=Command,
+    cls=CliCommand,
     example="headrace report mail tsk_01 succeeded --result '{\"sent\": 1}'\n"
     'headrace report mail tsk_01 failed --error "no answer" --delay 10m\n'
     "headrace report mail tsk_01 inflight --keepalive 60s",
@@ -83,7 +83,7 @@ _status_options = options(
 @_status_options
 @click.pass_obj
 def report_command(
-    session: Session,
+    session: CliSession,
     /,
     queue: str,
     task: str,
@@ -102,17 +102,17 @@ def report_command(
     lease = lease or session.env.get(LEASE_VARIABLE)
     if not lease:
         raise click.UsageError(f"say which --lease, or set {LEASE_VARIABLE}")
-    (said,) = session.client.report(
+    (result,) = session.client.report(
         queue, [Report(task_id=task, lease_id=lease, status=status, **_fields(given))]
     )
-    return _tell(session, said)
+    return _show(session, result)
 
 
 def _check(status: Status, given: dict[str, Any]) -> None:
     """Refuse what does not go together."""
     for name, statuses in ONLY_WITH.items():
-        said = given[name] not in (None, ()) and given[name] is not False  # but 0 says something
-        if said and status not in statuses:
+        present = given[name] not in (None, ()) and given[name] is not False  # but 0 says something
+        if present and status not in statuses:
             option = "tag" if name == "tags" else name.replace("_", "-")
             words = " or ".join(", ".join(statuses).rsplit(", ", 1))
             raise click.UsageError(f"--{option} goes with {words}")
@@ -121,7 +121,7 @@ def _check(status: Status, given: dict[str, Any]) -> None:
 
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what the options say, as a report has it."""
+    """The fields of a report, from the options."""
     texts = {name: given[name] for name in ("result", "progress", "payload")}
     failure = Failure(type=given["error_type"] or "", message=given["error"] or "")
     return {
@@ -139,22 +139,22 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(session: Session, said: Reported) -> Exit:
+def _show(session: CliSession, result: Reported) -> Exit:
     """Say what became of the report, and return the exit code for it."""
     if session.json:
-        document(said)
-    if said.outcome == "OK":
-        session.note(f"Task {said.task_id} is {_state(said)}.")
+        document(result)
+    if result.outcome == "OK":
+        session.note(f"Task {result.task_id} is {_state(result)}.")
         return Exit.DONE
-    why = f": {clean(said.detail)}" if said.detail else ""
-    click.echo(f"error: {said.outcome}{why}", err=True)
-    return _REFUSED[said.outcome]
+    why = f": {clean(result.detail)}" if result.detail else ""
+    click.echo(f"error: {result.outcome}{why}", err=True)
+    return _REFUSED[result.outcome]
 
 
-def _state(said: Reported) -> str:
-    """Say how the task stands now."""
-    if said.lease is not None:
-        return f"{said.state}, leased until {when(said.lease.expires_at)}"
-    if said.state == State.ENQUEUED:
-        return f"{said.state}, due {when(said.scheduled_at)}"
-    return str(said.state or "gone: its queue keeps nothing of it")
+def _state(result: Reported) -> str:
+    """The state of the task now, in words."""
+    if result.lease is not None:
+        return f"{result.state}, leased until {when(result.lease.expires_at)}"
+    if result.state == State.ENQUEUED:
+        return f"{result.state}, due {when(result.scheduled_at)}"
+    return str(result.state or "gone: its queue keeps nothing of it")

@@ -15,10 +15,10 @@ import click
 import msgspec
 
 from headrace.cli import params
-from headrace.cli.commands import Command, yes_option
+from headrace.cli.commands import CliCommand, yes_option
 from headrace.cli.exits import Exit
 from headrace.cli.output import answer, many, rows
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 from headrace.client.models import AuditEntry, Key
 
 _HAPPENED: Final = {"revoke_key": "revoked", "rotate_key": "rotated", "create_key": "made"}
@@ -41,7 +41,7 @@ class Restored:
 
 @click.command(
     "restored",
-    cls=Command,
+    cls=CliCommand,
     example="headrace key restored 2026-11-21T08:00:00Z --audit since.ndjson\n"
     "headrace key restored 2026-11-21T08:00:00Z --audit since.ndjson --revoke --yes",
 )
@@ -56,7 +56,7 @@ class Restored:
 @yes_option
 @click.pass_obj
 def restored_command(
-    session: Session, instant: datetime, audit: str | None, *, revoke: bool, yes: bool
+    session: CliSession, instant: datetime, audit: str | None, *, revoke: bool, yes: bool
 ) -> Exit:
     """Name the keys that work again because the service was restored to INSTANT.
 
@@ -87,7 +87,7 @@ def restored_command(
     return Exit.FAILED if any(one.happened != "made" for one in found) else Exit.DONE
 
 
-def _works(key: Key, session: Session) -> bool:
+def _works(key: Key, session: CliSession) -> bool:
     return key.expires_at is None or key.expires_at > session.now()
 
 
@@ -129,7 +129,7 @@ def _show(found: Sequence[Restored]) -> None:
     )
 
 
-def _warn(session: Session, found: Sequence[Restored], *, known: bool) -> None:
+def _warn(session: CliSession, found: Sequence[Restored], *, known: bool) -> None:
     """Say what that means, and what to do about it."""
     happened = [one.happened for one in found]
     if not known and found:

@@ -15,8 +15,8 @@ from typing import Final
 
 import click
 
-from headrace.cli.commands import Command
-from headrace.cli.session import Failed, Session
+from headrace.cli.commands import CliCommand
+from headrace.cli.session import CliSession, Failed
 
 IN_MEMORY: Final = ":memory:"
 DEFAULT_DATA_DIR: Final = ".headrace"
@@ -27,7 +27,7 @@ _NEEDED: Final = ("aws_lambda_powertools", "boto3", "cronsim", "pydantic", "yaml
 _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 
 
-@click.command("run", cls=Command, example="headrace run --port 8080 --data-dir :memory:")
+@click.command("run", cls=CliCommand, example="headrace run --port 8080 --data-dir :memory:")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -47,7 +47,7 @@ _NPM: Final = ("ci", "--loglevel=error", "--no-audit", "--no-fund")
 )
 @click.pass_obj
 def run_command(
-    session: Session, port: int | None, data_dir: str | None, admin_key: str | None
+    session: CliSession, port: int | None, data_dir: str | None, admin_key: str | None
 ) -> None:
     """Start a service on this machine.
 
@@ -80,7 +80,7 @@ def checkout(package: Path = Path(__file__).parents[1]) -> Path | None:
     return root if (root / "infra" / "local" / "__main__.py").is_file() else None
 
 
-def ensure_engine(session: Session, root: Path) -> None:
+def ensure_engine(session: CliSession, root: Path) -> None:
     """Install the embedded engine under *root* if it is missing.  Raises Failed, saying how."""
     if any((root / "node_modules" / "@dynoxide").glob("*/dynoxide*")):
         return
@@ -108,7 +108,7 @@ def environment(
     data_dir: str | None = None,
     admin_key: str | None = None,
 ) -> dict[str, str]:
-    """Return what the service is told; the key goes this way, so that no list of processes has it.
+    """The environment of the service; the key goes this way, so that no list of processes has it.
 
     A folder is named by its whole path, as seen from here.
     """

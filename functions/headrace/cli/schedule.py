@@ -6,15 +6,15 @@ import click
 
 from headrace.cli import params
 from headrace.cli.apps import load_app
-from headrace.cli.commands import Group, dry_run_option, queue_argument, queue_names, yes_option
+from headrace.cli.commands import CliGroup, dry_run_option, queue_argument, queue_names, yes_option
 from headrace.cli.output import answer, document, facts, made_fields, pretty, rows, span
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 from headrace.client.models import Schedule, ScheduleInShort
 
 
 @click.group(
     "schedule",
-    cls=Group,
+    cls=CliGroup,
     example="headrace schedule put mail digest --cron '0 8 * * MON-FRI' --timezone Europe/Madrid",
 )
 def schedule_command() -> None:
@@ -40,7 +40,7 @@ def schedule_command() -> None:
 @click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
 @click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
 @click.pass_obj
-def put(session: Session, /, queue: str, name: str, **given: Any) -> None:  # noqa: ANN401
+def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:  # noqa: ANN401
     """Put a schedule in place: a new one, or instead of the one of that name."""
     if (given["cron"] is None) == (given["every"] is None):
         raise click.UsageError("give exactly one of --cron and --every")
@@ -67,7 +67,7 @@ def put(session: Session, /, queue: str, name: str, **given: Any) -> None:  # no
 @schedule_command.command("list", example="headrace schedule list mail")
 @queue_argument
 @click.pass_obj
-def list_(session: Session, queue: str) -> None:
+def list_(session: CliSession, queue: str) -> None:
     """List the schedules of a queue."""
     schedules = session.client.get_queue(queue).schedules or []
     answer(
@@ -86,7 +86,7 @@ def list_(session: Session, queue: str) -> None:
 @schedule_command.command("next", example="headrace schedule next")
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.pass_obj
-def next_(session: Session, queues: tuple[str, ...]) -> None:
+def next_(session: CliSession, queues: tuple[str, ...]) -> None:
     """Show what comes next, of some queues or all, the soonest first."""
     client = session.client
     names = queues or tuple(queue.name for queue in client.list_queues())
@@ -111,7 +111,7 @@ def next_(session: Session, queues: tuple[str, ...]) -> None:
 @queue_argument
 @click.argument("name")
 @click.pass_obj
-def show(session: Session, queue: str, name: str) -> None:
+def show(session: CliSession, queue: str, name: str) -> None:
     """Show a schedule."""
     schedule = session.client.get_schedule(queue, name)
     answer(session, schedule, lambda: _show(schedule))
@@ -121,7 +121,7 @@ def show(session: Session, queue: str, name: str) -> None:
 @queue_argument
 @click.argument("name")
 @click.pass_obj
-def run(session: Session, queue: str, name: str) -> None:
+def run(session: CliSession, queue: str, name: str) -> None:
     """Enqueue a schedule's task now, besides its ticks."""
     made = session.client.run_schedule(queue, name)
     answer(session, made_fields(made), lambda: click.echo(made.id or made.outcome))
@@ -133,7 +133,7 @@ def run(session: Session, queue: str, name: str) -> None:
 @dry_run_option("Only show it.")
 @yes_option
 @click.pass_obj
-def delete(session: Session, queue: str, name: str, *, dry_run: bool, yes: bool) -> None:
+def delete(session: CliSession, queue: str, name: str, *, dry_run: bool, yes: bool) -> None:
     """Delete a schedule; tasks it has enqueued stay."""
     if dry_run:
         schedule = session.client.get_schedule(queue, name)
@@ -149,7 +149,7 @@ def delete(session: Session, queue: str, name: str, *, dry_run: bool, yes: bool)
 @schedule_command.command("sync", example="headrace schedule sync shop.tasks:app")
 @click.argument("app", metavar="MODULE:APP")
 @click.pass_obj
-def sync(session: Session, app: str) -> None:
+def sync(session: CliSession, app: str) -> None:
     """Put the schedules that an app declares with @app.periodic in place."""
     found = load_app(app)
     try:

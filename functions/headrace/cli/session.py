@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from headrace.domain.errors import HeadraceError
 
 RETRIES: Final = 2
-"""Tries after the first: a person waits, so trouble is told soon."""
+"""Tries after the first: a person waits, so errors are shown soon."""
 
 _STDIN: Final = "-"
 _NO_ANSWER: Final = re.compile(r"[A-Z]+ \S+ got no answer: (?:\[Errno -?\d+\] )?(.*)", re.DOTALL)
 
 
 def _at_terminal() -> bool:
-    """Tell whether there is somebody to ask."""
+    """Whether there is somebody to ask."""
     return sys.stdin.isatty()
 
 
@@ -44,7 +44,7 @@ class Failed(Exception):
 
 
 @dataclass
-class Session:
+class CliSession:
     """The options that every command takes, and what comes of them."""
 
     url: str | None = None
@@ -79,7 +79,7 @@ class Session:
         """Return where people see, and mend, which key is meant."""
         return "see --key-file" if self.key_file else "see HEADRACE_KEY"
 
-    def said(self, error: "HeadraceError") -> str:
+    def explain(self, error: "HeadraceError") -> str:
         """Return the detail of *error*; where nothing answered, which address that was."""
         lost = _NO_ANSWER.fullmatch(error.detail)
         where = self.address()
@@ -136,7 +136,7 @@ class Session:
             raise Failed(f"--key-file {self.key_file}: {why}", Exit.USAGE) from error
 
     def note(self, text: str) -> None:
-        """Tell a person something that is no data: on stderr, unless --quiet."""
+        """Show a person something that is no data: on stderr, unless --quiet."""
         if not self.quiet:
             click.echo(text, err=True)
 
@@ -152,8 +152,8 @@ class Session:
         if name is None:
             agreed = click.confirm(question, default=False, err=True)
         else:
-            asked = f"{question} Type its name to go on"
-            typed = click.prompt(asked, default="", show_default=False, err=True)
+            prompt_text = f"{question} Type its name to go on"
+            typed = click.prompt(prompt_text, default="", show_default=False, err=True)
             agreed = typed == name
         if not agreed:
             raise Failed("nothing was done")

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from headrace.cli.commands import Command
+from headrace.cli.commands import CliCommand
 from headrace.cli.exits import Exit, exit_of
 from headrace.cli.output import cell, document, grid, many, progress, span, write
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 from headrace.domain.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.cli.checks.run import Row, Smoke
+    from headrace.cli.checks.run import CheckRow, Smoke
 
 _ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
 _STYLES: Final = {"ok": "green", "wrong": "red", "left out": "yellow"}
 
 
-@click.command("smoke", cls=Command, example="headrace smoke\nheadrace smoke --json")
+@click.command("smoke", cls=CliCommand, example="headrace smoke\nheadrace smoke --json")
 @click.option(
     "--ngsi",
     is_flag=True,
     help="Check the adapters for NGSI even where the queue ngsi.notify is in use.",
 )
 @click.pass_obj
-def smoke_command(session: Session, *, ngsi: bool) -> Exit:
+def smoke_command(session: CliSession, *, ngsi: bool) -> Exit:
     """Call everything a deployment has, once, and clean up.
 
     It takes the key of an admin, and about a minute: what runs once a minute is waited for.  All
@@ -37,23 +37,23 @@ def smoke_command(session: Session, *, ngsi: bool) -> Exit:
     no admin's, and 6 when the service cannot be reached.
     """
     # HTTP takes as long to import as all else together: not before it is needed.
-    from headrace.cli.checks.run import Outcome, Smoke  # noqa: PLC0415
+    from headrace.cli.checks.run import CheckOutcome, Smoke  # noqa: PLC0415
     from headrace.cli.checks.wire import Wire  # noqa: PLC0415
 
     began = session.now()
     name = f"smoke-{secrets.token_hex(4)}"
     with Wire(session.client.settings, transport=session.transport) as wire:
         smoke = Smoke(wire, name, session.now, session.sleep, ngsi=ngsi)
-        rows: list[Row] = []
+        rows: list[CheckRow] = []
         with _cleaning_up(smoke):
             rows += _checked(session, smoke)
         took = (session.now() - began).total_seconds()
-        _tell(session, smoke, rows, took)
-        wrong = any(row.outcome is Outcome.WRONG for row in rows)
+        _show(session, smoke, rows, took)
+        wrong = any(row.outcome is CheckOutcome.WRONG for row in rows)
         return Exit.FAILED if wrong or smoke.made.things else Exit.DONE
 
 
-def _checked(session: Session, smoke: "Smoke") -> "Iterator[Row]":
+def _checked(session: CliSession, smoke: "Smoke") -> "Iterator[CheckRow]":
     """Make all checks.  Raises what ends the command, if the first ones cannot be made."""
     from headrace.cli.checks import every  # noqa: PLC0415 (likewise)
     from headrace.cli.checks.run import must, rows  # noqa: PLC0415
@@ -90,10 +90,10 @@ def _cleaning_up(smoke: "Smoke") -> Iterator[None]:
                 click.echo(f"left behind: {thing.text}; remove it: {thing.command}", err=True)
 
 
-def _tell(session: Session, smoke: "Smoke", rows: "Sequence[Row]", took: float) -> None:
-    from headrace.cli.checks.run import Outcome  # noqa: PLC0415 (as above)
+def _show(session: CliSession, smoke: "Smoke", rows: "Sequence[CheckRow]", took: float) -> None:
+    from headrace.cli.checks.run import CheckOutcome  # noqa: PLC0415 (as above)
 
-    counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in Outcome}
+    counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in CheckOutcome}
     if session.json:
         document(
             {
@@ -109,7 +109,7 @@ def _tell(session: Session, smoke: "Smoke", rows: "Sequence[Row]", took: float) 
         )
         return
     made = grid("Check", "Outcome", "Seen", "ms", right=("ms",))
-    for row in sorted(rows, key=lambda row: row.outcome is not Outcome.WRONG):
+    for row in sorted(rows, key=lambda row: row.outcome is not CheckOutcome.WRONG):
         outcome = cell(row.outcome.value, _STYLES[row.outcome])
         made.add_row(cell(row.check), outcome, cell(_seen(row)), cell(row.milliseconds))
     write(made)
@@ -121,8 +121,8 @@ def _tell(session: Session, smoke: "Smoke", rows: "Sequence[Row]", took: float) 
     )
 
 
-def _seen(row: "Row") -> str:
-    """Return what was seen; of a wrong row, after the request whose answer it was."""
+def _seen(row: "CheckRow") -> str:
+    """The text for a row; of a wrong one, after the request whose answer it was."""
     if row.method is None:
         return row.seen
     answer = " ".join(str(part) for part in (row.status or "no answer", row.code) if part)

@@ -18,9 +18,9 @@ import click
 from rich.status import Status
 
 from headrace.cli import params
-from headrace.cli.commands import Group
+from headrace.cli.commands import CliGroup
 from headrace.cli.output import clean, console, facts
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 
 RUNNER: Final = "headrace.spark.station"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "botocore", "cronsim")
@@ -36,7 +36,7 @@ OUTCOMES: Final = (
 )
 
 
-@click.group("station", cls=Group, example="headrace station run pipelines.air:cleaning --drain")
+@click.group("station", cls=CliGroup, example="headrace station run pipelines.air:cleaning --drain")
 def station_command() -> None:
     """Run stations of a pipeline on Spark."""
 
@@ -50,7 +50,7 @@ def station_command() -> None:
 @click.option("--drain", is_flag=True, help="End when nothing is due.")
 @click.option("--until", type=params.instant, metavar="INSTANT", help="End then; such as +1h.")
 @click.pass_obj
-def run(session: Session, /, station: str, *, drain: bool, until: datetime | None) -> int:
+def run(session: CliSession, /, station: str, *, drain: bool, until: datetime | None) -> int:
     """Run a station, until Ctrl-C or SIGTERM.
 
     MODULE:STATION is as pipelines.air:cleaning, with this folder on the path.  It works on the
@@ -87,7 +87,7 @@ def run(session: Session, /, station: str, *, drain: bool, until: datetime | Non
         return child.wait()
 
 
-def show(session: Session, lines: Iterable[str]) -> None:
+def show(session: CliSession, lines: Iterable[str]) -> None:
     """Pass the lines on as they are for programs, or show people how it goes, and the end."""
     totals: Counter[str] = Counter()
     with _status(session) as status:
@@ -95,33 +95,33 @@ def show(session: Session, lines: Iterable[str]) -> None:
             if session.json:
                 click.echo(line, nl=False)
                 continue
-            told = json.loads(line)
-            if "ended" in told:
+            figures = json.loads(line)
+            if "ended" in figures:
                 status.stop()
-                facts((name.replace("_", " "), value) for name, value in told.items())
+                facts((name.replace("_", " "), value) for name, value in figures.items())
                 continue
-            totals.update({name: told.get(name, 0) for name in OUTCOMES})
-            text = _line(told)
+            totals.update({name: figures.get(name, 0) for name in OUTCOMES})
+            text = _line(figures)
             if sys.stderr.isatty():
                 status.update(f"{text}; so far {_counts(totals)}")
             else:
                 session.note(text)
-            for outcome, reasons in told.get("reasons", {}).items():
+            for outcome, reasons in figures.get("reasons", {}).items():
                 session.note(f"  {outcome}: {clean(reasons[0])}")
 
 
-def _status(session: Session) -> Status:
+def _status(session: CliSession) -> Status:
     """Return a line on stderr that is kept up to date; nothing of it is seen elsewhere."""
     out = console(sys.stderr)
     out.quiet = session.quiet or session.json or not sys.stderr.isatty()
     return Status("starting Spark", console=out)
 
 
-def _line(told: Mapping[str, Any]) -> str:
-    rate = f"{told['seconds']:.1f} s ({told['tasks_per_second']:,.0f} tasks/s)"
-    return f"batch {told['batch']}: {_counts(told)} in {rate}"
+def _line(figures: Mapping[str, Any]) -> str:
+    rate = f"{figures['seconds']:.1f} s ({figures['tasks_per_second']:,.0f} tasks/s)"
+    return f"batch {figures['batch']}: {_counts(figures)} in {rate}"
 
 
-def _counts(told: Mapping[str, Any]) -> str:
-    counts = [f"{told[name]:,} {name}" for name in OUTCOMES if told.get(name)]
+def _counts(figures: Mapping[str, Any]) -> str:
+    counts = [f"{figures[name]:,} {name}" for name in OUTCOMES if figures.get(name)]
     return ", ".join(counts) or "nothing"

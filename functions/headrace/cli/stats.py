@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import params
-from headrace.cli.commands import Command, queue_names
+from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.output import cell, console, document, grid, line, span, write
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.client.models import Stats
 from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
@@ -26,7 +26,9 @@ _NUMBERS: Final = ("Scheduled", "Ready", "In flight", "Succeeded", "Dead")
 _RATES: Final = ("In/s", "Out/s", "Done/s", "Fail/s")
 
 
-@click.command("stats", cls=Command, example="headrace stats --watch\nheadrace stats mail --json")
+@click.command(
+    "stats", cls=CliCommand, example="headrace stats --watch\nheadrace stats mail --json"
+)
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.option("--watch", is_flag=True, help="Go on showing them, until q or Ctrl-C.")
 @click.option(
@@ -36,7 +38,7 @@ _RATES: Final = ("In/s", "Out/s", "Done/s", "Fail/s")
 @click.option("--looks", type=click.IntRange(min=1), metavar="N", help="End --watch after so many.")
 @click.pass_obj
 def stats_command(
-    session: Session,
+    session: CliSession,
     queues: tuple[str, ...],
     *,
     watch: bool,
@@ -109,7 +111,7 @@ def _table(found: Sequence[tuple[str, Stats]]) -> Table:
 
 
 def _live(
-    session: Session,
+    session: CliSession,
     queues: Sequence[str],
     interval: float,
     looks: int | None,
@@ -121,16 +123,16 @@ def _live(
     table = _table(_ask(client, queues, exact=exact))
     with _keys(), Live(table, console=console(), auto_refresh=False, screen=True) as live:
         left = looks
-        said = ""
+        message = ""
         while left is None or left > 0:
-            live.update(Stack(table, Text(f"\nq ends it. {said}", style="dim")), refresh=True)
+            live.update(Stack(table, Text(f"\nq ends it. {message}", style="dim")), refresh=True)
             left = None if left is None else left - 1
             if left != 0 and _pressed_q(interval):
                 return
             try:
-                table, said = _table(_ask(client, queues, exact=exact)), ""
+                table, message = _table(_ask(client, queues, exact=exact)), ""
             except (Unavailable, RateLimited) as error:
-                said = f"The service does not answer: {session.said(error)}"
+                message = f"The service does not answer: {session.explain(error)}"
             except HeadraceError:
                 live.stop()
                 raise

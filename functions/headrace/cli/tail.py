@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import Command, queue_argument
+from headrace.cli.commands import CliCommand, queue_argument
 from headrace.cli.functions import function_of, function_option, list_calls
 from headrace.cli.output import cell, clean, console, error_line, line, when
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.client.models import Task
 
@@ -27,7 +27,7 @@ _KINDS: Final = ("SUCCEEDED", "DEAD", "INFLIGHT", "ENQUEUED")
 _STYLES: Final = {"SUCCEEDED": "green", "DEAD": "red", "INFLIGHT": "cyan"}
 
 
-class Seen:
+class SeenTasks:
     """How tasks stood when they were last looked at; of the latest *most* only."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
@@ -38,7 +38,7 @@ class Seen:
         return len(self._marks)
 
     def is_news(self, task: Task, since: datetime) -> bool:
-        """Tell whether *task* is new, or stands otherwise than it did; remember how."""
+        """Whether *task* is new, or stands otherwise than it did; remember how."""
         mark = (task.state, task.attempts, task.scheduled_at, task.started_at)
         known = self._marks.get(task.id)
         if known == mark:
@@ -58,7 +58,7 @@ def changed_at(task: Task) -> datetime:
     return max(at for at in times if at is not None)
 
 
-def told_at(task: Task, now: datetime) -> datetime:
+def shown_at(task: Task, now: datetime) -> datetime:
     """Return when *task* came to stand as it does, as near as that can be told *now*.
 
     A task that was given back has no time of that: it is due from then on, or some time later.
@@ -73,7 +73,7 @@ def look(
     client: Client,
     queue: str,
     since: datetime,
-    seen: Seen,
+    seen: SeenTasks,
     *,
     now: datetime,
     function: str | None = None,
@@ -88,7 +88,7 @@ def look(
             client, queue, state=state, scheduled_after=since, limit=250, function=function
         )
         news += [
-            (told_at(task, now), task)
+            (shown_at(task, now), task)
             for task in islice(found, EACH_TIME)
             if seen.is_news(task, since)
         ]
@@ -97,7 +97,7 @@ def look(
 
 @click.command(
     "tail",
-    cls=Command,
+    cls=CliCommand,
     example="headrace task tail mail --since -10m",
     short_help="Follow a queue.",
 )
@@ -110,7 +110,7 @@ def look(
 @click.option("--looks", type=click.IntRange(min=1), metavar="N", help="End after so many looks.")
 @click.pass_obj
 def tail(
-    session: Session,
+    session: CliSession,
     queue: str,
     *,
     function: str | None,
@@ -125,7 +125,7 @@ def tail(
     state the first 500 are looked at.
     """
     client = session.client
-    seen = Seen()
+    seen = SeenTasks()
     began = since or client.health().now
     now = began
     out = console()
@@ -134,11 +134,13 @@ def tail(
             time.sleep(interval)
         at = client.health().now
         after = max(began, now - _OVERLAP)
-        for told, task in look(client, queue, after, seen, now=at, function=function):
+        for shown, task in look(client, queue, after, seen, now=at, function=function):
             if session.json:
                 line(task, without=("payload",))
             else:
-                out.print(cell(_said(task, told), _STYLES.get(str(task.state), "")), soft_wrap=True)
+                out.print(
+                    cell(_line(task, shown), _STYLES.get(str(task.state), "")), soft_wrap=True
+                )
         now = at
 
 
@@ -149,8 +151,8 @@ def _forever() -> Iterator[int]:
         number += 1
 
 
-def _said(task: Task, told: datetime) -> str:
-    parts = [when(told), f"{task.status:<9}", task.id]
+def _line(task: Task, shown: datetime) -> str:
+    parts = [when(shown), f"{task.status:<9}", task.id]
     if name := function_of(task):
         parts.append(name)
     if task.attempts:

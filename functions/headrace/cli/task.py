@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import click
 
 from headrace.cli.bulk import delete, move, restart, run
-from headrace.cli.commands import Group, queue_argument
+from headrace.cli.commands import CliGroup, queue_argument
 from headrace.cli.filters import filter_options, take_filters
 from headrace.cli.functions import function_of, function_option, list_calls
 from headrace.cli.output import (
@@ -25,7 +25,7 @@ from headrace.cli.output import (
     span,
     when,
 )
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.cli.tail import tail
 from headrace.client.models import Task
 from headrace.domain import limits
@@ -36,7 +36,7 @@ SHOWN: Final = 50
 
 @click.group(
     "task",
-    cls=Group,
+    cls=CliGroup,
     example="headrace task list mail --state DEAD\nheadrace task show tsk_01",
 )
 def task_command() -> None:
@@ -47,7 +47,7 @@ def task_command() -> None:
 @click.argument("id")
 @click.option("--no-payload", is_flag=True, help="Leave the payload out.")
 @click.pass_obj
-def show(session: Session, id: str, *, no_payload: bool) -> None:
+def show(session: CliSession, id: str, *, no_payload: bool) -> None:
     """Show a task: payload, result, errors, and where it has been."""
     found = session.client.get_task(id, payload=False if no_payload else None)
     answer(session, found, lambda: _show(found))
@@ -104,7 +104,7 @@ def _show(task: Task) -> None:
 )
 @click.pass_obj
 def list_(
-    session: Session,
+    session: CliSession,
     /,
     queue: str,
     *,
@@ -137,7 +137,7 @@ def list_(
     folded = Folded(fold=not all_ticks)
     shown = list(islice(folded.without_later_ticks(listed), most + 1))
     _table(shown[:most], payload=payload)
-    for text in folded.said():
+    for text in folded.lines():
         click.echo(clean(text))
     if len(shown) > most:
         session.note(f"There are more: --limit shows more than {most}, --json all.")
@@ -161,7 +161,7 @@ class Folded:
                 self._later[task.schedule] = []
             yield task
 
-    def said(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Return a line for each schedule with ticks that were passed over."""
         for schedule, ticks in self._later.items():
             if ticks:
@@ -205,7 +205,7 @@ def _latest(task: Task) -> str | None:
 @queue_argument
 @filter_options
 @click.pass_obj
-def count(session: Session, /, queue: str, **given: Any) -> None:  # noqa: ANN401
+def count(session: CliSession, /, queue: str, **given: Any) -> None:  # noqa: ANN401
     """Count the tasks of a queue."""
     counted = count_of(session, queue, take_filters(given))
 
@@ -219,7 +219,7 @@ def count(session: Session, /, queue: str, **given: Any) -> None:  # noqa: ANN40
 @task_command.command("explain", example="headrace task explain order-4711")
 @click.argument("id")
 @click.pass_obj
-def explain(session: Session, id: str) -> None:
+def explain(session: CliSession, id: str) -> None:
     """Say why a task is not running."""
     reasons = session.client.explain_task(id)
     if session.json:

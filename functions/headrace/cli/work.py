@@ -10,8 +10,8 @@ import click
 
 from headrace.cli import params
 from headrace.cli.apps import load_app
-from headrace.cli.commands import Command, queue_names, split
-from headrace.cli.session import Failed, Session
+from headrace.cli.commands import CliCommand, queue_names, split
+from headrace.cli.session import CliSession, Failed
 from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
 
 @click.command(
     "work",
-    cls=Command,
+    cls=CliCommand,
     example="headrace work shop.tasks:app\n"
     "headrace work shop.tasks:app --queues mail=3,news --concurrency 20 --log-format json",
 )
@@ -85,7 +85,7 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
 @click.option("--app-version", default="", metavar="TEXT", help="Of your program, for operators.")
 @click.pass_obj
 def work_command(
-    session: Session,
+    session: CliSession,
     /,
     app: str,
     queues: tuple[str, ...],

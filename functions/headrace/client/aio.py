@@ -17,7 +17,7 @@ from headrace.client.batches import (
     not_enqueued,
     raises,
 )
-from headrace.client.call import Call, Pages, Step, Steps
+from headrace.client.call import ApiCall, CallStep, PagedCall, SteppedCall
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CallStep)
 
 _EDITS = 5  # tries of an edit that others get in the way of
 
 
-def _sent(make: Callable[P, Call[T]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
+def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     """Make a method of a call: it sends it and returns what it is answered."""
 
     @wraps(make)
@@ -52,7 +52,7 @@ def _sent(make: Callable[P, Call[T]]) -> Callable[Concatenate["AsyncClient", P],
 
 
 def _listed(
-    make: Callable[P, Pages[T]],
+    make: Callable[P, PagedCall[T]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
 
@@ -63,7 +63,9 @@ def _listed(
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _stepped(make: Callable[P, Steps[S]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[S]]:
+def _stepped(
+    make: Callable[P, SteppedCall[S]],
+) -> Callable[Concatenate["AsyncClient", P], Awaitable[S]]:
     """Make a method of what may take several calls: it returns what they come to."""
 
     @wraps(make)
@@ -119,11 +121,11 @@ class AsyncClient:
 
     @property
     def consumed(self) -> Consumed:
-        """What its calls have cost so far."""
-        return self._transport.tally.so_far
+        """The cost of its calls so far."""
+        return self._transport.usage.so_far
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"AsyncClient({self.url!r})"
 
     async def __aenter__(self) -> Self:
@@ -145,7 +147,7 @@ class AsyncClient:
 
     async def send(
         self,
-        call: Call[T],
+        call: ApiCall[T],
         *,
         again: bool = True,
         timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
@@ -156,7 +158,7 @@ class AsyncClient:
         """
         return await self._transport.send(call, again=again, timeout=timeout)
 
-    async def each(self, pages: Pages[T]) -> AsyncIterator[T]:
+    async def each(self, pages: PagedCall[T]) -> AsyncIterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
         cursor: str | None = None
         while True:
@@ -167,7 +169,7 @@ class AsyncClient:
             if cursor is None:
                 return
 
-    async def steps(self, steps: Steps[S]) -> AsyncIterator[S]:
+    async def steps(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
         """Take step after step; after each, yield what they have come to."""
         found: S | None = None
         cursor: str | None = None
@@ -274,7 +276,7 @@ class AsyncClient:
     async def enqueue_each(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
     ) -> AsyncIterator[Enqueued]:
-        """Do the same in constant memory: each batch goes out when its results are asked for.
+        """Do the same in constant memory: each batch goes out when its results are consumed.
 
         The first entry that comes out INVALID raises NotEnqueued in its place; those of its batch
         are sent then, and none that come after.

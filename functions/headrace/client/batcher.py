@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from headrace.client.batches import BATCH_BYTES, not_enqueued
-from headrace.client.call import Call
+from headrace.client.call import ApiCall
 from headrace.client.calls import tasks
 from headrace.client.codec import Codec
 from headrace.client.models import Enqueued
@@ -32,18 +32,18 @@ _PENDING: Final = 10_000  # enqueues that wait; then enqueue() itself waits
 
 
 class Sender(Protocol):
-    """What a batcher needs of a client."""
+    """The part of a client that a batcher needs."""
 
     codec: Codec
 
-    def send(self, call: Call[T]) -> T:
+    def send(self, call: ApiCall[T]) -> T:
         """Send *call* and return what it is answered."""
         ...
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is gathered for one queue."""
+    """The tasks gathered for one queue."""
 
     entries: list[bytes] = field(default_factory=list)
     futures: list[Future[Enqueued]] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Batcher:
     ) -> Future[Enqueued]:
         """Hand over one task, with the fields that ``Client.enqueue`` takes.
 
-        Raises InvalidRequest or PayloadTooLarge for what can be told at once, RuntimeError when
+        Raises InvalidRequest or PayloadTooLarge for what is known at once, RuntimeError when
         the batcher is closed; all else, NotEnqueued among it, is raised by the future.
         """
         entry = task_entry(NewTask(payload=payload, **fields), self._sender.codec, path="task")
@@ -185,7 +185,7 @@ class Batcher:
 
 
 def _without_wrong(left: list[_Sent], error: InvalidRequest) -> list[_Sent]:
-    """Tell those that *error* names, else all, and return the others."""
+    """Notify those that *error* names, else all, and return the others."""
     named = {int(found[1]) for wrong in error.errors if (found := _ENTRY.match(wrong.field))}
     wrong = {place for place in named if place < len(left)} or set(range(len(left)))
     for place in wrong:

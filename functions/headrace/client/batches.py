@@ -37,7 +37,7 @@ def batches_of(tasks: Iterable[NewTask], codec: Codec) -> Iterator[list[bytes]]:
 
 
 def raises(errors: Errors) -> bool:
-    """Tell whether INVALID is an error.  Raises InvalidRequest for another word than the two."""
+    """Whether INVALID is an error.  Raises InvalidRequest for another word than the two."""
     if errors not in {"raise", "return"}:
         message = f'must be "raise" or "return", not {errors!r:.100}'
         raise InvalidRequest(f"errors {message}", errors=[FieldError("errors", message)])

@@ -22,8 +22,8 @@ _ACCEPTED: Final = 202
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back, before it means anything."""
+class RawAnswer:
+    """A response, before it is decoded."""
 
     status: int
     body: bytes
@@ -31,21 +31,21 @@ class Answer:
 
     @property
     def in_background(self) -> bool:
-        """Whether what was asked for goes on after the answer."""
+        """Whether the operation goes on after the answer."""
         return self.status == _ACCEPTED
 
 
 Body: TypeAlias = Callable[[Codec], bytes]
-Read: TypeAlias = Callable[[Answer], T]
+Read: TypeAlias = Callable[[RawAnswer], T]
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class ApiCall(Generic[T]):
     """One request and how its answer is read.
 
     ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
     ``key`` goes with each try, so that the service answers a repeat as the first one and does
-    nothing more.  ``attempt`` is which try the first one sent from here is, where that is said.
+    nothing more.  ``attempt`` is which try the first one sent from here is, where it is known.
     """
 
     method: str
@@ -59,7 +59,7 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """Some entries of a list, and where it goes on."""
 
     entries: list[T]
@@ -67,32 +67,32 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages(Generic[T]):
+class PagedCall(Generic[T]):
     """A list as the calls for its pages, one after the other."""
 
-    at: Callable[[str | None], Call[Page[T]]]
+    at: Callable[[str | None], ApiCall[ListPage[T]]]
 
 
-class Step(Protocol):
+class CallStep(Protocol):
     """An answer that may not be the last; ``cursor`` goes on, None when it was."""
 
     @property
     def cursor(self) -> str | None:
-        """What the next call sends."""
+        """The cursor that the next call sends."""
 
 
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CallStep)
 
 
 @dataclass(frozen=True, slots=True)
-class Steps(Generic[S]):
-    """What may take several calls, as the calls, and how two answers are one."""
+class SteppedCall(Generic[S]):
+    """An operation that may take several calls, and how to merge two answers."""
 
-    at: Callable[[str | None], Call[S]]
+    at: Callable[[str | None], ApiCall[S]]
     together: Callable[[S, S], S]
 
     def so_far(self, before: S | None, step: S) -> S:
-        """Return what the steps have come to, of which *step* is the latest."""
+        """The sum of the steps so far, of which *step* is the latest."""
         return step if before is None else self.together(before, step)
 
 
@@ -121,11 +121,11 @@ def _parameter(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return instant(value, field=name)
+        return instant_text(value, field=name)
     return str(value)
 
 
-def instant(at: datetime, *, field: str) -> str:
+def instant_text(at: datetime, *, field: str) -> str:
     """Return *at* as the API writes instants.
 
     Raises InvalidRequest naming *field* for one without a time zone.
@@ -139,7 +139,7 @@ def instant(at: datetime, *, field: str) -> str:
 
 @cache
 def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type)
-    """Return what reads JSON of *shape*, made once."""
+    """The decoder for JSON of *shape*, made once."""
     return msgspec.json.Decoder(shape)
 
 
@@ -147,7 +147,7 @@ def reads(shape: type[T]) -> Read[T]:
     """Return how an answer of *shape* is read."""
     decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
 
-    def read(answer: Answer) -> T:
+    def read(answer: RawAnswer) -> T:
         try:
             found: T = decoder.decode(answer.body)
         except msgspec.DecodeError:
@@ -157,5 +157,5 @@ def reads(shape: type[T]) -> Read[T]:
     return read
 
 
-def nothing(_answer: Answer) -> None:
+def nothing(_answer: RawAnswer) -> None:
     """Read an answer that says nothing but that it is done."""

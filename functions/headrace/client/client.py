@@ -18,7 +18,7 @@ from headrace.client.batches import (
     not_enqueued,
     raises,
 )
-from headrace.client.call import Call, Pages, Step, Steps
+from headrace.client.call import ApiCall, CallStep, PagedCall, SteppedCall
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=CallStep)
 
 _EDITS = 5  # tries of an edit that others get in the way of
 
 
-def _sent(make: Callable[P, Call[T]]) -> Callable[Concatenate["Client", P], T]:
+def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["Client", P], T]:
     """Make a method of a call: it sends it and returns what it is answered."""
 
     @wraps(make)
@@ -52,7 +52,7 @@ def _sent(make: Callable[P, Call[T]]) -> Callable[Concatenate["Client", P], T]:
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _listed(make: Callable[P, Pages[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
+def _listed(make: Callable[P, PagedCall[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
 
     @wraps(make)
@@ -62,7 +62,7 @@ def _listed(make: Callable[P, Pages[T]]) -> Callable[Concatenate["Client", P], I
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _stepped(make: Callable[P, Steps[S]]) -> Callable[Concatenate["Client", P], S]:
+def _stepped(make: Callable[P, SteppedCall[S]]) -> Callable[Concatenate["Client", P], S]:
     """Make a method of what may take several calls: it returns what they come to."""
 
     @wraps(make)
@@ -119,11 +119,11 @@ class Client:
 
     @property
     def consumed(self) -> Consumed:
-        """What its calls have cost so far."""
-        return self._transport.tally.so_far
+        """The cost of its calls so far."""
+        return self._transport.usage.so_far
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"Client({self.url!r})"
 
     def __enter__(self) -> Self:
@@ -143,14 +143,14 @@ class Client:
         """Close the connections."""
         self._transport.close()
 
-    def send(self, call: Call[T], *, again: bool = True, timeout: float | None = None) -> T:
+    def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
         """Send *call* and return what it is answered.
 
         *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
         """
         return self._transport.send(call, again=again, timeout=timeout)
 
-    def each(self, pages: Pages[T]) -> Iterator[T]:
+    def each(self, pages: PagedCall[T]) -> Iterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
         cursor: str | None = None
         while True:
@@ -160,7 +160,7 @@ class Client:
             if cursor is None:
                 return
 
-    def steps(self, steps: Steps[S]) -> Iterator[S]:
+    def steps(self, steps: SteppedCall[S]) -> Iterator[S]:
         """Take step after step; after each, yield what they have come to."""
         found: S | None = None
         cursor: str | None = None
@@ -267,7 +267,7 @@ class Client:
     def enqueue_each(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
     ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: each batch goes out when its results are asked for.
+        """Do the same in constant memory: each batch goes out when its results are consumed.
 
         The first entry that comes out INVALID raises NotEnqueued in its place; those of its batch
         are sent then, and none that come after.
@@ -282,7 +282,7 @@ class Client:
                 place += 1
 
     def batcher(self, *, linger_seconds: float = 0.01) -> Batcher:
-        """Return what gathers single enqueues into batches in the background."""
+        """A batcher that gathers single enqueues into batches in the background."""
         return Batcher(self, linger_seconds=linger_seconds)
 
     # ------------------------------------------------------------------------------ many at once

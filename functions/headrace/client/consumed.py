@@ -1,4 +1,4 @@
-"""What a client's calls have cost, as the service says with each answer."""
+"""The usage of a client: what its calls have cost, as each answer's header says."""
 
 import re
 import threading
@@ -26,7 +26,7 @@ class Consumed:
         )
 
 
-class Tally:
+class Usage:
     """Adds up what calls cost; threads may share it."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Tally:
 
     @property
     def so_far(self) -> Consumed:
-        """What all calls together have cost."""
+        """The cost of all calls together."""
         return self._so_far
 
     def add(self, header: str | None) -> None:

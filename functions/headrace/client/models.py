@@ -55,7 +55,7 @@ class Stats(Model, frozen=True, kw_only=True):
 
 
 class Point(Model, frozen=True, kw_only=True):
-    """What happened in one step of a series; waits and runs in seconds.
+    """One step of a series; waits and runs in seconds.
 
     Numbers are None where the service has them no longer, or not yet from the lake.
     """
@@ -82,7 +82,7 @@ class Metrics(Model, frozen=True, kw_only=True):
 
 
 class ScheduleInShort(Model, frozen=True, kw_only=True):
-    """What its queue shows of a schedule."""
+    """A schedule as its queue shows it."""
 
     name: str
     cron: str | None
@@ -112,7 +112,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
 
 
 class Queue(Model, frozen=True, kw_only=True):
-    """A queue and its settings; ``stats`` and ``schedules`` only where one queue was asked for."""
+    """A queue and its settings; ``stats`` and ``schedules`` only where one queue was requested."""
 
     name: str
     description: str
@@ -131,7 +131,7 @@ class Queue(Model, frozen=True, kw_only=True):
 
 
 class Recount(Model, frozen=True, kw_only=True):
-    """What a queue that was counted anew has, and what its counters said before."""
+    """What a queue that was counted anew has, and what its counters held before."""
 
     counts: dict[State, int]
     was: dict[State, int]
@@ -204,12 +204,12 @@ class Task(Model, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
-        """What it carries; None where that was not asked for.  Raises Unreadable."""
+        """What it carries; None where that was not requested.  Raises Unreadable."""
         return _decoded(self, "payload", self.payload_json)
 
     @property
     def result(self) -> Any:  # noqa: ANN401 (any JSON value)
-        """What came of it.  Raises Unreadable."""
+        """The result.  Raises Unreadable."""
         return _decoded(self, "result", self.result_json)
 
     @property
@@ -218,7 +218,7 @@ class Task(Model, frozen=True, kw_only=True):
         return _decoded(self, "progress", self.progress_json)
 
     def __repr__(self) -> str:
-        """Return what may stand in a log: no payload."""
+        """A short form for logs, without the payload."""
         return f"<{type(self).__name__} {self.id} of {self.queue}: {self.status.value}>"
 
 
@@ -229,7 +229,7 @@ class LeasedTask(Task, frozen=True, kw_only=True):
 
 
 class Enqueued(Model, frozen=True, kw_only=True):
-    """What became of one entry of an enqueue.
+    """The outcome of one entry of an enqueue.
 
     ``queue`` is where its task is.  One that is EXISTING in another queue has no ``task`` here, and
     no ``queue`` either where the key may not know it; nor has one that is done and was not kept.
@@ -242,7 +242,7 @@ class Enqueued(Model, frozen=True, kw_only=True):
     queue: str | None = None
 
     def __repr__(self) -> str:
-        """Return what a person wants to know."""
+        """A short form for people."""
         why = f": {self.detail}" if self.detail else ""
         return f"<Enqueued {self.outcome} {self.id}{why}>"
 
@@ -256,14 +256,14 @@ class Dequeued(Model, frozen=True, kw_only=True):
 
 
 class Spawned(Model, frozen=True, kw_only=True):
-    """What became of a task spawned by a report."""
+    """The outcome of a task spawned by a report."""
 
     outcome: Literal["CREATED", "EXISTING", "DUPLICATE"]
     id: str
 
 
 class Reported(Model, frozen=True, kw_only=True):
-    """What became of one report; ``now`` is the service's time."""
+    """The outcome of one report; ``now`` is the service's time."""
 
     task_id: str
     outcome: Literal["OK", "NOT_FOUND", "NOT_INFLIGHT", "STALE_LEASE", "INVALID"]
@@ -295,7 +295,7 @@ class Reason(Model, frozen=True, kw_only=True):
 
 
 class BulkResult(Model, frozen=True, kw_only=True):
-    """What became of one task that was named."""
+    """The outcome for one task that was named."""
 
     id: str
     outcome: Literal["DELETED", "RESTARTED", "DUE", "MOVED", "NOT_FOUND", "SKIPPED"]
@@ -333,7 +333,7 @@ class NewKey(Key, frozen=True, kw_only=True):
     secret: str
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"NewKey(id={self.id!r}, name={self.name!r}, role={self.role!r})"
 
 
@@ -353,7 +353,7 @@ class AuditEntry(Model, frozen=True, kw_only=True):
 
 
 class WorkerSeen(Model, frozen=True, kw_only=True):
-    """A worker that has given a sign of life."""
+    """A worker that has sent a heartbeat."""
 
     name: str
     queues: list[str]
@@ -379,7 +379,7 @@ def remember_codec(task: Task | Schedule, codec: Codec) -> None:
 
 
 def _decoded(model: Model, name: str, text: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON value)
-    """Return what *text*, of the field *name*, says: decoded once, then kept."""
+    """The value of *text*, of the field *name*: decoded once, then kept."""
     known = model.__dict__
     if name not in known:
         raw = bytes(text)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.call import instant
+from headrace.client.call import instant_text
 from headrace.client.clock import utc_now
 from headrace.client.codec import Codec
 from headrace.domain import limits
@@ -63,7 +63,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a worker says of a task it holds."""
+    """A worker's report on a task it holds."""
 
     task_id: str
     lease_id: str
@@ -154,7 +154,7 @@ def _given(
         elif name in _CARRIED:
             value = carried(value, codec, field=f"{path}.{name}", most=_CARRIED[name])
         elif isinstance(value, datetime):
-            value = instant(value, field=f"{path}.{name}")
+            value = instant_text(value, field=f"{path}.{name}")
         elif isinstance(value, float) and not math.isfinite(value):
             message = f"must be a finite number, not {value}"
             field = f"{path}.{name}"

@@ -69,7 +69,7 @@ def _host(url: str) -> str:
 
 
 def _local(host: str) -> bool:
-    """Tell whether *host* is this machine, or a name that only a private network knows."""
+    """Whether *host* is this machine, or a name that only a private network knows."""
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:

@@ -22,7 +22,7 @@ _CARRIED: Final = ("payload_json", "result_json", "progress_json")
 
 
 def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: ANN401 (as asked for)
-    """Return what *body* says, halves of pairs left where they are in payloads.
+    """Decode *body*, halves of pairs left where they are in payloads.
 
     Raises msgspec.DecodeError.
     """

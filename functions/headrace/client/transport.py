@@ -1,4 +1,4 @@
-"""Sending calls: over one pool of connections, again after trouble, errors as our own classes.
+"""Sending calls: over one pool of connections, retried after failures, errors as our own classes.
 
 A call is repeated with growing, random waits (or the Retry-After that the service names) after
 429, 5xx and lost connections.  One that must not happen twice carries a key by which the service
@@ -15,9 +15,9 @@ import httpx2 as httpx
 import msgspec
 import tenacity
 
-from headrace.client.call import Answer, Call
+from headrace.client.call import ApiCall, RawAnswer
 from headrace.client.codec import Codec
-from headrace.client.consumed import HEADER, Tally
+from headrace.client.consumed import HEADER, Usage
 from headrace.client.refusal import refusal
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain.errors import HeadraceError, Unavailable
@@ -38,7 +38,7 @@ _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeou
 _LIMITS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=100)
 
 
-class _Trouble(Exception):
+class _CallError(Exception):
     """A try that failed and may be repeated; ``error`` is what is raised in the end."""
 
     def __init__(self, error: HeadraceError, *, wait: float | None = None) -> None:
@@ -53,7 +53,7 @@ _spread: Final = tenacity.wait_random_exponential(multiplier=0.2, max=_LONGEST_W
 def _wait(state: tenacity.RetryCallState) -> float:
     """Wait as long as the service says, else at random up to twice as long each time."""
     error = state.outcome.exception() if state.outcome is not None else None
-    named = error.wait if isinstance(error, _Trouble) else None
+    named = error.wait if isinstance(error, _CallError) else None
     if named is None:
         return _spread(state)
     return min(named, _LONGEST_WAIT) + _spread(state) / 10
@@ -73,19 +73,19 @@ class Transport:
     ) -> None:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
-        self.tally = Tally()
+        self.usage = Usage()
         self._given = transport
         self._http, self._process = self._connections(), os.getpid()
         self._again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Trouble),
+            retry=tenacity.retry_if_exception_type(_CallError),
             wait=_wait,
             stop=tenacity.stop_after_attempt(retries + 1),
             sleep=sleep,
             reraise=True,
         )
 
-    def send(self, call: Call[T], *, again: bool = True, timeout: float | None = None) -> T:
-        """Return what *call* is answered.  Raises the errors of headrace.domain.errors.
+    def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
+        """Send *call* and return its decoded answer.  Raises the errors of headrace.domain.errors.
 
         *again* False leaves it to the caller to repeat what did not work; *timeout* (seconds)
         takes the place of the one in the settings.
@@ -99,8 +99,8 @@ class Transport:
                 return self._once(call, request)
             answered: T = self._again(self._once, call, request)
             return answered
-        except _Trouble as trouble:
-            raise trouble.error from None
+        except _CallError as failure:
+            raise failure.error from None
 
     def _connections(self) -> httpx.Client:
         return httpx.Client(
@@ -110,14 +110,14 @@ class Transport:
             transport=self._given,
         )
 
-    def _once(self, call: Call[T], request: httpx.Request) -> T:
+    def _once(self, call: ApiCall[T], request: httpx.Request) -> T:
         try:
             response = self._http.send(request)
         except httpx.RequestError as error:
             raise _lost(call, error) from None  # it says all that is known
         finally:
             _count(request)
-        self.tally.add(response.headers.get(HEADER))
+        self.usage.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class AsyncTransport:
     ) -> None:
         """Prepare connections; none is opened yet.  *retries* are tries after the first."""
         self._settings, self._codec = settings, codec
-        self.tally = Tally()
+        self.usage = Usage()
         self._http = httpx.AsyncClient(
             headers=_headers(settings),
             timeout=_timeout(settings),
@@ -147,7 +147,7 @@ class AsyncTransport:
             transport=transport,
         )
         self._again = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_Trouble),
+            retry=tenacity.retry_if_exception_type(_CallError),
             wait=_wait,
             stop=tenacity.stop_after_attempt(retries + 1),
             sleep=sleep,
@@ -156,28 +156,28 @@ class AsyncTransport:
 
     async def send(
         self,
-        call: Call[T],
+        call: ApiCall[T],
         *,
         again: bool = True,
         timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
     ) -> T:
-        """Return what *call* is answered.  Raises and takes what ``Transport.send`` does."""
+        """Send *call* and return its decoded answer; takes and raises as ``Transport.send``."""
         request = _request(self._http, self._settings, self._codec, call, timeout)
         try:
             if not again:
                 return await self._once(call, request)
             return await self._again.copy()(self._once, call, request)  # it keeps state of one call
-        except _Trouble as trouble:
-            raise trouble.error from None
+        except _CallError as failure:
+            raise failure.error from None
 
-    async def _once(self, call: Call[T], request: httpx.Request) -> T:
+    async def _once(self, call: ApiCall[T], request: httpx.Request) -> T:
         try:
             response = await self._http.send(request)
         except httpx.RequestError as error:
             raise _lost(call, error) from None  # it says all that is known
         finally:
             _count(request)
-        self.tally.add(response.headers.get(HEADER))
+        self.usage.add(response.headers.get(HEADER))
         return _read(call, response, self._codec)
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ def _request(
     http: httpx.Client | httpx.AsyncClient,
     settings: ClientSettings,
     codec: Codec,
-    call: Call[T],
+    call: ApiCall[T],
     timeout: float | None,
 ) -> httpx.Request:
     body = None if call.body is None else call.body(codec)
@@ -221,30 +221,30 @@ def _request(
 
 
 def _count(request: httpx.Request) -> None:
-    """Let the next try of *request* say that it is one more, if this one has said so."""
+    """Count the attempt up in the next try of *request*, if this one is counted."""
     if ATTEMPT_HEADER in request.headers:
         request.headers[ATTEMPT_HEADER] = str(int(request.headers[ATTEMPT_HEADER]) + 1)
 
 
-def _lost(call: Call[T], error: httpx.RequestError) -> Exception:
-    unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_said(error)}")
+def _lost(call: ApiCall[T], error: httpx.RequestError) -> Exception:
+    unavailable = Unavailable(f"{call.method} {call.path} got no answer: {_described(error)}")
     if call.repeatable or isinstance(error, _NEVER_SENT):
-        return _Trouble(unavailable)
+        return _CallError(unavailable)
     return unavailable
 
 
-def _said(error: httpx.RequestError) -> str:
+def _described(error: httpx.RequestError) -> str:
     return str(error) or type(error).__name__
 
 
-def _read(call: Call[T], response: httpx.Response, codec: Codec) -> T:
+def _read(call: ApiCall[T], response: httpx.Response, codec: Codec) -> T:
     status = response.status_code
     if _REDIRECTED <= status < _REFUSED:
         to = response.headers.get("Location", "nowhere")
         raise HeadraceError(f"{call.method} {call.path} is redirected to {to}: that is another url")
     if status < _REFUSED:
         try:
-            return call.read(Answer(status, response.content, codec))
+            return call.read(RawAnswer(status, response.content, codec))
         except (msgspec.DecodeError, RecursionError) as error:
             raise HeadraceError(
                 f"{call.method} {call.path}: the answer is none of Headrace's: {error}"
@@ -254,7 +254,7 @@ def _read(call: Call[T], response: httpx.Response, codec: Codec) -> T:
     if isinstance(refused, Unavailable) and wait is not None:
         refused.retry_after_seconds = max(1, round(wait))
     if status == _TOO_MANY or (status >= _SERVER_ERROR and call.repeatable):
-        raise _Trouble(refused, wait=wait)
+        raise _CallError(refused, wait=wait)
     raise refused
 
 

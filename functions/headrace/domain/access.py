@@ -47,7 +47,7 @@ class Permission(StrEnum):
     LIST = "list"  #: lists of tasks; workers
     DETAILS = "details"  #: payload, result and progress of what may be read or listed
     ENQUEUE = "enqueue"
-    WORK = "work"  #: dequeue, report, a worker's sign of life
+    WORK = "work"  #: dequeue, report, a worker's heartbeat
     OPERATE = "operate"  #: change tasks by hand; pause and resume; schedules; audit; workers
     ADMINISTER = "administer"  #: create, edit and delete queues; keys
 
@@ -147,7 +147,7 @@ class Principal:
 
 
 def key_name_fault(name: str) -> str | None:
-    """Return what is wrong with *name* as that of a key; None for nothing."""
+    """Return the fault of *name* as the name of a key; None for none."""
     if not name.strip():
         return "must not be empty"
     if limits.utf8_bytes(name) > limits.KEY_NAME_BYTES:

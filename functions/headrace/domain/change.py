@@ -121,9 +121,10 @@ class AfterLength:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A short text under (``kind``, ``name``), written together with a task.
+class KeyLock:
+    """A short text under a key (``kind``, ``name``), written together with a task.
 
+    It keeps a dedupe key for the task that holds it, or says how far a schedule is.
     It becomes *value* (None: it goes) if it was *expects* (None: not there) before.
     """
 
@@ -135,7 +136,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One move of one task, as one conditional write.
+    """One transition of one task, as one conditional write.
 
     ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
     the fields of ``put`` are written, those of ``clear`` emptied, the entries of ``append`` added
@@ -145,8 +146,9 @@ class Change:
     ``done_when`` recognises a task on which this very change has already taken effect (its answer
     was lost, or the caller repeats itself).
 
-    ``also`` are marks and new tasks that must be written with it, all or nothing.  That costs
-    twice the units, so it is for moves that need it; ``seen`` is then the task as it was read.
+    ``also`` are key locks and new tasks that must be written with it, all or nothing.  That costs
+    twice the units, so it is for transitions that need it; ``seen`` is then the task as it was
+    read.
     """
 
     rule: Rule
@@ -159,7 +161,7 @@ class Change:
     append: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, int] = field(default_factory=dict)
     done_when: tuple[Condition, ...] = ()
-    also: tuple["Mark | Change", ...] = ()
+    also: tuple["KeyLock | Change", ...] = ()
     seen: Task | None = None
 
     def allowed(self, task: Task | None) -> bool:
@@ -175,7 +177,7 @@ class Change:
         return all(condition.holds(task) for condition in self.done_when)
 
     def apply(self, task: Task | None) -> Task | None:
-        """Return what *task* becomes; None when it is gone."""
+        """Return *task* as changed; None when it is gone."""
         if self.insert is not None:
             return self.insert
         if task is None or self.gone:
@@ -202,7 +204,7 @@ class Change:
         return self.gone and "spent" in self.put
 
     def remains(self, task: Task | None) -> Task | None:
-        """Return what stays under the id of *task* when it is gone."""
+        """Return the remains under the id of *task* when it is gone."""
         if task is None or not self.spends:
             return None
         emptied = {name: _EMPTY.get(name) for name in self.clear}
@@ -210,7 +212,7 @@ class Change:
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
         return replace(task, **{**emptied, **self.put, **ended, **written})
 
-    def together(self, *also: "Mark | Change", seen: Task | None) -> "Change":
+    def together(self, *also: "KeyLock | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
         same = (Equals("version", seen.version),) if seen is not None else ()
         return replace(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)

@@ -27,7 +27,7 @@ from headrace.domain.transitions import (
     STARTED_AT,
     Image,
     Transition,
-    Unreadable,
+    UnreadableImage,
     lease_in,
 )
 
@@ -39,7 +39,7 @@ FORGET: Final = "forget"
 """The move of a task that the table removed because it was past its retention."""
 
 FILLED: Final = "export-"
-"""How the shard of a line begins that no stream told: it was made up from an export."""
+"""How the shard of a line begins that no stream wrote: it was made from an export."""
 
 # Attributes by the names under which headrace.store.items keeps them; a test compares.
 TASK_ID: Final = "task_id"
@@ -75,10 +75,10 @@ def line(
     forgotten: bool,
     payload: bool,
 ) -> Line:
-    """Return what *change*, read from the images *old* and *new*, is in the lake.
+    """Return the lake's line for *change*, which was read from the images *old* and *new*.
 
     *forgotten* is a removal by the table itself; *payload* keeps a payload that is new.
-    Raises Unreadable.
+    Raises UnreadableImage.
     """
     last = new if new is not None and SPENT in new else None  # all that is left of it
     if last is not None:
@@ -86,9 +86,9 @@ def line(
     image = new if new is not None else old
     if image is None:
         message = f"{sequence}: a change without images"
-        raise Unreadable(message)
+        raise UnreadableImage(message)
     try:
-        told: Line = {
+        entry: Line = {
             "format": FORMAT,
             "shard": shard,
             "sequence": str(sequence),
@@ -111,15 +111,15 @@ def line(
             "result_bytes": _bytes(image, RESULT),
         }
         if payload and new is not None and (old is None or old.get(PAYLOAD) != new.get(PAYLOAD)):
-            told["payload"] = _text(new, PAYLOAD)
+            entry["payload"] = _text(new, PAYLOAD)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"{sequence}: not the image of a task: {type(error).__name__}: {error}"
-        raise Unreadable(message) from error
-    return {name: value for name, value in told.items() if value is not None}
+        raise UnreadableImage(message) from error
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 def digest(secret: str) -> str:
-    """Return what stands in the lake for a lease: always the same, and no way back."""
+    """Return the digest that stands for a lease in the lake: always the same, and no way back."""
     return blake2b(secret.encode(), digest_size=8, person=b"headrace").hexdigest()
 
 
@@ -168,7 +168,7 @@ def _delivery(old: Image | None, new: Image | None, change: Transition) -> Line:
 
 
 def _move(image: Image | None, *, forgotten: bool) -> str:
-    """Return the move that *image* names; of a task of which there is none, how it went."""
+    """Return the action that *image* names; of a task of which there is none, how it went."""
     if image is not None:
         return str(image[LAST_MOVE]["S"])
     return FORGET if forgotten else Action.DELETE

@@ -25,8 +25,8 @@ MONTH_SECONDS: Final = 30 * 86_400
 IDLE_POLL_SECONDS: Final = 3.1
 """How often an idle worker asks in the cloud, once it has waited for a while: a mean, measured."""
 
-SIGN_SECONDS: Final = 30.0
-"""How often a worker gives a sign of life, idle or not."""
+WORKER_HEARTBEAT_SECONDS: Final = 30.0
+"""How often a worker sends a heartbeat, idle or not."""
 
 _KB: Final = 1024
 _GB: Final = 1_000_000_000
@@ -55,27 +55,27 @@ def item_units(payload_bytes: int) -> int:
 
 
 def enqueue(payload_bytes: int = 0) -> Units:
-    """Return what one new task costs: its item and its entry.  No dedupe key, no transaction."""
+    """Return the cost of one new task: its item and its entry.  No dedupe key, no transaction."""
     return Units(item_units(payload_bytes) + 1)
 
 
 def dequeue(payload_bytes: int = 0, *, batch: int = 1) -> Units:
-    """Return what one delivery costs: the item, the entry moved; a share of the index query."""
+    """Return the cost of one delivery: the item, the entry moved; a share of the index query."""
     return Units(item_units(payload_bytes) + 2, _QUERY / batch)
 
 
 def noted_batch() -> Units:
-    """Return what it costs besides to dequeue a batch under a key: one record that names it."""
+    """Return the extra cost of a dequeue under a key: one record that names the batch."""
     return Units(1)
 
 
 def heartbeat(payload_bytes: int = 0) -> Units:
-    """Return what prolonging one lease costs: it touches no entry."""
+    """Return the cost of prolonging one lease: it touches no entry."""
     return Units(item_units(payload_bytes))
 
 
 def settle(payload_bytes: int = 0, *, kept: bool = True) -> Units:
-    """Return what a report costs that ends an attempt; a task that is not *kept* goes at once."""
+    """Return the cost of a report that ends an attempt; a task not *kept* goes at once."""
     return Units(item_units(payload_bytes) + (2 if kept else 1))
 
 
@@ -87,7 +87,7 @@ def life(
     retries: float = 0.0,
     heartbeats: float = 0.0,
 ) -> Units:
-    """Return what one task costs from enqueue to success.
+    """Return the cost of one task from enqueue to success.
 
     *retries* and *heartbeats* are how many a task has on average, *batch* the tasks of one call.
     """
@@ -136,12 +136,12 @@ class CallTime:
     task_ms: float = 1.3
 
     def gb_seconds(self, batch: float) -> float:
-        """Return what one call of *batch* tasks uses."""
+        """Return the GB-seconds of one call of *batch* tasks."""
         return self.memory_gb * (self.call_ms + self.task_ms * batch) / 1000
 
 
 def price_names() -> Mapping[str, str]:
-    """Return what each price is of, by its name."""
+    """Return the meaning of each price, by its name."""
     return {one.name: str(one.metadata["of"]) for one in fields(Prices)}
 
 
@@ -205,7 +205,7 @@ class Bill:
 
 
 def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None) -> Bill:
-    """Return what *load* costs in a month; logs, alarms, transfer and idle workers left out."""
+    """Return the cost of *load* in a month; logs, alarms, transfer and idle workers left out."""
     prices, time = prices or Prices(), time or CallTime()
     units = life(
         load.payload_bytes,
@@ -238,12 +238,12 @@ def bill(load: Load, prices: Prices | None = None, time: CallTime | None = None)
 def idle_worker_usd(
     prices: Prices | None = None, time: CallTime | None = None, *, queues: int = 1
 ) -> float:
-    """Return what one worker costs in a month that only asks, and gets nothing.
+    """Return the cost in a month of one worker that asks and gets nothing.
 
-    One call asks for up to 32 of its *queues*; each takes a read unit, a sign of life a write unit.
+    One call asks for up to 32 of its *queues*; each takes a read unit, a heartbeat a write unit.
     """
     prices, time = prices or Prices(), time or CallTime()
-    polls, signs = MONTH_SECONDS / IDLE_POLL_SECONDS, MONTH_SECONDS / SIGN_SECONDS
-    calls = polls * math.ceil(queues / DEQUEUE_QUEUES[1]) + signs
+    polls, heartbeats = MONTH_SECONDS / IDLE_POLL_SECONDS, MONTH_SECONDS / WORKER_HEARTBEAT_SECONDS
+    calls = polls * math.ceil(queues / DEQUEUE_QUEUES[1]) + heartbeats
     each = (prices.api + prices.invocations) / 1e6 + time.gb_seconds(0) * prices.gb_second
-    return calls * each + (polls * queues * prices.read + signs * prices.write) / 1e6
+    return calls * each + (polls * queues * prices.read + heartbeats * prices.write) / 1e6

@@ -15,7 +15,7 @@ ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A stretch of one state's own time, both ends included."""
 
     state: State
@@ -30,24 +30,24 @@ class Span:
             and (self.until is None or task.scheduled_at <= self.until)
         )
 
-    def within(self, after: datetime | None, before: datetime | None) -> "Span":
+    def within(self, after: datetime | None, before: datetime | None) -> "TimeSpan":
         """Return the part of this span that lies after *after* and before *before*."""
         since = max((at for at in (self.since, after) if at), default=None)
         until = min((at for at in (self.until, before) if at), default=None)
         return replace(self, since=since, until=until)
 
 
-_WAITING: Final = Span(State.ENQUEUED)
+_WAITING: Final = TimeSpan(State.ENQUEUED)
 
 
-def _meanings(now: datetime) -> dict[str, set[Span]]:
+def _meanings(now: datetime) -> dict[str, set[TimeSpan]]:
     return {
-        **{str(state): {Span(state)} for state in State},
-        "SCHEDULED": {Span(State.ENQUEUED, since=now + _MICROSECOND)},
-        "READY": {Span(State.ENQUEUED, until=now)},
-        "pending": {_WAITING, Span(State.INFLIGHT)},
-        "failed": {Span(State.DEAD)},
-        "running": {Span(State.INFLIGHT)},
+        **{str(state): {TimeSpan(state)} for state in State},
+        "SCHEDULED": {TimeSpan(State.ENQUEUED, since=now + _MICROSECOND)},
+        "READY": {TimeSpan(State.ENQUEUED, until=now)},
+        "pending": {_WAITING, TimeSpan(State.INFLIGHT)},
+        "failed": {TimeSpan(State.DEAD)},
+        "running": {TimeSpan(State.INFLIGHT)},
     }
 
 
@@ -82,14 +82,14 @@ class TaskFilter:
     error: str | None = None
     fingerprint: str | None = None
 
-    def spans(self, now: datetime) -> tuple[Span, ...]:
+    def spans(self, now: datetime) -> tuple[TimeSpan, ...]:
         """Return where the index has the tasks that may be meant, in the order of lists.
 
         Raises InvalidRequest for a word that is no state.
         """
         check_states(self.states)
         meanings = _meanings(now)
-        found: set[Span] = set()
+        found: set[TimeSpan] = set()
         for word in self.states or tuple(map(str, State)):
             found |= meanings[word]
         derived = meanings["READY"] | meanings["SCHEDULED"]
@@ -104,7 +104,7 @@ class TaskFilter:
         return tuple(sorted(possible, key=lambda span: ORDER.index(span.state)))
 
     def fields(self) -> dict[str, Any]:
-        """Return what is named, as JSON: what the audit keeps of a filter."""
+        """Return the fields that are set, as JSON: the audit keeps them."""
         times = {"scheduled_after": self.scheduled_after, "scheduled_before": self.scheduled_before}
         named = {
             "state": ",".join(self.states) or None,
@@ -119,7 +119,7 @@ class TaskFilter:
 
     @classmethod
     def of_fields(cls, named: Mapping[str, Any]) -> Self:
-        """Return the filter that fields() was asked of."""
+        """Return the filter that fields() wrote."""
 
         def instant(name: str) -> datetime | None:
             return datetime.fromisoformat(named[name]) if name in named else None
@@ -162,4 +162,4 @@ def _mentions(task: Task, text: str) -> bool:
         return False
     latest = task.errors[-1]
     wanted = text.casefold()
-    return any(wanted in said.casefold() for said in (latest.type, latest.message, latest.detail))
+    return any(wanted in text.casefold() for text in (latest.type, latest.message, latest.detail))

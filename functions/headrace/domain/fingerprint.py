@@ -34,7 +34,7 @@ _BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank
 
 
 def fingerprint(kind: str, message: str) -> str:
-    """Return what is the same for errors alike: 16 hex digits."""
+    """Return the fingerprint that similar errors share: 16 hex digits."""
     text = message[:MESSAGE].lower()  # so much of it is in the lake
     for pattern, blank in _BLANKS:
         text = pattern.sub(blank, text)

@@ -72,7 +72,7 @@ class Group:
         return self.state is GroupState.OPEN and self.expires_at > now
 
     def new_lease(self, token: str) -> str:
-        """Return the lease of one delivery under this group; *token* tells it from all others."""
+        """Return the lease of one delivery under this group; *token* makes it unique."""
         return f"{self.id}{_MARK}{token}"
 
 
@@ -94,12 +94,12 @@ def group_of(lease_id: str | None) -> str | None:
 
 
 def token_of(lease_id: str) -> str:
-    """Return what tells a delivery's lease from all others, whether it is under a group or not."""
+    """Return the token of a delivery's lease, unique whether it is under a group or not."""
     return lease_id.rpartition(_MARK)[2]
 
 
 def leases_of(group_id: str) -> str:
-    """Return what the leases of all deliveries under a group begin with."""
+    """Return the prefix of the leases of all deliveries under a group."""
     return group_id + _MARK
 
 
@@ -140,7 +140,7 @@ class GroupChange:
         )
 
     def apply(self, group: Group) -> Group:
-        """Return what *group* becomes."""
+        """Return *group* as changed."""
         changed = replace(group, **self.put)
         if self.renewed_at is not None:
             changed = replace(changed, expires_at=self.renewed_at + group.keepalive)

@@ -1,7 +1,7 @@
 """Durations counted in buckets that grow by 5 %: small, mergeable, good for percentiles.
 
 Bucket ``n`` holds what is more than 1.05^(n-1) and at most 1.05^n microseconds, bucket -1 what took
-no time at all.  A percentile is told as the middle of its bucket, so it is at most 2.5 % off,
+no time at all.  A percentile is given as the middle of its bucket, so it is at most 2.5 % off,
 however many histograms were merged and in whatever order.
 """
 
@@ -66,7 +66,7 @@ class Histogram:
 
     @classmethod
     def unpacked(cls, numbers: Sequence[int]) -> "Histogram":
-        """Return what packed() was asked of."""
+        """Return the histogram that packed() wrote."""
         buckets = {}
         bucket = 0
         for distance, number in _pairs(numbers):

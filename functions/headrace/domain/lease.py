@@ -39,7 +39,7 @@ class LeaseName:
 
     @classmethod
     def parse(cls, name: str) -> "LeaseName | None":
-        """Return what *name* says, or None when we did not write it."""
+        """Return *name* as parsed; None when we did not write it."""
         secret, _, rest = name.partition(".")
         attempt, _, worker = rest.partition(".")
         if not (secret and attempt.isascii() and attempt.isdigit()):
@@ -56,7 +56,7 @@ class LeaseName:
 
 
 def shown_lease(task: Task) -> str:
-    """Return the name by which the worker that has *task* is told its lease."""
+    """Return the name of its lease that the worker of *task* is given."""
     group = group_of(task.lease_id)
     return str(LeaseName.of(task)) if group is None or _was_under(group, task) else group
 

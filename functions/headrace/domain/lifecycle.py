@@ -1,9 +1,10 @@
 """The task lifecycle, as one table.
 
-Every rule about which move is legal, who may make it, what it needs of a lease and what it does
-to the clock lives in ``LIFECYCLE``.  The planner turns a row into a conditional change, the stores
-turn the change into a write, the API names a refusal from it, the diagram in docs/lifecycle.md is
-printed from it (``python -m headrace.domain.lifecycle``) and the tests walk all of it.
+Every rule about which transition is legal, who may make it, what it needs of a lease and what it
+does to the clock lives in ``LIFECYCLE``.  The planner turns a row into a conditional change, the
+stores turn the change into a write, the API names a refusal from it, the diagram in
+docs/lifecycle.md is printed from it (``python -m headrace.domain.lifecycle``) and the tests walk
+all of it.
 
 Rule of the file: whoever asks "may this happen?" asks here.
 """
@@ -35,7 +36,7 @@ class Action(StrEnum):
 
 
 class Actor(StrEnum):
-    """Who makes a move."""
+    """Who makes a transition."""
 
     PRODUCER = auto()
     WORKER = auto()
@@ -43,11 +44,11 @@ class Actor(StrEnum):
     SERVICE = auto()
 
 
-class Lease(StrEnum):
-    """What a move has to do with the lease."""
+class LeaseRule(StrEnum):
+    """What a transition has to do with the lease."""
 
     NONE = "-"
-    TAKEN = "taken"  #: the move grants a fresh one
+    TAKEN = "taken"  #: the transition grants a fresh one
     HELD = "held"  #: the caller must hold the valid one
     LAPSED = "lapsed"  #: the one there must be past its end
     CLOSED = "closed"  #: the one there must be of a group that is closed
@@ -66,7 +67,7 @@ class Clock(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One legal move.  ``source`` None is "not there yet", ``target`` None is "gone".
+    """One legal transition.  ``source`` None is "not there yet", ``target`` None is "gone".
 
     ``kept_by`` names the setting that keeps the finished task: without it the task is gone.
     """
@@ -75,40 +76,41 @@ class Rule:
     source: State | None
     target: State | None
     actor: Actor
-    lease: Lease
+    lease: LeaseRule
     clock: Clock
     kept_by: str | None = None
 
 
 _E, _I, _S, _D = State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD
+_L = LeaseRule
 _DEAD_LETTERS: Final = "dead_letter_queue_config"
 _HISTORY: Final = "history_retention_in_seconds"
 
 # fmt: off
 LIFECYCLE: Final[tuple[Rule, ...]] = (
-    #    action            from  to    actor           lease         scheduled_at
-    Rule(Action.ENQUEUE,   None, _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
-    Rule(Action.OVERWRITE, _E,   _E,   Actor.PRODUCER, Lease.NONE,   Clock.DUE),
-    Rule(Action.DEQUEUE,   _E,   _I,   Actor.WORKER,   Lease.TAKEN,  Clock.LEASE_END),
-    Rule(Action.HEARTBEAT, _I,   _I,   Actor.WORKER,   Lease.HELD,   Clock.KEPT),
-    Rule(Action.SUCCEED,   _I,   _S,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _HISTORY),
-    Rule(Action.FAIL,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.BACKOFF),
-    Rule(Action.FAIL,      _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
-    Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   Lease.HELD,   Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.RELEASE,   _I,   _E,   Actor.SERVICE,  Lease.CLOSED, Clock.NOW),
-    Rule(Action.RELEASE,   _I,   _D,   Actor.SERVICE,  Lease.CLOSED, Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   Lease.HELD,   Clock.DUE),
-    Rule(Action.MOVE,      _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.DUE),
-    Rule(Action.MOVE,      _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    Rule(Action.RECLAIM,   _I,   _E,   Actor.SERVICE,  Lease.LAPSED, Clock.BACKOFF),
-    Rule(Action.RECLAIM,   _I,   _D,   Actor.SERVICE,  Lease.LAPSED, Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.EXPIRE,    _E,   _D,   Actor.SERVICE,  Lease.NONE,   Clock.NOW,     _DEAD_LETTERS),
-    Rule(Action.RUN,       _E,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    Rule(Action.RESTART,   _D,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    Rule(Action.RESTART,   _S,   _E,   Actor.OPERATOR, Lease.NONE,   Clock.NOW),
-    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, Lease.NONE,   Clock.NONE) for of in State),
-    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, Lease.NONE,   Clock.NONE) for of in State),
+    #    action            from  to    actor           lease      scheduled_at
+    Rule(Action.ENQUEUE,   None, _E,   Actor.PRODUCER, _L.NONE,   Clock.DUE),
+    Rule(Action.OVERWRITE, _E,   _E,   Actor.PRODUCER, _L.NONE,   Clock.DUE),
+    Rule(Action.DEQUEUE,   _E,   _I,   Actor.WORKER,   _L.TAKEN,  Clock.LEASE_END),
+    Rule(Action.HEARTBEAT, _I,   _I,   Actor.WORKER,   _L.HELD,   Clock.KEPT),
+    Rule(Action.SUCCEED,   _I,   _S,   Actor.WORKER,   _L.HELD,   Clock.NOW,     _HISTORY),
+    Rule(Action.FAIL,      _I,   _E,   Actor.WORKER,   _L.HELD,   Clock.BACKOFF),
+    Rule(Action.FAIL,      _I,   _D,   Actor.WORKER,   _L.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RELEASE,   _I,   _E,   Actor.WORKER,   _L.HELD,   Clock.DUE),
+    Rule(Action.RELEASE,   _I,   _D,   Actor.WORKER,   _L.HELD,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RELEASE,   _I,   _E,   Actor.SERVICE,  _L.CLOSED, Clock.NOW),
+    Rule(Action.RELEASE,   _I,   _D,   Actor.SERVICE,  _L.CLOSED, Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.MOVE,      _I,   _E,   Actor.WORKER,   _L.HELD,   Clock.DUE),
+    Rule(Action.MOVE,      _E,   _E,   Actor.OPERATOR, _L.NONE,   Clock.DUE),
+    Rule(Action.MOVE,      _D,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    Rule(Action.RECLAIM,   _I,   _E,   Actor.SERVICE,  _L.LAPSED, Clock.BACKOFF),
+    Rule(Action.RECLAIM,   _I,   _D,   Actor.SERVICE,  _L.LAPSED, Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.EXPIRE,    _E,   _D,   Actor.SERVICE,  _L.NONE,   Clock.NOW,     _DEAD_LETTERS),
+    Rule(Action.RUN,       _E,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    Rule(Action.RESTART,   _D,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    Rule(Action.RESTART,   _S,   _E,   Actor.OPERATOR, _L.NONE,   Clock.NOW),
+    *(Rule(Action.DELETE,  of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in State),
+    *(Rule(Action.PURGE,   of, None, Actor.OPERATOR, _L.NONE,   Clock.NONE) for of in State),
 )
 # fmt: on
 
@@ -128,14 +130,14 @@ def rules(action: Action, source: State | None, *, actor: Actor | None = None) -
 def rule(
     action: Action, source: State | None, target: State | None, *, actor: Actor | None = None
 ) -> Rule:
-    """Return the row for a move, by *actor* if one is named, else by whom the table names first.
+    """Return the row for a transition, by *actor* if one is named, else by the first in the table.
 
     Raises LookupError when the table has none: a planner asked for something illegal.
     """
     for row in rules(action, source, actor=actor):
         if row.target is target:
             return row
-    message = f"no such move: {action} from {source} to {target}"
+    message = f"no such transition: {action} from {source} to {target}"
     raise LookupError(message)
 
 

@@ -45,7 +45,7 @@ BULK_IDS: Final = 250
 WORKER_QUEUES: Final = (1, 100)
 DEQUEUE_QUEUES: Final = (1, 32)  # that one dequeue names
 LEASE_QUEUES: Final = 100  # that one group lease takes tasks of
-WORKER_TASKS: Final = 100  # that a sign of life names
+WORKER_TASKS: Final = 100  # that a heartbeat names
 WORKER_CONCURRENCY: Final = (1, 10_000)
 LIST_PAGE: Final = 250
 

@@ -26,7 +26,7 @@ class BulkAction(StrEnum):
     MOVE = "move"
 
 
-STATES: Final = {
+STATES_BY_ACTION: Final = {
     BulkAction.DELETE: (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED),
     BulkAction.RESTART: (State.DEAD, State.SUCCEEDED),
     BulkAction.RUN: (State.ENQUEUED,),

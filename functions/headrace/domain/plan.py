@@ -17,7 +17,7 @@ from headrace.domain.change import (
     Entry,
     Equals,
     In,
-    Mark,
+    KeyLock,
     Unset,
     UnsetOrAfter,
 )
@@ -41,7 +41,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class NewTask:
+class TaskSpec:
     """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in."""
 
     payload: str
@@ -65,7 +65,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a move asks and does besides what its row of the lifecycle says."""
+    """What a transition asks and does besides what its row of the lifecycle says."""
 
     when: tuple[Condition, ...] = ()
     put: Mapping[str, Any] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class Effects:
     done_when: tuple[Condition, ...] = ()
 
 
-def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> Mark:
-    """Return the mark that says which task of *queue* holds *dedupe_key*."""
-    return Mark(f"dedupe:{queue}", dedupe_key, value, expects)
+def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> KeyLock:
+    """Return the key lock that says which task of *queue* holds *dedupe_key*."""
+    return KeyLock(f"dedupe:{queue}", dedupe_key, value, expects)
 
 
-def freed(task: Task) -> tuple[Mark, ...]:
-    """Return the mark to take away when *task* no longer lives in its queue, if it has one."""
+def freed(task: Task) -> tuple[KeyLock, ...]:
+    """Return the key lock to take away when *task* no longer lives in its queue, if it has one."""
     if task.dedupe_key is None or task.state not in (State.ENQUEUED, State.INFLIGHT):
         return ()
     return (holder(task.queue, task.dedupe_key, value=None, expects=task.id),)
@@ -92,7 +92,7 @@ def place_in(queue: Queue, state: State, task_id: str) -> Place:
 
 
 def enqueue(
-    new: NewTask,
+    new: TaskSpec,
     queue: Queue,
     *,
     task_id: str,
@@ -101,12 +101,12 @@ def enqueue(
     token: str | None,
     replaces: str | None = None,
 ) -> Change:
-    """Plan a new task, together with the mark of its dedupe key if it has one.
+    """Plan a new task, together with the key lock of its dedupe key if it has one.
 
     *replaces* is a holder of that key which is known to live no more.
 
     *token* marks the write of a task whose id the client chose, so that a repeat of this very
-    write is told from a second enqueue; an id of our own making is mark enough.
+    write is told from a second enqueue; an id of our own making is enough.
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
     task = Task(
@@ -126,15 +126,15 @@ def enqueue(
         enqueue_token=token,
         last_move=str(row.action),
     )
-    mark = Equals("enqueue_token", token) if token else Equals("id", task_id)
-    change = Change(row, task_id, insert=task, done_when=(mark,))
+    own = Equals("enqueue_token", token) if token else Equals("id", task_id)
+    change = Change(row, task_id, insert=task, done_when=(own,))
     if new.dedupe_key is None:
         return change
     taken = holder(queue.name, new.dedupe_key, value=task_id, expects=replaces)
     return change.together(taken, seen=None)
 
 
-def overwrite(held: Task, new: NewTask, queue: Queue, *, now: datetime) -> Change:
+def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Change:
     """Plan what a duplicate enqueue changes of the task *held* that waits under its key."""
     row = rule(Action.OVERWRITE, State.ENQUEUED, State.ENQUEUED)
     put: dict[str, Any] = {}
@@ -270,12 +270,12 @@ def purge(of: Entry | Task) -> Change:
 def parted(change: Change, of: "Entry | Task | None") -> Change:
     """Complete a change by which a task stops living in its queue.
 
-    With it goes the mark of the dedupe key.  That there is none is assumed of a task that was not
-    read: then the condition is the write's.
+    With it goes the key lock of the dedupe key.  That there is none is assumed of a task that was
+    not read: then the condition is the write's.
     """
     if isinstance(of, Task):
-        marks = freed(of)
-        return change.together(*marks, seen=of) if marks else change
+        locks = freed(of)
+        return change.together(*locks, seen=of) if locks else change
     if change.rule.source in (State.SUCCEEDED, State.DEAD):
         return change  # whoever ended it freed its key
     return replace(change, when=(*change.when, Unset("dedupe_key")))

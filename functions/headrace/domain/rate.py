@@ -86,7 +86,7 @@ class Bucket:
         return max(0, -(-short // self.rate.max_tokens)) * _MICROSECOND
 
     def under(self, rate: Rate, since: datetime, now: datetime) -> "Bucket":
-        """Return what it becomes under other settings: no more tokens than it has now."""
+        """Return the bucket under other settings: no more tokens than it has now."""
         kept = min(self.room(now), rate.max_tokens)
         return Bucket(rate.at(now) + rate.span - rate.length(kept), rate, since)
 
@@ -110,7 +110,7 @@ class Draw:
         return (bucket is None or bucket.rate == self.rate) and self._end(bucket) <= self.until
 
     def apply(self, bucket: Bucket | None) -> Bucket:
-        """Return what the stored *bucket* becomes."""
+        """Return the stored *bucket* as changed."""
         since = self.since if bucket is None else bucket.since
         return Bucket(self._end(bucket), self.rate, since)
 

@@ -120,7 +120,7 @@ class NewCount:
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Self:
-        """Return what body() was asked of."""
+        """Return the recount that body() wrote."""
         pages = tuple(
             CountedPage(state, shard, until, task_id, counted_at)
             for state, shard, *where, counted_at in body["pages"]

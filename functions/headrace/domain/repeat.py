@@ -1,4 +1,4 @@
-"""A request under an ``Idempotency-Key``: what tells it from others, what is known of the first.
+"""A request under an ``Idempotency-Key``: what identifies it, what is known of the first.
 
 Everything here is pure.  The first request under a key runs; a repeat of it gets the first answer;
 another request under the same key is a conflict.  What failed is forgotten, and runs anew.
@@ -20,7 +20,7 @@ KEPT: Final = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class KeyedRequest:
     """What a caller asks under a key; the same *fingerprint* is the same request."""
 
     caller: str
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedAnswer:
     """An answer as it is given again."""
 
     status: int
@@ -48,10 +48,10 @@ class First:
     fingerprint: str
     at: datetime
     until: datetime
-    answer: Answer | None = None
+    answer: RecordedAnswer | None = None
     failed: bool = False
 
-    def repeated_by(self, request: Request, *, now: datetime) -> bool:
+    def repeated_by(self, request: KeyedRequest, *, now: datetime) -> bool:
         """Tell whether *request* is a repeat of this one; False: it comes first now.
 
         Raises IdempotencyConflict when it is another request.
@@ -65,8 +65,8 @@ class First:
             )
         return True
 
-    def answer_to(self, request: Request, *, now: datetime) -> Answer | None:
-        """Return what *request* is answered; None: it runs, as if it was the first.
+    def answer_to(self, request: KeyedRequest, *, now: datetime) -> RecordedAnswer | None:
+        """Return the recorded answer to *request*; None: it runs, as if it was the first.
 
         Raises IdempotencyConflict when it is another request, and Unavailable while the first one
         still runs.
@@ -79,7 +79,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class NotedBatch:
     """What a dequeue under a key set out to lease: noted before the first lease is written.
 
     It began *at* an instant and leases nothing more after *until*.  Its leases are made with *tag*.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
 
@@ -91,10 +91,10 @@ class Schedule:
         done = tuple((first, last) for first, last in progress.done if last <= now)
         return replace(progress, edition=self.edition, done=done)
 
-    def new_task(self) -> NewTask:
+    def new_task(self) -> TaskSpec:
         """Return the task that each tick makes."""
         settings = self.settings
-        return NewTask(
+        return TaskSpec(
             settings.payload,
             keepalive=settings.keepalive_timeout_in_seconds,
             retry=settings.retry_strategy,
@@ -125,7 +125,7 @@ def tick_id(queue: str, name: str, tick: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Which ticks of a schedule have been enqueued, told so that it stays small.
+    """Which ticks of a schedule have been enqueued, in a form that stays small.
 
     ``recent`` are those that may still be ahead.  ``done`` are stretches of time, first and last
     tick included, in which every tick has been enqueued; there is more than one only after ticks

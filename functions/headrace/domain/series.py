@@ -55,7 +55,7 @@ class Span:
 
     @classmethod
     def of(cls, text: bytes) -> "Span":
-        """Return what text() was asked of.  Raises Illegible."""
+        """Return the span that text() wrote.  Raises Illegible."""
         try:
             body = json.loads(text)
             return cls(date.fromisoformat(body["begin"]), date.fromisoformat(body["end"]))
@@ -86,8 +86,8 @@ def content_of(minutes: Minutes) -> bytes:
         hour = str(minute // HOUR)
         sums.setdefault(hour, Activity()).merge(minutes[minute])
         hours.setdefault(hour, {})[str(minute % HOUR)] = minutes[minute].text()
-    told = {hour: {"all": sums[hour].text(), "minutes": hours[hour]} for hour in hours}
-    body = json.dumps({"format": _FORMAT, "hours": told}, separators=(",", ":"))
+    written = {hour: {"all": sums[hour].text(), "minutes": hours[hour]} for hour in hours}
+    body = json.dumps({"format": _FORMAT, "hours": written}, separators=(",", ":"))
     return gzip.compress(body.encode(), _LEVEL, mtime=0)
 
 

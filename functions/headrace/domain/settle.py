@@ -26,7 +26,7 @@ from headrace.domain.change import (
     UnsetOrAtMost,
 )
 from headrace.domain.group import group_of, leases_of, opened_at
-from headrace.domain.lifecycle import Action, Actor, Lease, Rule, rule
+from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -160,7 +160,7 @@ def release(held: Held, queue: Queue, *, now: datetime, delay: Seconds | None) -
     return _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0)
 
 
-def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
+def release_undelivered(held: Held, queue: Queue, *, now: datetime) -> Change:
     """Plan undoing a delivery that did not fit the answer: the task keeps its turn."""
     change = release(held, queue, now=now, delay=None)
     if held.task is None or change.rule.target is not State.ENQUEUED:
@@ -171,7 +171,7 @@ def give_back(held: Held, queue: Queue, *, now: datetime) -> Change:
     return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
 
 
-def hand_back(task: Task, queue: Queue, *, now: datetime) -> Change:
+def release_from_closed_group(task: Task, queue: Queue, *, now: datetime) -> Change:
     """Plan giving back what a group held when it was closed: due now, the attempt not counted."""
     effects = Effects(add={"attempts": -1})
     by = Actor.SERVICE
@@ -224,9 +224,9 @@ def move(
 def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
     """What the table asks of the state and the lease."""
     where = In(held.queue, State.INFLIGHT)
-    if row.lease is Lease.CLOSED:
+    if row.lease is LeaseRule.CLOSED:
         return (where, Equals("lease_id", held.lease_id))
-    if row.lease is Lease.LAPSED:
+    if row.lease is LeaseRule.LAPSED:
         lapsed = held.task.lease_expires_at if held.task else None
         return (where, Equals("lease_id", held.lease_id), Equals("lease_expires_at", lapsed))
     if held.task is None and held.group is not None:
@@ -247,7 +247,7 @@ def _report(row: Rule, held: Held, effects: Effects) -> Effects:
     """Add what every report asks, and the mark by which a repeat of it is recognised."""
     name = held.group or held.lease_id
     settled = {"settled_lease_id": name, "settled_status": str(row.action)}
-    if row.lease is not Lease.HELD:
+    if row.lease is not LeaseRule.HELD:
         settled = {}
     return replace(
         effects,

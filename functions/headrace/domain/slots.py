@@ -85,7 +85,7 @@ class Reservation:
         return _EPOCH + timedelta(seconds=int(self.mark.partition(".")[0], 16))
 
     def standing(self, task: Task | None, queue: str) -> Standing:
-        """Return what it means in *queue*, by its *task* as read after it was made."""
+        """Return its standing in *queue*, by its *task* as read after it was made."""
         if task is None or task.queue != queue or task.due_at != self.due_at:
             return Standing.OVER
         if task.state is State.ENQUEUED:

@@ -1,4 +1,4 @@
-"""What the recorder adds up: tasks by queue and state, events by queue and minute, and moves.
+"""What the recorder adds up: tasks by queue and state, events by minute, flows between queues.
 
 Tallies are sums, so they may be merged in any order.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.domain.histogram import Histogram
-from headrace.domain.moves import Moves
+from headrace.domain.queue_flows import QueueFlows
 from headrace.domain.task import State
 from headrace.domain.transitions import Event, Happening, Transition
 
@@ -60,7 +60,7 @@ class Activity:
 
     @classmethod
     def of(cls, text: str) -> "Activity":
-        """Return what text() was asked of."""
+        """Return the activity that text() wrote."""
         numbers, wait, run, *more = (
             [int(word) for word in part.split()] for part in text.split("|")
         )
@@ -70,11 +70,11 @@ class Activity:
 
 @dataclass(slots=True)
 class Tally:
-    """How the counts of queues changed, what happened in them minute by minute, and the moves."""
+    """How the counts of queues changed, what happened in them minute by minute, and the flows."""
 
     counts: dict[str, Counts] = field(default_factory=dict)
     minutes: dict[str, dict[int, Activity]] = field(default_factory=dict)
-    moves: Moves = field(default_factory=Moves)
+    flows: QueueFlows = field(default_factory=QueueFlows)
 
     def add(self, transition: Transition) -> None:
         """Count one write of a task."""
@@ -85,7 +85,7 @@ class Tally:
                     self._counts(queue)[_PLACE[state]] += step
                     if state is State.ENQUEUED:
                         self._activity(queue, transition.at // MINUTE).backlog += step
-            self.moves.note(transition)
+            self.flows.note(transition)
         self.add_happenings(transition.happenings)
 
     def add_happenings(self, happenings: Iterable[Happening]) -> None:
@@ -104,7 +104,7 @@ class Tally:
         for queue, minutes in other.minutes.items():
             for minute, activity in minutes.items():
                 self._activity(queue, minute).merge(activity)
-        self.moves.merge(other.moves)
+        self.flows.merge(other.flows)
 
     def body(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -113,14 +113,14 @@ class Tally:
             for queue, minutes in self.minutes.items()
         }
         counts = {queue: list(counts) for queue, counts in self.counts.items() if any(counts)}
-        return {"counts": counts, "minutes": minutes, "moves": self.moves.body()}
+        return {"counts": counts, "minutes": minutes, "moves": self.flows.body()}
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> "Tally":
-        """Return what body() was asked of."""
+        """Return the tally that body() wrote."""
         counts = {queue: list(counts) for queue, counts in body["counts"].items()}
         minutes = {queue: minutes_of(body, queue) for queue in body["minutes"]}
-        return cls(counts, minutes, Moves.of(body.get("moves", {})))
+        return cls(counts, minutes, QueueFlows.of(body.get("moves", {})))
 
     def _counts(self, queue: str) -> Counts:
         found = self.counts.get(queue)

@@ -1,6 +1,6 @@
 """From a schedule to its ticks: local time to instants, the days when clocks change included.
 
-What a cron expression means on a calendar is asked of a ``Cron``.  Which instants its local times
+A ``Cron`` says what a cron expression means on a calendar.  Which instants its local times
 are in a time zone is decided here, as Vixie cron has it (docs/decisions/0004-cron-by-cronsim.md):
 
 - An expression that names its minutes and hours runs once for each local time: when the clock

@@ -4,7 +4,7 @@ The stream shows every write of a task as two images in DynamoDB's own JSON.  ``
 from where to where the task went and what happened on the way.  It runs for each write of the whole
 table, so it looks at few attributes and never makes a Task of them.
 
-When it happened is told by the images, to the microsecond; only where they do not say it (a
+The images say when it happened, to the microsecond; only where they do not say it (a
 release, a delete) is it when the stream saw the write, to the second.
 """
 
@@ -52,7 +52,7 @@ class IndexEntry(NamedTuple):
     task_id: str
 
 
-class Unreadable(ValueError):
+class UnreadableImage(ValueError):
     """An image is not one of a task."""
 
 
@@ -92,11 +92,11 @@ class Transition:
 
 
 def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Transition:
-    """Return what happened between two images; *recorded_at* is when the stream saw it.
+    """Return the transition between two images; *recorded_at* is when the stream saw it.
 
     What is left of a task that is gone says how it ended; one of which nothing is left was removed
     by hand, or by the table.  That what was left is removed is nothing that happens to a task.
-    Raises Unreadable.
+    Raises UnreadableImage.
     """
     try:
         left = _spot(old[PLACE]["S"]) if old is not None and SPENT not in old else None
@@ -107,7 +107,7 @@ def transition(old: Image | None, new: Image | None, *, recorded_at: int) -> Tra
         return _changed(left, _spot(new[PLACE]["S"]), new, recorded_at)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"not the image of a task: {type(error).__name__}: {error}"
-        raise Unreadable(message) from error
+        raise UnreadableImage(message) from error
 
 
 def index_entry(image: Image | None) -> IndexEntry | None:
@@ -126,7 +126,7 @@ def lease_in(image: Image) -> Image:
 
 
 def _changed(left: Spot | None, entered: Spot, new: Image, recorded_at: int) -> Transition:
-    """Tell apart by the state that was entered, then by the move that is named."""
+    """Tell apart by the state that was entered, then by the action that is named."""
     queue, state = entered
     move = new[LAST_MOVE]["S"]
     if state is State.INFLIGHT:

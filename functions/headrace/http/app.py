@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import SENT_BYTES, sent_bytes
-from headrace.http.problems import CONTENT_TYPE, Problem, is_ours, problem
+from headrace.http.problems import CONTENT_TYPE, ProblemAnswer, is_ours, problem
 from headrace.http.request import presented_key, request_id_of, with_body_text
 from headrace.http.resolver import Resolver
 from headrace.http.routes import (
@@ -114,7 +114,7 @@ def _on_behalf(event: dict[str, Any], context: LambdaContext) -> AbstractContext
     return acting(use_cases().keys.verify(key), request_id=request_id_of(event, context))
 
 
-def _problem(error: Exception, event: dict[str, Any], context: LambdaContext) -> Problem:
+def _problem(error: Exception, event: dict[str, Any], context: LambdaContext) -> ProblemAnswer:
     """Return the answer to *error*, and log it when nobody foresaw it."""
     request_id = request_id_of(event, context)
     where = f"{event.get('httpMethod')} {event.get('path')}"

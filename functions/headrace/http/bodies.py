@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.http.fields import (
     BatchSize,
     Body,
@@ -65,9 +65,9 @@ class NewTaskBody(Body):
             raise contradiction(("expires_at", "must be after scheduled_at"))
         return self
 
-    def new_task(self) -> NewTask:
+    def new_task(self) -> TaskSpec:
         """Return the entry as the use case takes it."""
-        return NewTask(
+        return TaskSpec(
             payload=self.payload or NULL,
             id=self.id,
             scheduled_at=self.scheduled_at,
@@ -81,7 +81,7 @@ class NewTaskBody(Body):
         )
 
     def overwritten(self) -> frozenset[str]:
-        """Return what a duplicate changes of the task that waits under its key."""
+        """Return the fields that a duplicate changes of the task that waits under its key."""
         return frozenset()
 
 
@@ -101,7 +101,7 @@ class TaskEntry(NewTaskBody):
         return self
 
     def overwritten(self) -> frozenset[str]:
-        """Return what a duplicate changes of the task that waits under its key."""
+        """Return the fields that a duplicate changes of the task that waits under its key."""
         return frozenset(self.overwrite_on_duplicate or ())
 
 

@@ -127,7 +127,7 @@ def _shape(name: str, schema: Node) -> str:
 
 
 def _kind(node: Node) -> str:
-    """Return what values *node* takes, with links to shapes."""
+    """Return the kind of values that *node* takes, with links to shapes."""
     if "$ref" in node:
         name = escape(node["$ref"].rpartition("/")[2])
         return f'<a href="#shape-{name}">{name}</a>'

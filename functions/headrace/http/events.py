@@ -17,7 +17,7 @@ STAGE: Final = "local"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GatewayAnswer:
     """What goes back to the client."""
 
     status: int
@@ -80,7 +80,7 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     }
 
 
-def read_answer(answer: Any) -> Answer:  # noqa: ANN401 (a handler may return anything)
+def read_answer(answer: Any) -> GatewayAnswer:  # noqa: ANN401 (a handler may return anything)
     """Read a handler's answer.
 
     Raises:
@@ -101,10 +101,10 @@ def read_answer(answer: Any) -> Answer:  # noqa: ANN401 (a handler may return an
     body = answer.get("body") or ""
     if answer.get("isBase64Encoded"):
         try:
-            return Answer(answer["statusCode"], lines, base64.b64decode(body, validate=True))
+            return GatewayAnswer(answer["statusCode"], lines, base64.b64decode(body, validate=True))
         except binascii.Error as error:
             raise ValueError("the answer's body is not base64") from error
-    return Answer(answer["statusCode"], lines, body.encode())
+    return GatewayAnswer(answer["statusCode"], lines, body.encode())
 
 
 def _header_value(value: object) -> str:

@@ -92,7 +92,7 @@ def text_within(most: int, least: int = 0) -> Callable[[str], str]:
 
 
 def text_schema(most: int) -> WithJsonSchema:
-    """Return what OpenAPI can say of a text of 1 to *most* bytes: it counts characters."""
+    """Return the closest schema of a text of 1 to *most* bytes: OpenAPI counts characters."""
     return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": most})
 
 

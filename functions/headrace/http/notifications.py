@@ -14,14 +14,14 @@ _STATUS = {
 
 def notification_json(task: Task, *, max_retries: MaxRetries) -> str:
     """Return a notification: how it is with it, and what came in, its data text for text."""
-    told = dumps(
+    text = dumps(
         {
             "fiware_service": task.tags.get("fiware-service"),
             "fiware_service_path": task.tags.get("fiware-servicepath"),
             "fiware_correlator": task.tags.get("fiware-correlator"),
         }
     )
-    given = f'{told[:-1]},"payload":{_entities(task.payload or "null")}}}'
+    given = f'{text[:-1]},"payload":{_entities(task.payload or "null")}}}'
     return f'{{"runtime":{runtime_json(task, max_retries=max_retries)},"input":{given}}}'
 
 

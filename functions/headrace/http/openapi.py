@@ -135,8 +135,8 @@ def document(resolver: APIGatewayRestResolver) -> Document:
             roles = needs_of(method, path).roles()
             if "security" not in operation:
                 operation["x-roles"] = [role.value for role in roles]
-                told = f"{operation.get('description', '')}\n\nRoles: {', '.join(roles)}."
-                operation["description"] = told.strip()
+                description = f"{operation.get('description', '')}\n\nRoles: {', '.join(roles)}."
+                operation["description"] = description.strip()
             _never_null(operation)
             if method == "post":
                 _may_be_repeated(operation)

@@ -107,12 +107,12 @@ _NAMING: Final = frozenset({_QUEUE, "to_queue", "queues"})
 
 
 def needs_of(method: str, path: str) -> Needs:
-    """Return what a route needs; its *path* in OpenAPI's form or Powertools'.
+    """Return the needs of a route; its *path* in OpenAPI's form or Powertools'.
 
     Raises LookupError for one that the table does not have.
     """
-    asked = _anonymous(f"{method.upper()} {path}")
-    found = _by_shape().get(asked)
+    wanted = _anonymous(f"{method.upper()} {path}")
+    found = _by_shape().get(wanted)
     if found is None:
         raise LookupError(f"{method} {path} has no row in headrace.http.permissions.NEEDS")
     return found

@@ -61,7 +61,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ProblemAnswer:
     """An answer that says what went wrong."""
 
     status: int
@@ -69,7 +69,7 @@ class Problem:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def problem(error: Exception, *, request_id: str, where: str) -> Problem:
+def problem(error: Exception, *, request_id: str, where: str) -> ProblemAnswer:
     """Return the answer to *error*, which met the request *where*."""
     cause = _cause(error, where)
     body: dict[str, Any] = {
@@ -89,7 +89,7 @@ def problem(error: Exception, *, request_id: str, where: str) -> Problem:
         headers["Retry-After"] = str(cause.retry_after_seconds)
     if isinstance(cause, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
-    return Problem(cause.status, json.dumps(body), headers)
+    return ProblemAnswer(cause.status, json.dumps(body), headers)
 
 
 def is_ours(error: Exception) -> bool:
@@ -110,7 +110,7 @@ def _cause(error: Exception, where: str) -> HeadraceError:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
-    """Return what pydantic found as one error that names every field."""
+    """Return the faults that pydantic found as one error that names every field."""
     found = [FieldError(_path(error["loc"]), _message(error)) for error in errors]
     large = any(error["type"] == TOO_LARGE for error in errors)
     first = f"{found[0].field} {found[0].message}"

@@ -219,7 +219,7 @@ def _name(text: str, start: int) -> tuple[str, int]:
 
 
 def _mark(text: str, start: int) -> tuple[str, int]:
-    """Return what stands behind a value, ``,`` or a closing bracket, and where it ends."""
+    """Return the mark behind a value, ``,`` or a closing bracket, and where it ends."""
     found = _AFTER(text, start)
     if found is None:
         raise json.JSONDecodeError("Expecting ',' delimiter", text, _space(text, start))

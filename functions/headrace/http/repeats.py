@@ -18,11 +18,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE
-from headrace.domain.repeat import Answer, Request
+from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.http.bodies import EnqueueBody
 from headrace.http.permissions import principal
 from headrace.http.request import header
-from headrace.ops.batches import Batch
+from headrace.ops.batches import DeliveryBatch
 from headrace.runtime.wiring import use_cases
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
     key = key_in(event) if route.method == "POST" and app.serves(route) else None
     if key is None or _safe_by_itself(route, app.context["_route_args"]):
         return next_middleware(app)
-    asked = request(event, key)
+    keyed = request(event, key)
     repeats = use_cases().repeats
-    turn = repeats.begin(asked, within=time_left(app.lambda_context))
-    if isinstance(turn, Answer):
+    turn = repeats.begin(keyed, within=time_left(app.lambda_context))
+    if isinstance(turn, RecordedAnswer):
         return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
     answered = False
     try:
@@ -66,7 +66,7 @@ def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
         if not answered:
             repeats.give_up(turn)
     body = _without_secret(response.body or "")
-    repeats.finish(turn, Answer(response.status_code, response.content_type, body))
+    repeats.finish(turn, RecordedAnswer(response.status_code, response.content_type, body))
     return response
 
 
@@ -82,27 +82,27 @@ def key_in(event: Mapping[str, Any]) -> str | None:
     return key
 
 
-def request(event: Mapping[str, Any], key: str) -> Request:
-    """Return what is asked under *key*."""
+def request(event: Mapping[str, Any], key: str) -> KeyedRequest:
+    """Return the request under *key*."""
     query = event.get("multiValueQueryStringParameters") or {}
     head = json.dumps([event["httpMethod"], event["path"], sorted(query.items())])
     body = event.get("body") or ""
     digest = hashlib.blake2b(head.encode(), digest_size=_DIGEST_BYTES)
     digest.update(body.encode("utf-8", "surrogatepass"))
-    return Request(principal().key_id, key, digest.hexdigest())
+    return KeyedRequest(principal().key_id, key, digest.hexdigest())
 
 
-def batch_of(router: Router, *, grouped: bool) -> Batch | None:
-    """Return what a dequeue leases under its key; None without one.  Raises as key_in()."""
+def batch_of(router: Router, *, grouped: bool) -> DeliveryBatch | None:
+    """Return the batch of a dequeue under its key; None without one.  Raises as key_in()."""
     event = router.current_event.raw_event
     key = key_in(event)
     if key is None:
         return None
-    asked = request(event, key)
-    said = header(event, ATTEMPT.lower()) or ""
-    attempt = int(said) if _ATTEMPT_RE.fullmatch(said) else None
+    keyed = request(event, key)
+    number = header(event, ATTEMPT.lower()) or ""
+    attempt = int(number) if _ATTEMPT_RE.fullmatch(number) else None
     within = time_left(router.lambda_context)
-    return use_cases().batches.of(asked, within=within, grouped=grouped, attempt=attempt)
+    return use_cases().batches.of(keyed, within=within, grouped=grouped, attempt=attempt)
 
 
 def time_left(context: LambdaContext) -> timedelta:

@@ -5,7 +5,7 @@ from typing import Annotated, Final, LiteralString
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.http.bodies import NewTaskBody
 from headrace.http.fields import (
     Body,
@@ -26,7 +26,7 @@ from headrace.http.fields import (
 )
 from headrace.http.rawjson import JsonText
 from headrace.http.shorten import shorten
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 
 _NULL_TEXT: Final = "null"
 _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
@@ -51,7 +51,7 @@ class SpawnEntry(NewTaskBody):
     queue: Name
     overwrite_on_duplicate: LeftOut = None
 
-    def child(self) -> tuple[str, NewTask]:
+    def child(self) -> tuple[str, TaskSpec]:
         """Return the entry as the use case takes it."""
         return self.queue, self.new_task()
 
@@ -130,9 +130,9 @@ class ReportEntry(Body):
             return bool(value)
         return value is not None and value != _NULL_TEXT
 
-    def report(self) -> Report:
+    def report(self) -> TaskReport:
         """Return the entry as the use case takes it."""
-        return Report(
+        return TaskReport(
             self.task_id,
             self.lease_id,
             self.status,

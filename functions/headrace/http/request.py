@@ -22,7 +22,7 @@ def request_id_of(event: Mapping[str, Any], context: object) -> str:
 
 
 def stage_path(event: Mapping[str, Any]) -> str:
-    """Return what API Gateway puts before our paths: the stage, as ``/dev``, or nothing."""
+    """Return API Gateway's prefix of our paths: the stage, as ``/dev``, or nothing."""
     whole = (event.get("requestContext") or {}).get("path")
     return str(whole or "").removesuffix(event["path"])
 

@@ -16,7 +16,7 @@ from headrace.domain.task import Task
 from headrace.http.fields import CURSOR_LENGTH
 from headrace.http.permissions import principal
 from headrace.http.views import MaxRetries
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.runtime.wiring import use_cases
 
 JSON: Final = "application/json"
@@ -43,7 +43,7 @@ def new_router() -> Router:
 
 
 def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:
-    """Return what a route answers when all goes well; *schema* is a model of ``answers``.
+    """Return the answers of a route when all goes well; *schema* is a model of ``answers``.
 
     *more* are further answers of the same shape, as in ``also_202="It goes on."``
     Errors are the same for all routes and added by ``openapi``.
@@ -76,26 +76,26 @@ def queue_name(path: str) -> str:
 def own_task(path: str) -> Task:
     """Return the task named in a path, as the key may see it.
 
-    Raises NotFound, or Forbidden where the key may not even know that; see ``permitted``.
+    Raises NotFound, or Forbidden where the key may not even know that; see ``visibility``.
     """
-    return permitted.task(use_cases().tasks, principal(), task_id(path))
+    return visibility.task(use_cases().tasks, principal(), task_id(path))
 
 
 def task_id(path: str) -> str:
     """Return the id of the task named in a path.  Raises as own_task() for what can be no id."""
     name = unquote(path)
     if not TASK_ID_RE.fullmatch(name):
-        raise permitted.no_task(principal(), name)
+        raise visibility.no_task(principal(), name)
     return name
 
 
-def payload_wanted(asked: str | None, *, by_default: bool) -> bool:
+def payload_wanted(value: str | None, *, by_default: bool) -> bool:
     """Tell whether to show payloads.  Raises Forbidden for a key that asks and may not see any."""
-    if asked == "true":
+    if value == "true":
         principal().require(Permission.DETAILS)
-    if asked is None:
+    if value is None:
         return by_default and principal().may(Permission.DETAILS)
-    return asked == "true"
+    return value == "true"
 
 
 def max_retries() -> MaxRetries:

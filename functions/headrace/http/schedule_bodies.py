@@ -27,7 +27,7 @@ _DEFAULT: Final = ScheduleSettings()
 
 # An empty one is refused by who reads it, which says what belongs there.
 CronText: TypeAlias = Annotated[str, Field(max_length=CRON_LENGTH)]
-Every: TypeAlias = Annotated[
+EverySeconds: TypeAlias = Annotated[
     float, Field(ge=EVERY_SECONDS[0], le=EVERY_SECONDS[1], allow_inf_nan=False)
 ]
 
@@ -42,7 +42,7 @@ class ScheduleBody(Body):
         "with the year behind them too. Knows `L`, `W`, `#`, names, lists, ranges and steps.",
         examples=["*/5 * * * *", "0 9 LW * *", "0 30 8 ? * MON-FRI 2027"],
     )
-    every_seconds: Every | None = Field(
+    every_seconds: EverySeconds | None = Field(
         default=None, description="Instead of cron. Counts from when it was set."
     )
     timezone: Annotated[str, Field(max_length=TIMEZONE_LENGTH)] = Field(

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from headrace.http.views import dumps, instant
+from headrace.http.views import dumps, rfc3339
 from headrace.ops.schedules import Seen
 
 
@@ -13,10 +13,10 @@ def schedule_json(seen: Seen, *, payload: bool) -> str:
     fields = {
         "name": schedule.name,
         **asdict(schedule.settings),
-        "next_run_at": instant(seen.next_run_at),
-        "last_run_at": instant(seen.last_run_at),
-        "created_at": instant(schedule.created_at),
-        "updated_at": instant(schedule.updated_at),
+        "next_run_at": rfc3339(seen.next_run_at),
+        "last_run_at": rfc3339(seen.last_run_at),
+        "created_at": rfc3339(schedule.created_at),
+        "updated_at": rfc3339(schedule.updated_at),
     }
     text = fields.pop("payload")
     shown = f',"payload":{text}}}' if payload else "}"
@@ -24,7 +24,7 @@ def schedule_json(seen: Seen, *, payload: bool) -> str:
 
 
 def in_short(seen: Seen) -> dict[str, Any]:
-    """Return what its queue shows of a schedule."""
+    """Return the short form of a schedule, as its queue shows it."""
     settings = seen.schedule.settings
     return {
         "name": seen.schedule.name,
@@ -32,5 +32,5 @@ def in_short(seen: Seen) -> dict[str, Any]:
         "every_seconds": settings.every_seconds,
         "timezone": settings.timezone,
         "paused": settings.paused,
-        "next_run_at": instant(seen.next_run_at),
+        "next_run_at": rfc3339(seen.next_run_at),
     }

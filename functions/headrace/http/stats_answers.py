@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from headrace.http.answers import Answer, At
-from headrace.ops.ledger import KEPT
+from headrace.ops.counters import KEPT
 from headrace.ops.metrics import POINTS
 
 Percentile: TypeAlias = Annotated[

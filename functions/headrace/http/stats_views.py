@@ -5,8 +5,8 @@ from typing import Any, Final
 from headrace.domain.histogram import Histogram
 from headrace.domain.tally import COUNTED
 from headrace.domain.task import Status
-from headrace.http.views import dumps, instant
-from headrace.ops.metrics import Metrics, Point
+from headrace.http.views import dumps, rfc3339
+from headrace.ops.metrics import MetricPoint, MetricSeries
 from headrace.ops.stats import QueueStats
 
 _MICROSECONDS: Final = 6  # decimals of a second
@@ -26,7 +26,7 @@ def stats_fields(stats: QueueStats) -> dict[str, Any]:
         "age_of_oldest_ready_seconds": _seconds(stats.age_of_oldest_ready),
         "age_of_oldest_inflight_seconds": _seconds(stats.age_of_oldest_inflight),
         "rates": {name: round(rate, _RATE) for name, rate in rates.items()},
-        "as_of": instant(stats.as_of),
+        "as_of": rfc3339(stats.as_of),
         "staleness_seconds": _seconds(stats.staleness),
     }
 
@@ -36,22 +36,22 @@ def stats_json(stats: QueueStats) -> str:
     return dumps(stats_fields(stats))
 
 
-def metrics_json(metrics: Metrics) -> str:
+def metrics_json(metrics: MetricSeries) -> str:
     """Return a series of points."""
     return dumps(
         {
             "points": [_point(point) for point in metrics.points],
             "step_seconds": metrics.step_seconds,
-            "as_of": instant(metrics.as_of),
+            "as_of": rfc3339(metrics.as_of),
             "staleness_seconds": _seconds(metrics.staleness),
         }
     )
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: MetricPoint) -> dict[str, Any]:
     counted = point.activity
     return {
-        "at": instant(point.at),
+        "at": rfc3339(point.at),
         **{event.value: None if counted is None else counted.number(event) for event in COUNTED},
         **_percentiles("wait", None if counted is None else counted.wait),
         **_percentiles("run", None if counted is None else counted.run),

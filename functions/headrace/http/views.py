@@ -15,16 +15,16 @@ from headrace.domain.lease import shown_lease
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
 from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.audit import AuditPage
+from headrace.ops.audit import AuditListing
 from headrace.ops.bulk import BulkAnswer
-from headrace.ops.dequeue import Dequeued
-from headrace.ops.explain import Reason
-from headrace.ops.inspect import Counted, TaskPage
-from headrace.ops.key_body import Key
-from headrace.ops.keys import KeyPage, NewKey, current_actor
-from headrace.ops.queues import Purged, QueuePage
-from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
-from headrace.ops.tasks import Enqueued
+from headrace.ops.dequeue import DequeueResult
+from headrace.ops.explain import NotRunningReason
+from headrace.ops.inspect import Counted, TaskListing
+from headrace.ops.key_body import ShownKey
+from headrace.ops.keys import IssuedKey, KeyPage, current_actor
+from headrace.ops.queues import PurgeResult, QueueListing
+from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.tasks import EnqueueResult
 
 if TYPE_CHECKING:
     from headrace.ops.recounting import Recounted
@@ -35,7 +35,7 @@ MaxRetries = Callable[[str], int]
 """Gives the retries that a queue grants, by its name."""
 
 
-def instant(at: datetime | None) -> str | None:
+def rfc3339(at: datetime | None) -> str | None:
     """Return *at*, which is UTC, as every answer writes it."""
     return None if at is None else f"{at.isoformat(timespec='microseconds')[:26]}Z"
 
@@ -48,8 +48,8 @@ def queue_fields(queue: Queue) -> dict[str, Any]:
     return {
         "name": queue.name,
         **asdict(queue.settings),
-        "created_at": instant(queue.created_at),
-        "updated_at": instant(queue.updated_at),
+        "created_at": rfc3339(queue.created_at),
+        "updated_at": rfc3339(queue.updated_at),
         "version": queue.version,
     }
 
@@ -59,12 +59,12 @@ def queue_json(queue: Queue, **more: object) -> str:
     return dumps({**queue_fields(queue), **more})
 
 
-def queues_json(page: QueuePage) -> str:
+def queues_json(page: QueueListing) -> str:
     """Return a page of queues."""
     return dumps({"queues": [queue_fields(queue) for queue in page.queues], "cursor": page.cursor})
 
 
-def purged_json(purged: Purged) -> str:
+def purged_json(purged: PurgeResult) -> str:
     """Return how many tasks a purge has removed so far."""
     return dumps({"deleted": purged.deleted})
 
@@ -72,26 +72,26 @@ def purged_json(purged: Purged) -> str:
 # ------------------------------------------------------------------------------------------ keys
 
 
-def new_key_json(made: NewKey) -> str:
+def new_key_json(made: IssuedKey) -> str:
     """Return a key just made or rotated, with its secret."""
     return dumps({**_key_fields(made.key), "secret": made.secret})
 
 
 def keys_json(page: KeyPage) -> str:
     """Return a page of keys."""
-    keys = [{**_key_fields(key), "last_used_at": instant(key.last_used_at)} for key in page.keys]
+    keys = [{**_key_fields(key), "last_used_at": rfc3339(key.last_used_at)} for key in page.keys]
     return dumps({"keys": keys, "cursor": page.cursor})
 
 
-def _key_fields(key: Key) -> dict[str, Any]:
+def _key_fields(key: ShownKey) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,
         "role": key.role,
         "queues": key.queues,
         "prefix": key.prefix,
-        "created_at": instant(key.created_at),
-        "expires_at": instant(key.expires_at),
+        "created_at": rfc3339(key.created_at),
+        "expires_at": rfc3339(key.expires_at),
     }
 
 
@@ -125,7 +125,7 @@ def task_json(
     )
 
 
-def tasks_json(page: TaskPage, *, now: datetime, max_retries: MaxRetries, payload: bool) -> str:
+def tasks_json(page: TaskListing, *, now: datetime, max_retries: MaxRetries, payload: bool) -> str:
     """Return a page of tasks."""
     tasks = (
         task_json(task, now=now, max_retries=max_retries, payload=payload) for task in page.tasks
@@ -133,8 +133,10 @@ def tasks_json(page: TaskPage, *, now: datetime, max_retries: MaxRetries, payloa
     return f'{{"tasks":[{",".join(tasks)}],"cursor":{_text(page.cursor)}}}'
 
 
-def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: MaxRetries) -> str:
-    """Return what became of each entry of an enqueue."""
+def enqueued_json(
+    results: Iterable[EnqueueResult], *, now: datetime, max_retries: MaxRetries
+) -> str:
+    """Return the outcome of each entry of an enqueue."""
     parts = []
     room = AnswerRoom()
     for result in results:
@@ -150,7 +152,7 @@ def enqueued_json(results: Iterable[Enqueued], *, now: datetime, max_retries: Ma
     return f'{{"results":[{",".join(parts)}]}}'
 
 
-def dequeued_json(found: Dequeued, *, max_retries: MaxRetries) -> str:
+def dequeued_json(found: DequeueResult, *, max_retries: MaxRetries) -> str:
     """Return the tasks handed out, each with its lease."""
     tasks = (
         task_json(task, now=found.now, max_retries=max_retries, payload=True, lease=True)
@@ -162,8 +164,10 @@ def dequeued_json(found: Dequeued, *, max_retries: MaxRetries) -> str:
     )
 
 
-def reported_json(reports: Iterable[Report], results: Iterable[Reported], now: datetime) -> str:
-    """Return what became of each report."""
+def reported_json(
+    reports: Iterable[TaskReport], results: Iterable[ReportResult], now: datetime
+) -> str:
+    """Return the outcome of each report."""
     parts = (_reported(report, result) for report, result in zip(reports, results, strict=True))
     return f'{{"results":[{",".join(parts)}],"now":{_at(now)}}}'
 
@@ -176,7 +180,7 @@ def counted_json(counted: Counted) -> str:
             "count": counted.count,
             "by_state": by_state,
             "exact": not counted.partial,
-            "as_of": instant(counted.as_of),
+            "as_of": rfc3339(counted.as_of),
             "partial": counted.partial,
             "cursor": counted.cursor,
         }
@@ -184,7 +188,7 @@ def counted_json(counted: Counted) -> str:
 
 
 def recounted_json(recounted: "Recounted") -> str:
-    """Return what a recount has come to."""
+    """Return the progress of a recount."""
 
     def by_state(counts: Sequence[int]) -> dict[str, int]:
         return {state.value: number for state, number in zip(State, counts, strict=True)}
@@ -201,21 +205,21 @@ def recounted_json(recounted: "Recounted") -> str:
 # --------------------------------------------------------------------------------- for operators
 
 
-def explained_json(reasons: Iterable[Reason]) -> str:
+def explained_json(reasons: Iterable[NotRunningReason]) -> str:
     """Return why a task is not running."""
-    shown = [{**asdict(reason), "until": instant(reason.until)} for reason in reasons]
+    shown = [{**asdict(reason), "until": rfc3339(reason.until)} for reason in reasons]
     return dumps({"reasons": shown})
 
 
 def bulk_json(answer: BulkAnswer) -> str:
-    """Return what became of the tasks that were meant."""
+    """Return the outcome for the tasks that were meant."""
     return dumps(asdict(answer))
 
 
-def audit_json(page: AuditPage) -> str:
+def audit_json(page: AuditListing) -> str:
     """Return a page of what was changed by hand."""
     entries = [
-        {**asdict(entry), "at": instant(entry.at), "filter": _audited(entry.filter)}
+        {**asdict(entry), "at": rfc3339(entry.at), "filter": _audited(entry.filter)}
         for entry in page.entries
     ]
     return dumps({"entries": entries, "cursor": page.cursor})
@@ -226,7 +230,7 @@ def _audited(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if where is None:
         return None
     return {
-        name: instant(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
+        name: rfc3339(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
         for name, value in where.items()
     }
 
@@ -237,7 +241,7 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
 # ----------------------------------------------------------------------------------------- parts
 
 
-def _reported(report: Report, result: Reported) -> str:
+def _reported(report: TaskReport, result: ReportResult) -> str:
     task, done = result.task, result.outcome is ReportOutcome.OK
     beats = done and report.status is ReportStatus.INFLIGHT
     if task is not None and done and task.state is State.INFLIGHT and not beats:
@@ -264,7 +268,7 @@ def _errors(errors: tuple[TaskError, ...]) -> str:
     entries: list[Mapping[str, Any]] = [
         {
             "attempt": error.attempt,
-            "at": instant(error.at),
+            "at": rfc3339(error.at),
             "worker": error.worker,
             "kind": error.kind,
             "type": error.type,
@@ -281,7 +285,7 @@ def _trail(task: Task) -> str:
         return "[]"
     by = current_actor()
     hops = [
-        {"queue": by.shown(hop.queue) if by else hop.queue, "at": instant(hop.at)}
+        {"queue": by.shown(hop.queue) if by else hop.queue, "at": rfc3339(hop.at)}
         for hop in task.trail
     ]
     return dumps(hops)

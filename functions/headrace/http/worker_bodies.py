@@ -1,4 +1,4 @@
-"""The body of a worker's sign of life."""
+"""The body of a worker's heartbeat."""
 
 from datetime import datetime
 from typing import Annotated, TypeAlias
@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
 from headrace.http.fields import Body, Instant, Name, TaskId, text_within
-from headrace.ops.workers import Sign
+from headrace.ops.workers import WorkerHeartbeat
 
 _LEAST, _MOST = limits.WORKER_QUEUES
 
@@ -43,9 +43,9 @@ class SignBody(Body):
         ),
     ] = None
 
-    def sign_of(self, name: str, now: datetime) -> Sign:
-        """Return this as the sign of life of worker *name*, one that begins *now* if it is new."""
-        return Sign(
+    def heartbeat_of(self, name: str, now: datetime) -> WorkerHeartbeat:
+        """Return this as the heartbeat of worker *name*, one that begins *now* if it is new."""
+        return WorkerHeartbeat(
             name,
             tuple(dict.fromkeys(self.queues)),  # once each, however often they are named
             self.started_at or now,

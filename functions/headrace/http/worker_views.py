@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from headrace.http.views import dumps, instant
-from headrace.ops.workers import Command, Worker, WorkerPage
+from headrace.http.views import dumps, rfc3339
+from headrace.ops.workers import Command, LiveWorker, WorkerPage
 
 
 def command_json(command: Command | None) -> str:
-    """Return what a worker is asked to do."""
+    """Return the command to a worker."""
     return dumps({"command": command})
 
 
-def worker_json(worker: Worker) -> str:
+def worker_json(worker: LiveWorker) -> str:
     """Return a worker."""
     return dumps(_fields(worker))
 
@@ -21,15 +21,15 @@ def workers_json(page: WorkerPage) -> str:
     return dumps({"workers": [_fields(worker) for worker in page.workers], "cursor": page.cursor})
 
 
-def _fields(worker: Worker) -> dict[str, Any]:
-    sign = worker.sign
+def _fields(worker: LiveWorker) -> dict[str, Any]:
+    heartbeat = worker.heartbeat
     return {
-        "name": sign.name,
-        "queues": sign.queues,
-        "concurrency": sign.concurrency,
-        "running": sign.running,
-        "version": sign.version,
-        "started_at": instant(sign.started_at),
-        "seen_at": instant(worker.seen_at),
+        "name": heartbeat.name,
+        "queues": heartbeat.queues,
+        "concurrency": heartbeat.concurrency,
+        "running": heartbeat.running,
+        "version": heartbeat.version,
+        "started_at": rfc3339(heartbeat.started_at),
+        "seen_at": rfc3339(worker.seen_at),
         "command": worker.command,
     }

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.domain.access import Principal
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.ops.keys import Keys
+from headrace.ops.keys import KeyOperations
 from headrace.store.base import Record, Store
 
 KIND: Final = "attempts"
@@ -31,7 +31,7 @@ class Attempts:
 
     store: Store
     now: Callable[[], datetime]
-    keys: Keys
+    keys: KeyOperations
 
     def verify(self, presented: str, *, source: str) -> Principal:
         """Return whose key was *presented* from the address *source*.
@@ -76,7 +76,7 @@ class Attempts:
 
 
 def source_of(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, the /64 network of an IPv6 one."""
+    """Return the source to count by: an IPv4 address, the /64 network of an IPv6 one."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -46,7 +46,7 @@ def calling(caller: Caller) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditRecord:
     """One action; ``matched`` and ``changed`` are None until it is over.
 
     ``actor`` is the name of the key that did it, ``actor_id`` its id: names may be given again.
@@ -65,7 +65,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ActionOutcome:
     """What an action turned out to do; filled in by whoever does it.
 
     What is done to many things is counted as it goes, so that it is right wherever it is cut.
@@ -78,10 +78,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPage:
+class AuditListing:
     """Entries, newest first, and the cursor of the next page."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[AuditRecord, ...]
     cursor: str | None
 
 
@@ -104,7 +104,7 @@ class AuditFilter:
             message = "must be before to"
             raise InvalidRequest(f"from {message}", errors=[FieldError("from", message)])
 
-    def means(self, entry: Entry) -> bool:
+    def means(self, entry: AuditRecord) -> bool:
         """Tell whether *entry* is meant."""
         named = ("queue", "action")
         return (
@@ -132,7 +132,7 @@ class Audit:
         where: Mapping[str, Any] | None = None,
         ids: Sequence[str] | None = None,
         by_parts: bool = False,
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[ActionOutcome]:
         """Note *action* before the block, and what came of it after.
 
         One that failed changed nothing; one that is done *by_parts* changed what the block had
@@ -141,7 +141,7 @@ class Audit:
         entry = self._entry(action, queue, where, ids)
         name = _new_name(entry)
         self.store.put_record(_record(name, entry), replaces=None)
-        outcome = Outcome(0, 0, name) if by_parts else Outcome(entry=name)
+        outcome = ActionOutcome(0, 0, name) if by_parts else ActionOutcome(entry=name)
         try:
             yield outcome
         except BaseException:
@@ -171,9 +171,9 @@ class Audit:
         queue: str | None,
         where: Mapping[str, Any] | None,
         ids: Sequence[str] | None,
-    ) -> Entry:
+    ) -> AuditRecord:
         caller = _CALLER.get()
-        return Entry(
+        return AuditRecord(
             self.now(),
             caller.actor,
             action,
@@ -192,7 +192,9 @@ class Audit:
             revised = replace(record, body=body, version=record.version + 1)
             self.store.put_record(revised, replaces=record.version)
 
-    def list(self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None) -> AuditPage:
+    def list(
+        self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None
+    ) -> AuditListing:
         """Return a page of entries, newest first.
 
         Raises InvalidRequest for a forged cursor, and naming ``from`` for a span that ends before
@@ -204,7 +206,7 @@ class Audit:
         if where.before is not None and not after:
             after = _countdown(where.before)
         began = self.now()
-        entries: list[Entry] = []
+        entries: list[AuditRecord] = []
         room = AnswerRoom()
         looked_at, stride = 0, min(_PAGE, limit)
         while True:
@@ -215,26 +217,26 @@ class Audit:
                 looked_at += 1
                 entry = _entry(record)
                 if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
-                    return AuditPage(tuple(entries), None)
+                    return AuditListing(tuple(entries), None)
                 if where.means(entry):
                     if not room.takes(_text(entry), besides=_ENTRY) and entries:
-                        return AuditPage(tuple(entries), self.cursors.write(scope, before))
+                        return AuditListing(tuple(entries), self.cursors.write(scope, before))
                     entries.append(entry)
                 if len(entries) == limit or looked_at == _LOOKED_AT:
-                    return AuditPage(tuple(entries), self.cursors.write(scope, after))
+                    return AuditListing(tuple(entries), self.cursors.write(scope, after))
             if not more:
-                return AuditPage(tuple(entries), None)
+                return AuditListing(tuple(entries), None)
             if self.now() >= began + _LOOKS_FOR:
-                return AuditPage(tuple(entries), self.cursors.write(scope, after))
+                return AuditListing(tuple(entries), self.cursors.write(scope, after))
 
 
-def _text(entry: Entry) -> str:
-    """Return what of *entry* may be long, as it stands in an answer."""
+def _text(entry: AuditRecord) -> str:
+    """Return the long part of *entry*, as it stands in an answer."""
     long = [entry.actor, entry.queue, entry.filter, entry.ids]
     return json.dumps(long, ensure_ascii=False, default=str)
 
 
-def _new_name(entry: Entry) -> str:
+def _new_name(entry: AuditRecord) -> str:
     """Return a name for its record: newest first, so it counts down with time."""
     return f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
 
@@ -245,7 +247,7 @@ def _countdown(at: datetime) -> str:
     return f"{10**16 - micros:017d}"
 
 
-def _record(name: str, entry: Entry) -> Record:
+def _record(name: str, entry: AuditRecord) -> Record:
     body = {
         "at": entry.at.isoformat(),
         "actor": entry.actor,
@@ -261,5 +263,5 @@ def _record(name: str, entry: Entry) -> Record:
     return Record(KIND, name, body, expires_at=entry.at + KEPT)
 
 
-def _entry(record: Record) -> Entry:
-    return Entry(**{**record.body, "at": datetime.fromisoformat(record.body["at"])})
+def _entry(record: Record) -> AuditRecord:
+    return AuditRecord(**{**record.body, "at": datetime.fromisoformat(record.body["at"])})

@@ -20,7 +20,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.group import Group
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
 from headrace.domain.queue import Queue
-from headrace.domain.repeat import Request, still_running
+from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
 from headrace.ops.leases import Leases, with_present_ends
 from headrace.ops.repeat_body import FIRST, batch_of, batch_record, first_of, kind_of
@@ -32,7 +32,7 @@ class Overtaken(Unavailable):
 
 
 @dataclass(slots=True)
-class Batch:
+class DeliveryBatch:
     """What one dequeue call leases.
 
     The call is over *within* a time.  ``attempt`` counts the caller's tries from 1, None when it
@@ -42,16 +42,16 @@ class Batch:
     store: Store
     leases: Leases
     now: Callable[[], datetime]
-    request: Request
+    request: KeyedRequest
     within: timedelta
     grouped: bool
     attempt: int | None
     tag: str
-    noted: repeat.Batch | None = None
+    noted: repeat.NotedBatch | None = None
     version: int | None = None
 
     def leased_before(self, group: Group | None, queues: Sequence[Queue]) -> list[Task] | None:
-        """Return what an earlier try of the same call has leased, as far as it is still held.
+        """Return the tasks that an earlier try of the same call leased and still holds.
 
         None: there was none, or it leased nothing.  Of tasks under a *group* the index may not know
         yet, so that a few leased a moment ago can be missing.
@@ -69,22 +69,22 @@ class Batch:
         """
         if self.grouped:
             return
-        before = self.noted or repeat.Batch(now, now + self.within, self.tag)
+        before = self.noted or repeat.NotedBatch(now, now + self.within, self.tag)
         new = [entry.task_id for entry in entries if entry.task_id not in before.task_ids]
-        noted = repeat.Batch(before.at, before.until, self.tag, (*before.task_ids, *new))
+        noted = repeat.NotedBatch(before.at, before.until, self.tag, (*before.task_ids, *new))
         if noted != self.noted and not self._write(noted):
             raise Overtaken("another try of this call is leasing, or has been answered")
 
     def note_nothing(self, *, now: datetime) -> bool:
-        """Write down, for a caller that repeats itself, that it is told of no task.
+        """Write down, for a caller that repeats itself, that it got no task.
 
         Returns False when an earlier try has leased something meanwhile: that is its answer.
         """
         if self.grouped or self.attempt in (None, 1):
             return True
-        return self._write(repeat.Batch(now, now, self.tag, closed=True))
+        return self._write(repeat.NotedBatch(now, now, self.tag, closed=True))
 
-    def _write(self, batch: repeat.Batch) -> bool:
+    def _write(self, batch: repeat.NotedBatch) -> bool:
         record = batch_record(self.request, batch, version=(self.version or 0) + 1)
         if not self.store.put_record(record, replaces=self.version):
             return False
@@ -114,7 +114,7 @@ class Batch:
 
     def _under(self, group: Group, queues: Sequence[Queue]) -> list[Task] | None:
         now = self.now()
-        ours = repeat.Batch(now, now, self.tag)
+        ours = repeat.NotedBatch(now, now, self.tag)
         found = chain.from_iterable(
             self.leases.held(group.id, queue.name, shard)
             for queue in queues
@@ -127,7 +127,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class DeliveryBatches:
     """Makes the batch of a call, with what it needs from outside."""
 
     store: Store
@@ -137,19 +137,19 @@ class Batches:
 
     def of(
         self,
-        request: Request,
+        request: KeyedRequest,
         *,
         within: timedelta,
         grouped: bool = False,
         attempt: int | None = None,
-    ) -> Batch:
+    ) -> DeliveryBatch:
         """Return the batch of a dequeue call that takes no longer than *within*.
 
         *grouped*: its tasks are put under a group.  *attempt* is which try of the caller's it is,
         if it says so: at the first nobody needs to look for earlier ones.
         """
         tag = lease_tag_of(f"{request.caller} {request.key} {request.fingerprint}")
-        return Batch(
+        return DeliveryBatch(
             self.store,
             self.leases,
             self.now,

@@ -10,18 +10,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from headrace.domain.change import Change, Mark
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
-from headrace.domain.operate import STATES, BulkAction, Unfit, operate
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
-from headrace.domain.sighting import Sighting
+from headrace.domain.snapshot import TaskSnapshot
 from headrace.domain.task import Task
-from headrace.ops.audit import Audit, Outcome
+from headrace.ops.audit import ActionOutcome, Audit
 from headrace.ops.cursor import Cursors
 from headrace.ops.inspect import Inspect, Walk
-from headrace.ops.marked import commit
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Store
 
 _PAGE: Final = 100
@@ -35,7 +35,7 @@ _DONE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class BulkResult:
+class BulkOutcome:
     """What became of one task."""
 
     id: str
@@ -63,7 +63,7 @@ class BulkAnswer:
 
     matched: int
     changed: int
-    results: tuple[BulkResult, ...] = ()
+    results: tuple[BulkOutcome, ...] = ()
     cursor: str | None = None
 
 
@@ -78,11 +78,11 @@ class _Job:
 
 
 @dataclass(slots=True)
-class Bulk:
+class BulkOperations:
     """The use case, with what it needs from outside; *patience* is seconds one call may take."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     inspect: Inspect
     audit: Audit
     now: Callable[[], datetime]
@@ -105,7 +105,7 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=dry_run)
         found = self.store.read(ids)
         if dry_run:
-            return self._each(job, ids, found, Outcome(0, 0))
+            return self._each(job, ids, found, ActionOutcome(0, 0))
         noted = _noted(to_queue)
         with self.audit.action(action, queue=queue, where=noted, ids=ids, by_parts=True) as outcome:
             return self._each(job, ids, found, outcome)
@@ -133,7 +133,7 @@ class Bulk:
             walk = Walk.read(self.cursors.read(scope, cursor))
         check_states(where.states, name="filter.state")
         if dry_run:
-            return self._by_filter(job, where, walk, limit, scope, Outcome(0, 0))
+            return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
         noted = {**where.fields(), **(_noted(to_queue) or {})}
         with self.audit.action(action, queue=queue, where=noted, by_parts=True) as outcome:
             return self._by_filter(job, where, walk, limit, scope, outcome)
@@ -142,11 +142,11 @@ class Bulk:
         self,
         queue: str,
         action: BulkAction,
-        seen: Sequence[Sighting],
+        seen: Sequence[TaskSnapshot],
         where: TaskFilter,
         *,
         to_queue: str | None = None,
-    ) -> Iterator[BulkResult]:
+    ) -> Iterator[BulkOutcome]:
         """Do *action* to what was seen, each only if it is so still and *where* means it.
 
         Yields what became of each, one after the other; whoever asks notes it in the audit.
@@ -155,11 +155,11 @@ class Bulk:
         job = self._job(queue, action, to_queue, dry_run=False)
         found = self.store.read(each.id for each in seen)
 
-        def act(sighting: Sighting) -> BulkResult:
+        def act(snapshot: TaskSnapshot) -> BulkOutcome:
             def meant(task: Task, now: datetime) -> bool:
-                return sighting.shows(task) and _meant_by(where, task, now)
+                return snapshot.shows(task) and _meant_by(where, task, now)
 
-            return self._one(job, sighting.id, found.get(sighting.id), meant)
+            return self._one(job, snapshot.id, found.get(snapshot.id), meant)
 
         return map(act, seen)
 
@@ -179,11 +179,11 @@ class Bulk:
         walk: Walk,
         limit: int | None,
         scope: str,
-        outcome: Outcome,
+        outcome: ActionOutcome,
     ) -> BulkAnswer:
         """Act page after page, counting in *outcome* what is done."""
         until = self.now() + timedelta(seconds=self.patience)
-        taken = replace(where, states=where.states or tuple(map(str, STATES[job.action])))
+        taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
         wanted = _PAGE if limit is None else min(_PAGE, limit)
         while True:
             page, walk, more = self._page(job.queue, taken, walk, wanted, until)
@@ -203,10 +203,10 @@ class Bulk:
             wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
 
     def _each(
-        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: Outcome
+        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome
     ) -> BulkAnswer:
         """Act on one after the other, counting in *outcome* what is done."""
-        results: list[BulkResult] = []
+        results: list[BulkOutcome] = []
         met: set[str] = set()
         for task_id in ids:
             # Of one that is named twice, what was read is not so any more.
@@ -234,15 +234,15 @@ class Bulk:
 
     def _one(
         self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None
-    ) -> BulkResult:
+    ) -> BulkOutcome:
         """Act on one task as it was read, and look again if it changed meanwhile."""
         dead_holder: str | None = None
         for _ in range(_LOOKS):
             if task is None or task.queue != job.queue.name or task.hidden(self.now()):
-                return BulkResult(task_id, "NOT_FOUND")
+                return BulkOutcome(task_id, "NOT_FOUND")
             change = self._planned(job, task, meant)
             if isinstance(change, Unfit):
-                return BulkResult(task_id, "SKIPPED", change.detail)
+                return BulkOutcome(task_id, "SKIPPED", change.detail)
             if job.dry_run:
                 return self._foreseen(job, task, change)
             if dead_holder is not None:
@@ -250,14 +250,14 @@ class Bulk:
             outcome = commit(self.store, [change])[0]
             gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
-                return BulkResult(task_id, _DONE[job.action])
+                return BulkOutcome(task_id, _DONE[job.action])
             if outcome.blocked:
                 dead_holder, live = self._holder(change, job.queue)
                 if live:
-                    return BulkResult(task_id, "SKIPPED", _CONFLICT)
+                    return BulkOutcome(task_id, "SKIPPED", _CONFLICT)
             else:
                 task = outcome.task
-        return BulkResult(task_id, "SKIPPED", "the task keeps changing; try again")
+        return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
 
     def _planned(self, job: _Job, task: Task, meant: _Meant | None) -> Change | Unfit:
         now = self.now()
@@ -265,24 +265,24 @@ class Bulk:
             return Unfit("the task has changed meanwhile")
         return operate(job.action, task, job.queue, target=job.target, now=now)
 
-    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkResult:
+    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
         """What would become of *task*, without touching it."""
         if job.action is BulkAction.RESTART and task.dedupe_key is not None:
             _, live = self._holder(change, job.queue)
             if live:
-                return BulkResult(task.id, "SKIPPED", _CONFLICT)
-        return BulkResult(task.id, _DONE[job.action])
+                return BulkOutcome(task.id, "SKIPPED", _CONFLICT)
+        return BulkOutcome(task.id, _DONE[job.action])
 
     def _holder(self, change: Change, queue: Queue) -> tuple[str | None, bool]:
         """Return who holds the dedupe key that *change* wants, and whether that one lives."""
-        mark = next(also for also in change.also if isinstance(also, Mark))
-        holder = self.store.mark(mark.kind, mark.name)
+        lock = next(also for also in change.also if isinstance(also, KeyLock))
+        holder = self.store.key_lock(lock.kind, lock.name)
         held = self.store.read([holder]).get(holder) if holder else None
-        return holder, held is not None and held.holds(queue.name, mark.name, self.now())
+        return holder, held is not None and held.holds(queue.name, lock.name, self.now())
 
 
 def _noted(to_queue: str | None) -> dict[str, str] | None:
-    """Return what the audit says of where tasks go."""
+    """Return the target of tasks as the audit notes it."""
     return {"to_queue": to_queue} if to_queue else None
 
 
@@ -291,14 +291,14 @@ def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
 
 
 def _taking_over(change: Change, dead_holder: str) -> Change:
-    marks = (
-        replace(also, expects=dead_holder) if isinstance(also, Mark) else also
+    locks = (
+        replace(also, expects=dead_holder) if isinstance(also, KeyLock) else also
         for also in change.also
     )
-    return replace(change, also=tuple(marks))
+    return replace(change, also=tuple(locks))
 
 
-def _count(result: BulkResult, job: _Job, outcome: Outcome) -> None:
+def _count(result: BulkOutcome, job: _Job, outcome: ActionOutcome) -> None:
     outcome.matched += result.matched
     outcome.changed += result.changed and not job.dry_run
 

@@ -13,7 +13,7 @@ from headrace.domain.task import Place, State
 from headrace.ops.claims import Claims
 from headrace.ops.dequeue import Call
 from headrace.ops.reaping import Reaping
-from headrace.store.base import Page, Position, Store
+from headrace.store.base import EntryPage, Position, Store
 
 _WIDEST: Final = 1000  # entries to look at when many race for them
 _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
@@ -47,7 +47,7 @@ class Candidates:
         """Read a little more than is wanted, so that a lost race finds something else.
 
         In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
-        Not bounded by the clock: the first task that is not due yet tells when to ask again.
+        Not bounded by the clock: the first task that is not due yet says when to ask again.
         """
         ready: list[Entry] = []
         place = Place(queue.name, State.ENQUEUED, shard)
@@ -63,14 +63,16 @@ class Candidates:
             for entry in page.entries:
                 if entry.scheduled_at > now:
                     call.next_due = min(call.next_due or entry.scheduled_at, entry.scheduled_at)
-                    page = Page(page.entries, None)
+                    page = EntryPage(page.entries, None)
                     break
                 if entry.expires_at is not None and entry.expires_at <= now:
                     over.append(entry)
                 else:
                     ready.append(entry)
             if over:
-                list(self.reaping.bury(queue, over))  # or the sweep would leave them in our way
+                list(
+                    self.reaping.dead_letter(queue, over)
+                )  # or the sweep would leave them in our way
             after = page.last
             if after is None or self.claims.free(ready) >= count:
                 break

@@ -33,7 +33,7 @@ def counted(
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CountPosition:
     """Where a count by the index is: a span of the filter, one of its shards, and behind what.
 
     ``as_of`` is what "now" means to it; ``looked_at`` is what was counted since it was read.
@@ -47,32 +47,32 @@ class Mark:
 
     def count(
         self, store: Store, queue: Queue, where: TaskFilter, by_state: dict[State, int]
-    ) -> Iterator["Mark"]:
+    ) -> Iterator["CountPosition"]:
         """Go on from here, add to *by_state* and, if that is not all, yield where that leads."""
-        mark, spans = self, where.spans(self.as_of)
-        while mark.span < len(spans):
-            span = spans[mark.span]
-            place = Place(queue.name, span.state, mark.shard)
+        at, spans = self, where.spans(self.as_of)
+        while at.span < len(spans):
+            span = spans[at.span]
+            place = Place(queue.name, span.state, at.shard)
             for page in counted(
-                store, place, since=span.since, until=span.until, after=mark.after, now=self.as_of
+                store, place, since=span.since, until=span.until, after=at.after, now=self.as_of
             ):
                 by_state[span.state] += page.number
-                mark = replace(mark, after=page.last, looked_at=mark.looked_at + page.number)
+                at = replace(at, after=page.last, looked_at=at.looked_at + page.number)
                 if page.last is not None:
-                    yield mark
-            last = mark.shard + 1 >= queue.shards_of(span.state)
-            mark = replace(mark, span=mark.span + last, shard=0 if last else mark.shard + 1)
-            if mark.span < len(spans):
-                yield mark
+                    yield at
+            last = at.shard + 1 >= queue.shards_of(span.state)
+            at = replace(at, span=at.span + last, shard=0 if last else at.shard + 1)
+            if at.span < len(spans):
+                yield at
 
     def state(self) -> Any:  # noqa: ANN401  JSON for the cursor
-        """Return the mark as JSON."""
+        """Return the position as JSON."""
         after = self.after and [self.after.scheduled_at.isoformat(), self.after.task_id]
         return [self.as_of.isoformat(), self.span, self.shard, after]
 
     @classmethod
-    def read(cls, state: Any) -> "Mark":  # noqa: ANN401  what state() returned
-        """Return the mark that state() was asked of."""
+    def read(cls, state: Any) -> "CountPosition":  # noqa: ANN401  what state() returned
+        """Return the position that state() wrote."""
         as_of, span, shard, after = state
         if after is not None:
             after = Position(datetime.fromisoformat(after[0]).astimezone(UTC), after[1])

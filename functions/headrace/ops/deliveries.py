@@ -18,15 +18,15 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
 from headrace.domain.task import State, Task
-from headrace.ops.batches import Batch, Overtaken
+from headrace.ops.batches import DeliveryBatch, Overtaken
 from headrace.ops.candidates import Candidates
 from headrace.ops.claims import Claims
 from headrace.ops.crowd import Crowd
-from headrace.ops.dequeue import Call, Dequeue, Dequeued, Order, in_turn
+from headrace.ops.dequeue import Call, Dequeue, DequeueResult, Order, in_turn
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import Limiting
 from headrace.ops.members import Members
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Done, Outcome, Refused, Store
 
@@ -38,7 +38,7 @@ class Deliveries:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     reaping: Reaping
     limiting: Limiting
     now: Callable[[], datetime]
@@ -69,10 +69,10 @@ class Deliveries:
         worker: str = "",
         keepalive: Seconds | None = None,
         lease_id: str | None = None,
-        batch: Batch | None = None,
+        batch: DeliveryBatch | None = None,
         go_on: Callable[[], bool] = lambda: True,
         still_may: Callable[[], object] = lambda: None,
-    ) -> Dequeued:
+    ) -> DequeueResult:
         """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
 
         Of several *queues* a later one is asked only for what those before do not have; by the
@@ -128,7 +128,7 @@ class Deliveries:
         return sorted(taken, key=in_turn)
 
     def due(self, queue: Queue, call: Call) -> list[Entry]:
-        """Return what could be leased now, in order: of each shard enough for the call."""
+        """Return the entries to lease now, in order: of each shard enough for the call."""
         if queue.paused(self.now()):
             return []
         portion, sure = self.members.known(queue, call.worker)
@@ -202,7 +202,7 @@ class Deliveries:
     def _own(
         self, queue: Queue, ready: list[Entry], wanted: int, call: Call, portion: Portion | None
     ) -> list[Entry]:
-        """Return what of *ready* the caller may take now."""
+        """Return those of *ready* that the caller may take now."""
         if portion is None:
             return ready
         own, soon = self.members.divide(queue.name, ready, wanted, portion)
@@ -223,11 +223,11 @@ class Deliveries:
             race = self._race(queue, ready, granted.count, call)
         except Overtaken:
             with suppress(Unavailable):
-                self.limiting.tokens.give_back(queue, granted, granted.count)
+                self.limiting.tokens.release_unused(queue, granted, granted.count)
             raise
         unused = granted.count - len(race.won) - race.unclear
         with suppress(Unavailable):  # tokens come by themselves, and leases would be lost
-            self.limiting.tokens.give_back(queue, granted, unused)
+            self.limiting.tokens.release_unused(queue, granted, unused)
         return race.won
 
     def _race(self, queue: Queue, ready: Sequence[Entry], count: int, call: Call) -> "_Race":
@@ -263,7 +263,7 @@ class Deliveries:
         return race
 
     def _reserved(self, queue: Queue, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:
-        """Return what may be delivered, with the slot of each if the queue limits them."""
+        """Return the entries to deliver, each with its slot if the queue limits them."""
         if not queue.settings.dequeuing_settings.max_inflight_tasks:
             return dict.fromkeys(picked)
         reserved = self.limiting.slots.take(queue, picked)
@@ -351,7 +351,7 @@ class _Race:
 
 
 def _waiting(task: Task) -> Entry:
-    """Return what the index says of *task* while it waits."""
+    """Return the index entry of *task* while it waits."""
     return Entry(task.id, task.place, task.due_at, task.expires_at)
 
 

@@ -20,8 +20,8 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.batches import Batch
-from headrace.ops.marked import commit
+from headrace.ops.batches import DeliveryBatch
+from headrace.ops.uniqueness import commit
 
 if TYPE_CHECKING:
     from headrace.ops.deliveries import Deliveries
@@ -34,7 +34,7 @@ _HELP_EVERY: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Dequeued:
+class DequeueResult:
     """The tasks handed out, and when an idle worker should ask again (seconds)."""
 
     tasks: tuple[Task, ...]
@@ -45,13 +45,13 @@ class Dequeued:
 
 @dataclass(slots=True)
 class Call:
-    """What is asked of one queue, and what is learnt of it on the way."""
+    """What is wanted of one queue, and what is learnt of it on the way."""
 
     count: int
     worker: str
     keepalive: Seconds | None
     group: Group | None = None
-    batch: Batch | None = None
+    batch: DeliveryBatch | None = None
     next_due: datetime | None = None  # when the next task falls due, as far as seen
     free_at: datetime | None = None  # when something of others' may be taken
     limited_for: float | None = None  # seconds until the rate may let something through
@@ -67,7 +67,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One queue as it is looked at: its settings, and what is asked of it."""
+    """One queue as it is looked at: its settings, and what is wanted of it."""
 
     queue: Queue
     call: Call
@@ -89,13 +89,13 @@ class Dequeue:
     worker: str
     keepalive: Seconds | None
     lease_id: str | None
-    batch: Batch | None
+    batch: DeliveryBatch | None
     go_on: Callable[[], bool]
     still_may: Callable[[], object]
     group: Group | None = field(default=None, init=False)
     helped_at: datetime | None = field(default=None, init=False)
 
-    def run(self) -> Dequeued:
+    def run(self) -> DequeueResult:
         """Lease what there is, and wait for it if there is nothing.  Raises as Deliveries do."""
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
@@ -118,8 +118,8 @@ class Dequeue:
                 continue
             if tasks or now >= until or not self.go_on():
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
-                    return self._leased_before(sources) or Dequeued((), 0.0, now)
-                return Dequeued(tasks, min(self._poll_after(look, now) for look in looks), now)
+                    return self._leased_before(sources) or DequeueResult((), 0.0, now)
+                return DequeueResult(tasks, min(self._poll_after(look, now) for look in looks), now)
             nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
             due = _first([free_at, *(look.call.next_due for look in looks)])
             if due is not None:
@@ -207,8 +207,8 @@ class Dequeue:
             again = deliveries.reclaimed(look.queue)
             taken += deliveries.lease_due(look.queue, again, count, look.call)
 
-    def _leased_before(self, sources: Sequence[Queue]) -> Dequeued | None:
-        """Return what is left of what an earlier try has leased, if there was one."""
+    def _leased_before(self, sources: Sequence[Queue]) -> DequeueResult | None:
+        """Return the rest of the tasks that an earlier try leased, if there was one."""
         if self.batch is None:
             return None
         deliveries = self.deliveries
@@ -220,7 +220,7 @@ class Dequeue:
         if self.order is Order.PREFERENCE:
             held.sort(key=lambda task: names.index(task.queue))
         tasks = self._fitting(sources, held)
-        return Dequeued(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
+        return DequeueResult(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
 
     def _poll_after(self, look: _Look, now: datetime) -> float:
         queue, call = look.queue, look.call
@@ -240,14 +240,17 @@ class Dequeue:
         return max(0.0, min(usual, (due - now).total_seconds()))
 
     def _fitting(self, sources: Sequence[Queue], tasks: Sequence[Task]) -> tuple[Task, ...]:
-        """Return what fits one answer; the surplus goes back at once, its turn kept."""
+        """Return the tasks that fit one answer; the surplus goes back at once, its turn kept."""
         fitting: list[Task] = []
         surplus: list[Task] = []
         room = AnswerRoom()
         for task in tasks:
             (fitting if room.takes_task(task) or not fitting else surplus).append(task)
         now, queues = self.deliveries.now(), {source.name: source for source in sources}
-        changes = [settle.give_back(Held.of(task), queues[task.queue], now=now) for task in surplus]
+        changes = [
+            settle.release_undelivered(Held.of(task), queues[task.queue], now=now)
+            for task in surplus
+        ]
         with suppress(Unavailable):  # then their leases lapse
             commit(self.deliveries.store, changes)
         self.deliveries.let_go(surplus)
@@ -260,5 +263,5 @@ def _first(times: Iterable[datetime | None]) -> datetime | None:
 
 
 def in_turn(task: Task) -> tuple[datetime, str]:
-    """Return what tasks are sorted by in the order they are handed out."""
+    """Return the sort key of the order in which tasks are handed out."""
     return (task.due_at, task.id)

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.limiting import Limiting
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.store.base import Store
 
 _COUNTED: Final = 1_000  # tasks ahead that are worth counting
@@ -28,7 +28,7 @@ class ReasonCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class NotRunningReason:
     """One reason, in words, and until when it holds if that is known."""
 
     code: ReasonCode
@@ -41,11 +41,11 @@ class Explain:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     limiting: Limiting
     now: Callable[[], datetime]
 
-    def reasons(self, task: Task) -> tuple[Reason, ...]:
+    def reasons(self, task: Task) -> tuple[NotRunningReason, ...]:
         """Return every reason that keeps *task*, as just read, from being started now.
 
         None at all: it goes to the next worker that asks.
@@ -53,36 +53,40 @@ class Explain:
         now = self.now()
         if task.state in (State.SUCCEEDED, State.DEAD):
             why = f" ({task.dead_reason})" if task.dead_reason else ""
-            return (Reason(ReasonCode.FINISHED, f"the task is {task.state}{why}"),)
+            return (NotRunningReason(ReasonCode.FINISHED, f"the task is {task.state}{why}"),)
         if task.state is State.INFLIGHT:
             return (_leased(task, now),)
         if not task.live(now):
             detail = "the task has expired and is buried within a minute"
-            return (Reason(ReasonCode.FINISHED, detail),)
+            return (NotRunningReason(ReasonCode.FINISHED, detail),)
         queue = self.queues.get(task.queue)
         reasons = [*self._of_queue(queue, now)]
         if task.due_at > now:
-            reasons.insert(0, Reason(ReasonCode.SCHEDULED, "the task is not due yet", task.due_at))
+            reasons.insert(
+                0, NotRunningReason(ReasonCode.SCHEDULED, "the task is not due yet", task.due_at)
+            )
         else:
             reasons += self._behind(task)
         return tuple(reasons)
 
-    def _of_queue(self, queue: Queue, now: datetime) -> list[Reason]:
+    def _of_queue(self, queue: Queue, now: datetime) -> list[NotRunningReason]:
         reasons = []
         dequeuing = queue.settings.dequeuing_settings
         if queue.paused(now):
             detail = f"deliveries of queue {queue.name} are paused"
-            reasons.append(Reason(ReasonCode.PAUSED, detail, queue.resume_at))
+            reasons.append(NotRunningReason(ReasonCode.PAUSED, detail, queue.resume_at))
         if dequeuing.max_inflight_tasks and self.limiting.slots.full(queue):
             detail = f"{dequeuing.max_inflight_tasks} tasks are in flight, as many as allowed"
-            reasons.append(Reason(ReasonCode.CONCURRENCY_LIMITED, detail))
+            reasons.append(NotRunningReason(ReasonCode.CONCURRENCY_LIMITED, detail))
         wait = self.limiting.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0
         if wait > 0:
             until = now + timedelta(seconds=wait)
-            reasons.append(Reason(ReasonCode.RATE_LIMITED, "the token bucket is empty", until))
+            reasons.append(
+                NotRunningReason(ReasonCode.RATE_LIMITED, "the token bucket is empty", until)
+            )
         return reasons
 
-    def _behind(self, task: Task) -> list[Reason]:
+    def _behind(self, task: Task) -> list[NotRunningReason]:
         """Count who is due before it; with several shards, on its own."""
         page = self.store.entries(task.place, until=task.due_at, limit=_COUNTED)
         ahead = [entry.task_id for entry in page.entries]
@@ -90,10 +94,10 @@ class Explain:
         if count == 0:
             return []
         more = "at least " if task.id not in ahead and page.last else ""
-        return [Reason(ReasonCode.BEHIND, f"{more}{count} tasks are due before it")]
+        return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} tasks are due before it")]
 
 
-def _leased(task: Task, now: datetime) -> Reason:
+def _leased(task: Task, now: datetime) -> NotRunningReason:
     end = task.lease_expires_at
     if end is not None and end <= now:
         who = task.worker or "its worker"
@@ -102,6 +106,6 @@ def _leased(task: Task, now: datetime) -> Reason:
             f"{who} has not been heard of, and the lease ended {ago}: the task is taken back by the"
             " next worker that asks, at the latest within a minute"
         )
-        return Reason(ReasonCode.LEASED, detail)
+        return NotRunningReason(ReasonCode.LEASED, detail)
     by = f" by {task.worker}" if task.worker else ""
-    return Reason(ReasonCode.LEASED, f"the task is being worked on{by}", end)
+    return NotRunningReason(ReasonCode.LEASED, f"the task is being worked on{by}", end)

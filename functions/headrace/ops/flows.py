@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace.domain.access import Permission, Principal
-from headrace.domain.moves import last_day, last_hour
+from headrace.domain.queue_flows import last_day, last_hour
 from headrace.domain.tally import STATES
 from headrace.domain.task import State
-from headrace.ops.lane import micros_of
-from headrace.ops.ledger import Ledger
+from headrace.ops.counter_buffer import micros_of
+from headrace.ops.counters import Counters
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ class FlowMap:
 class Flows:
     """The use case, with what it needs from outside."""
 
-    ledger: Ledger
+    counters: Counters
     now: Callable[[], datetime]
 
     def seen_by(self, by: Principal) -> FlowMap:
@@ -54,10 +54,10 @@ class Flows:
         Two reads, whatever the number of queues; a bucket of totals keeps some hundred edges.
         """
         by.require(Permission.READ)
-        totals, now = self.ledger.totals(), micros_of(self.now())
+        totals, now = self.counters.totals(), micros_of(self.now())
         flows = [
             Flow(source, target, last_hour(slots, now), last_day(slots, now))
-            for target, source, slots in totals.moves().edges()
+            for target, source, slots in totals.flows().edges()
             if by.covers(source) and by.covers(target)
         ]
         seen = sorted(

@@ -8,14 +8,14 @@ from itertools import islice
 from typing import Any, Final
 
 from headrace.domain.change import Entry
-from headrace.domain.filters import EVERY_TASK, Span, TaskFilter
+from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.counting import Mark
+from headrace.ops.counting import CountPosition
 from headrace.ops.cursor import Cursors
 from headrace.ops.leases import with_present_ends
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.store.base import Position, Store
 
 _READ: Final = 50  # tasks read at once
@@ -26,7 +26,7 @@ _LOOKS_FOR: Final = timedelta(seconds=5)  # and how long, where reading is slow
 
 
 @dataclass(frozen=True, slots=True)
-class TaskPage:
+class TaskListing:
     """Tasks in order, the cursor of the next page, and how many were looked at to find them."""
 
     tasks: tuple[Task, ...]
@@ -62,7 +62,7 @@ class Inspect:
     """The use case, with what it needs from outside; *patience* is a count's seconds per call."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     cursors: Cursors
     patience: float = 5.0
@@ -77,7 +77,7 @@ class Inspect:
         cursor: str | None = None,
         payload: bool = False,
         look_at: int = _LOOKED_AT,
-    ) -> TaskPage:
+    ) -> TaskListing:
         """Return a page of tasks: state after state, by time within each, shards merged.
 
         A page may be short or empty and still have a cursor: it ends when *look_at* tasks have
@@ -103,9 +103,9 @@ class Inspect:
             if len(tasks) == limit or walk.looked_at >= look_at or self.now() >= until:
                 break
         else:
-            return TaskPage(with_present_ends(self.store, tasks), None, walk.looked_at)
+            return TaskListing(with_present_ends(self.store, tasks), None, walk.looked_at)
         cursor = self.cursors.write(scope, walk.state())
-        return TaskPage(with_present_ends(self.store, tasks), cursor, walk.looked_at)
+        return TaskListing(with_present_ends(self.store, tasks), cursor, walk.looked_at)
 
     def count(
         self, queue: str, where: TaskFilter = EVERY_TASK, *, cursor: str | None = None
@@ -119,10 +119,10 @@ class Inspect:
         scope = f"count {queue} {where}"
         state = None if cursor is None else self.cursors.read(scope, cursor)
         by_state = dict.fromkeys(State, 0)
-        steps: Iterator[Walk | Mark]
-        at: Walk | Mark
+        steps: Iterator[Walk | CountPosition]
+        at: Walk | CountPosition
         if where.by_index:
-            at = Mark(self.now()) if state is None else Mark.read(state)
+            at = CountPosition(self.now()) if state is None else CountPosition.read(state)
             steps = at.count(self.store, source, where, by_state)
             most = _COUNTED
         else:
@@ -183,7 +183,7 @@ class Inspect:
             yield None, walk
 
     def _merged(
-        self, queue: Queue, span: Span, walk: "Walk", *, descending: bool, page: int
+        self, queue: Queue, span: TimeSpan, walk: "Walk", *, descending: bool, page: int
     ) -> Iterator[tuple[Entry, int]]:
         """Yield the entries of all shards in order, each with its shard."""
 
@@ -242,7 +242,7 @@ class Walk:
 
     @classmethod
     def read(cls, state: Any) -> "Walk":  # noqa: ANN401  what state() returned
-        """Return the walk that state() was asked of."""
+        """Return the walk that state() wrote."""
         as_of, span, seen = state
         positions = {
             int(shard): Position(datetime.fromisoformat(at).astimezone(UTC), task_id)

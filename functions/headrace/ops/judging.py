@@ -7,10 +7,10 @@ from typing import TypeAlias
 from headrace.domain.recount import NewCount
 from headrace.domain.transitions import IndexEntry
 from headrace.ops import recount_record
-from headrace.ops.lane import Lane, Recount, micros_of
-from headrace.ops.ledger import Ledger
+from headrace.ops.counter_buffer import Buffer, BufferedRecount, micros_of
+from headrace.ops.counters import Counters
 
-Move: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
+IndexChange: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
 """A change of the index: the entry that went, the one that came, and when."""
 
 
@@ -18,46 +18,50 @@ Move: TypeAlias = tuple[IndexEntry | None, IndexEntry | None, int]
 class Judging:
     """Judges changes by what new counts have seen of them."""
 
-    ledger: Ledger
+    counters: Counters
     _finished: dict[str, NewCount] = field(default_factory=dict)  # by id; they do not change
 
-    def add(self, lane: Lane, moves: Sequence[Move]) -> bool:
-        """Note in *lane* what *moves* mean to the queues that are counted anew, or were.
+    def add(self, buffer: Buffer, changes: Sequence[IndexChange]) -> bool:
+        """Note in *buffer* what *changes* mean to the queues that are counted anew, or were.
 
-        The lane's tally has counted them as if there were no such queue.  Returns whether that
+        The buffer's tally has counted them as if there were no such queue.  Returns whether that
         could be done: not while a count is being made.
         """
-        by_queue = {queue: _of(queue, moves) for queue in lane.recounts}
+        by_queue = {queue: _of(queue, changes) for queue in buffer.recounts}
         by_queue = {queue: some for queue, some in by_queue.items() if some}
-        now = micros_of(self.ledger.now())
-        if any(lane.recounts[queue].held > now for queue in by_queue):
+        now = micros_of(self.counters.now())
+        if any(buffer.recounts[queue].held > now for queue in by_queue):
             return False
         for queue, some in by_queue.items():
-            recount = lane.recounts[queue]
+            recount = buffer.recounts[queue]
             if recount.open:
                 self._add_fresh(queue, recount, some)
             if recount.done:
-                self._leave_out(lane, queue, recount, some)
+                self._leave_out(buffer, queue, recount, some)
             if not recount.open and not recount.done:
-                del lane.recounts[queue]
+                del buffer.recounts[queue]
         return True
 
-    def _add_fresh(self, queue: str, recount: Recount, moves: Sequence[Move]) -> None:
+    def _add_fresh(
+        self, queue: str, recount: BufferedRecount, changes: Sequence[IndexChange]
+    ) -> None:
         done = self._read(recount_record.DONE, queue, recount.open)
-        if done is not None:  # whoever finished it could not tell this lane
+        if done is not None:  # whoever finished it could not tell this buffer
             recount.finish(done.ended)
             return
         count = self._read(recount_record.OPEN, queue, recount.open)
         if count is None:
             recount.give_up()
             return
-        for move in moves:
-            for place, step in count.adds(*move):
+        for change in changes:
+            for place, step in count.adds(*change):
                 recount.fresh[place] += step
 
-    def _leave_out(self, lane: Lane, queue: str, recount: Recount, moves: Sequence[Move]) -> None:
-        """Take back from the lane's tally what the finished count of *queue* has seen already."""
-        late = [move for move in moves if move[-1] <= recount.ended]
+    def _leave_out(
+        self, buffer: Buffer, queue: str, recount: BufferedRecount, changes: Sequence[IndexChange]
+    ) -> None:
+        """Take back from the buffer's tally what the finished count of *queue* has seen already."""
+        late = [change for change in changes if change[-1] <= recount.ended]
         if not late:
             return
         count = self._finished.get(recount.done)
@@ -67,26 +71,26 @@ class Judging:
             return
         self._finished[recount.done] = count
         everything = NewCount("", 0)  # has seen nothing, so all is to be added
-        for move in late:
-            for place, step in count.adds(*move):
-                lane.tally.add_count(queue, place, step)
-            for place, step in everything.adds(*move):
-                lane.tally.add_count(queue, place, -step)
+        for change in late:
+            for place, step in count.adds(*change):
+                buffer.tally.add_count(queue, place, step)
+            for place, step in everything.adds(*change):
+                buffer.tally.add_count(queue, place, -step)
 
     def _read(self, kind: str, queue: str, recount: str) -> NewCount | None:
-        found = recount_record.read(self.ledger.store, kind, queue, recount, self.ledger.now())
+        found = recount_record.read(self.counters.store, kind, queue, recount, self.counters.now())
         return found[0] if found else None
 
 
-def _of(queue: str, moves: Sequence[Move]) -> list[Move]:
-    """Return what *moves* are to one queue."""
+def _of(queue: str, changes: Sequence[IndexChange]) -> list[IndexChange]:
+    """Return *changes* as one queue sees them."""
     sides = (
         (
             left if left is not None and left.queue == queue else None,
             entered if entered is not None and entered.queue == queue else None,
             at,
         )
-        for left, entered, at in moves
+        for left, entered, at in changes
         if left != entered  # else a heartbeat, or another write that moves nothing
     )
-    return [move for move in sides if move[:2] != (None, None)]
+    return [change for change in sides if change[:2] != (None, None)]

@@ -29,7 +29,7 @@ _KEY: Final = re.compile(r"hr_([0-9a-f]{20})_[0-9a-f]{40}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ShownKey:
     """A key as it may be shown; ``last_used_at`` is right to the hour, no expiry is None."""
 
     id: str
@@ -73,10 +73,10 @@ class Former:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredKey:
     """A key as kept: at most two secrets of it live at a time."""
 
-    key: Key
+    key: ShownKey
     hash: str = field(repr=False)
     former: Former | None = None
     version: int = 1
@@ -88,12 +88,12 @@ class Stored:
             takes |= hmac.compare_digest(digest, self.former.hash)
         return takes
 
-    def rotated(self, hash_: str, *, now: datetime, overlap: timedelta) -> "Stored":
+    def rotated(self, hash_: str, *, now: datetime, overlap: timedelta) -> "StoredKey":
         """Return it with another secret; the one before lives on for *overlap*, none older."""
         former = Former(self.hash, now + overlap) if overlap else None
         return replace(self, hash=hash_, former=former, version=self.version + 1)
 
-    def used(self, now: datetime) -> "Stored":
+    def used(self, now: datetime) -> "StoredKey":
         """Return it with its use noted."""
         return replace(self, key=replace(self.key, last_used_at=now), version=self.version + 1)
 
@@ -115,11 +115,11 @@ def id_in(presented: str) -> str | None:
 
 
 def hashed(presented: str) -> str:
-    """Return what is kept of a key."""
+    """Return the hash that is kept of a key."""
     return sha256(presented.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def to_record(stored: Stored) -> Record:
+def to_record(stored: StoredKey) -> Record:
     """Return a key as its record."""
     key, former = stored.key, stored.former
     body = {
@@ -135,11 +135,11 @@ def to_record(stored: Stored) -> Record:
     return Record(KIND, key.id, body, stored.version, key.listed_until)
 
 
-def from_record(record: Record) -> Stored:
+def from_record(record: Record) -> StoredKey:
     """Return the key of *record*; one of an older version has no expiry."""
     body = record.body
     former = body.get("former")
-    key = Key(
+    key = ShownKey(
         record.name,
         body["name"],
         Role(body["role"]),
@@ -148,7 +148,7 @@ def from_record(record: Record) -> Stored:
         _instant(body["last_used_at"]),
         _instant(body.get("expires_at")),
     )
-    return Stored(
+    return StoredKey(
         key,
         body["hash"],
         Former(former["hash"], datetime.fromisoformat(former["until"])) if former else None,
@@ -156,7 +156,7 @@ def from_record(record: Record) -> Stored:
     )
 
 
-def name_record(key: Key) -> Record:
+def name_record(key: ShownKey) -> Record:
     """Return the record that says that *key* has its name.
 
     Its version is the id as a number.  No id comes again, so none of these versions does: counted

@@ -26,7 +26,7 @@ from headrace.domain.errors import (
 from headrace.ops import key_body
 from headrace.ops.audit import Audit, Caller, calling
 from headrace.ops.cursor import Cursors
-from headrace.ops.key_body import Key, Stored
+from headrace.ops.key_body import ShownKey, StoredKey
 from headrace.ops.seeking import seek
 from headrace.ops.session_body import end_all
 from headrace.store.base import Record, Store, flat_rate, restricted_to
@@ -66,10 +66,10 @@ def acting(principal: Principal, *, request_id: str | None = None) -> Iterator[N
 
 
 @dataclass(frozen=True, slots=True)
-class NewKey:
+class IssuedKey:
     """A key just made or rotated, and the ``secret`` to present: nobody sees it again."""
 
-    key: Key
+    key: ShownKey
     secret: str = field(repr=False)
 
 
@@ -77,7 +77,7 @@ class NewKey:
 class KeyPage:
     """Keys in the order they were made, and the cursor of the next page."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[ShownKey, ...]
     cursor: str | None
 
 
@@ -85,12 +85,12 @@ class KeyPage:
 class _Known:
     """A key as read, and when that was."""
 
-    stored: Stored
+    stored: StoredKey
     read_at: datetime
 
 
 @dataclass(slots=True)
-class Keys:
+class KeyOperations:
     """The use cases of keys; *cache_seconds* is how old a key as read may be, at most 10.
 
     ``admin_key`` is the deployment's own, None for none.
@@ -156,7 +156,7 @@ class Keys:
         queues: tuple[str, ...] = ("*",),
         *,
         expires_at: datetime | None = None,
-    ) -> NewKey:
+    ) -> IssuedKey:
         """Make a key.
 
         Raises Forbidden when it would be wider than *by*'s own, InvalidRequest for a name that
@@ -170,7 +170,7 @@ class Keys:
         if fault:
             raise InvalidRequest(f"name {fault}", errors=[FieldError("name", fault)])
         now = self.now()
-        key = Key(self.new_id(now), name, role, queues, now, expires_at=expires_at)
+        key = ShownKey(self.new_id(now), name, role, queues, now, expires_at=expires_at)
         if key.expired(now):
             fault = "must be in the future"
             raise InvalidRequest(f"expires_at {fault}", errors=[FieldError("expires_at", fault)])
@@ -178,16 +178,16 @@ class Keys:
         granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
         if expires_at is not None:
             granted["expires_at"] = expires_at.isoformat()
-        record = key_body.to_record(Stored(key, key_body.hashed(secret)))
+        record = key_body.to_record(StoredKey(key, key_body.hashed(secret)))
         with self.audit.action("create_key", where=granted, ids=[key.id]):
             for _ in range(_TRIES):
                 before = self._name_before(by, name)
                 if self.store.put_records([(record, None), (key_body.name_record(key), before)]):
                     self._forget(key.id)
-                    return NewKey(key, secret)
+                    return IssuedKey(key, secret)
             raise Unavailable("others are making keys of this name too; try again")
 
-    def rotate(self, by: Principal, key_id: str, *, overlap: timedelta = timedelta()) -> NewKey:
+    def rotate(self, by: Principal, key_id: str, *, overlap: timedelta = timedelta()) -> IssuedKey:
         """Give a key another secret; the one before works on for *overlap*, no older one does.
 
         Here the change is known at once, elsewhere within 10 seconds; the new secret works
@@ -205,7 +205,7 @@ class Keys:
                 rotated = stored.rotated(key_body.hashed(secret), now=now, overlap=overlap)
                 if self.store.put_record(key_body.to_record(rotated), replaces=stored.version):
                     self._forget(key_id)
-                    return NewKey(rotated.key, secret)
+                    return IssuedKey(rotated.key, secret)
                 stored = self._own(by, key_id)
             raise Unavailable("others are changing this key too; try again")
 
@@ -219,14 +219,14 @@ class Keys:
         after = self.cursors.read(scope, cursor) if cursor else ""
         now = self.now()
 
-        def own(record: Record) -> Key | None:
+        def own(record: Record) -> ShownKey | None:
             key = key_body.from_record(record).key
             return key if by.covers_all(key.queues) and not key.forgotten(now) else None
 
         found = seek(self.store, key_body.KIND, own, limit=limit, after=after, now=self.now)
         return KeyPage(found.shown, found.after and self.cursors.write(scope, found.after))
 
-    def get(self, by: Principal, key_id: str) -> Key:
+    def get(self, by: Principal, key_id: str) -> ShownKey:
         """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
         return self._own(by, key_id).key
 
@@ -248,7 +248,7 @@ class Keys:
         named = key_body.name_record(key)
         self.store.drop_record(named.kind, named.name, version=named.version)
 
-    def _own(self, by: Principal, key_id: str) -> Stored:
+    def _own(self, by: Principal, key_id: str) -> StoredKey:
         by.require(Permission.ADMINISTER)
         found = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
         if found is None or not by.covers_all(found.stored.key.queues):
@@ -344,7 +344,7 @@ def _remember(known: dict[str, _T], key_id: str, value: _T) -> None:
     known[key_id] = value
 
 
-def _expired(key: Key) -> Unauthenticated:
+def _expired(key: ShownKey) -> Unauthenticated:
     return Unauthenticated(f"the key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}")
 
 

@@ -19,8 +19,8 @@ from headrace.domain.ids import new_group_id
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task
-from headrace.ops.marked import commit
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Position, Record, Store
 
 _CLOSING: Final = "closing"
@@ -38,7 +38,7 @@ class Leases:
     """
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     patience: float = 15.0
     new_id: Callable[[str | None, datetime], str] = new_group_id
@@ -85,7 +85,7 @@ class Leases:
         if group is None or group.state is not GroupState.CLOSED:
             raise _lost(group)
         until = now + timedelta(seconds=self.patience)
-        for _ in self._give_back(group):
+        for _ in self._release_tasks(group):
             if self.now() >= until:
                 return
 
@@ -140,12 +140,12 @@ class Leases:
         if group is not None and group.holds(now):
             return  # who asked ended between noting it and closing, and may ask again
         if group is not None and group.state is GroupState.CLOSED:
-            yield from self._give_back(group)
+            yield from self._release_tasks(group)
             if now < group.expires_at + _LATECOMERS:
                 return
         self.store.drop_record(_CLOSING, group_id)
 
-    def _give_back(self, group: Group) -> Iterator[int]:
+    def _release_tasks(self, group: Group) -> Iterator[int]:
         """Give back what *group* holds; after each page yield how many tasks went."""
         for name in sorted(group.queues):
             try:
@@ -155,7 +155,9 @@ class Leases:
             for place in queue.places(State.INFLIGHT):
                 for tasks in self._pages(group, place, payload=False):
                     now = self.now()
-                    changes = [settle.hand_back(task, queue, now=now) for task in tasks]
+                    changes = [
+                        settle.release_from_closed_group(task, queue, now=now) for task in tasks
+                    ]
                     outcomes = commit(self.store, changes)
                     yield sum(isinstance(outcome, Done) for outcome in outcomes)
 
@@ -183,7 +185,7 @@ class Leases:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class GroupStatuses:
     """What has become of groups: each is looked at once, and marked as lapsed if it is."""
 
     store: Store

@@ -1,11 +1,11 @@
-"""Who else takes tasks of a queue: the workers that give signs of life, as seen a moment ago.
+"""Who else takes tasks of a queue: the workers that send heartbeats, as seen a moment ago.
 
 A worker that gives its name takes its own part (``domain.portion``).  Only where nothing is its own
 it takes of the others', and little: tasks that it has seen lying for a while.  If nothing has gone
 of what it saw, nobody else is asking: then all is its.
 
 A process in which all workers of a queue ask has no need of this, and does without until it loses a
-race.  Anonymous callers, and workers that give no sign of life, are met in lost races (``claims``).
+race.  Anonymous callers, and workers that send no heartbeat, are met in lost races (``claims``).
 """
 
 import threading
@@ -116,7 +116,7 @@ class Members:
     def divide(
         self, queue: str, ready: Sequence[Entry], wanted: int, mine: Portion
     ) -> tuple[list[Entry], datetime | None]:
-        """Return what of the *ready* tasks to take; if it is nothing, also when there may be."""
+        """Return those of the *ready* tasks to take; if there are none, also when there may be."""
         now = self.now()
         shards: dict[int, list[tuple[Entry, int]]] = {}
         own = list[Entry]()

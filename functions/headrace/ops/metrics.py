@@ -1,4 +1,4 @@
-"""A series of points for charts: which steps are asked for, and what happened in each."""
+"""A series of points for charts: the steps wanted, and what happened in each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.tally import MINUTE, Activity
-from headrace.ops.lane import micros_of
+from headrace.ops.counter_buffer import micros_of
 
 POINTS: Final = 1_500
 DAYS: Final = 92
@@ -21,7 +21,7 @@ _HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MetricPoint:
     """What happened from ``at`` on, for one step; None where that is not known."""
 
     at: datetime
@@ -29,10 +29,10 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricSeries:
     """A series of points without gaps; ``staleness`` is seconds."""
 
-    points: Sequence[Point]
+    points: Sequence[MetricPoint]
     step_seconds: int
     as_of: datetime
     staleness: float
@@ -47,7 +47,7 @@ class Steps:
     count: int
 
     @classmethod
-    def asked(
+    def between(
         cls, since: datetime | None, until: datetime | None, step_seconds: int, now: datetime
     ) -> "Steps":
         """Return the steps from the minute of *since* up to *until*: the last hour by default.
@@ -88,7 +88,7 @@ class Steps:
 
     def points(
         self, happened: Iterable[tuple[int, Activity]], unknown: Iterable[range] = ()
-    ) -> Sequence[Point]:
+    ) -> Sequence[MetricPoint]:
         """Return a point for each step; *happened* are minutes of the range, in any order.
 
         A step with minutes in *unknown* says nothing: what there is of it is not the whole.
@@ -103,7 +103,7 @@ class Steps:
             if counted is not None:
                 counted.merge(activity)
         return [
-            Point(self.begin + number * self.minutes * _MINUTE, counted)
+            MetricPoint(self.begin + number * self.minutes * _MINUTE, counted)
             for number, counted in enumerate(activities)
         ]
 

@@ -65,16 +65,16 @@ def from_record(record: Record) -> Queue:
 def note_of(queue: Queue) -> str:
     """Return the note to leave on *queue*'s record: what was found out of it as it stands."""
     found = to_record(queue).body
-    said = {name: found.get(name) for name in _FOUND_OUT}
-    return json.dumps({"version": queue.version, **said})
+    note = {name: found.get(name) for name in _FOUND_OUT}
+    return json.dumps({"version": queue.version, **note})
 
 
 def _found_out(record: Record) -> dict[str, Any]:
-    """Return what a note on *record* says, if it is about the settings as they are."""
-    said: dict[str, Any] = json.loads(record.note) if record.note else {}
-    if said.get("version") != record.version:
+    """Return the content of a note on *record*, if it is about the settings as they are."""
+    note: dict[str, Any] = json.loads(record.note) if record.note else {}
+    if note.get("version") != record.version:
         return {}
-    return {name: said[name] for name in _FOUND_OUT if name in said}
+    return {name: note[name] for name in _FOUND_OUT if name in note}
 
 
 def _settings(stored: Mapping[str, Any]) -> QueueSettings:

@@ -1,7 +1,7 @@
 """What people do with queues: create, look, change, pause, purge, delete.
 
-Purge and delete write down what is to be done (a *chore*) before the first task is touched, so
-that the reaper goes on with it should this process end; see ``chores``.
+Purge and delete write down what is to be done (a *removal*) before the first task is touched, so
+that the reaper goes on with it should this process end; see ``removals``.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import State
 from headrace.ops import queue_body, schedule_body
 from headrace.ops.audit import Audit
-from headrace.ops.chore_body import Chore
-from headrace.ops.chores import Chores
 from headrace.ops.cursor import Cursors
+from headrace.ops.removal_body import Removal
+from headrace.ops.removals import Removals
 from headrace.store.base import Store
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePage:
+class QueueListing:
     """Queues by name, and the cursor of the next page."""
 
     queues: tuple[Queue, ...]
@@ -36,7 +36,7 @@ class QueuePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """How many tasks are gone so far, and whether that is all."""
 
     deleted: int
@@ -44,7 +44,7 @@ class Purged:
 
 
 @dataclass(slots=True)
-class Queues:
+class QueueOperations:
     """The use cases of queues.
 
     *cache_seconds* is how old settings may be when tasks are handled; changes made through this
@@ -54,7 +54,7 @@ class Queues:
     store: Store
     now: Callable[[], datetime]
     cursors: Cursors
-    chores: Chores
+    removals: Removals
     audit: Audit
     cache_seconds: float = 1.0
     _cache: dict[str, tuple[datetime, Queue]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Queues:
         if not NAME_RE.fullmatch(name):
             detail = f"name must match {NAME}"
             raise InvalidRequest(detail, errors=(FieldError("name", detail),))
-        before = self.chores.deletion(name)
+        before = self.removals.deletion(name)
         if before is not None and not before.swept:
             message = f"queue {name} is still being deleted; try again later"
             raise QueueExists(message)
@@ -98,7 +98,7 @@ class Queues:
         found = self._cache.get(name)
         return None if found is None else found[1]
 
-    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueuePage:
+    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueueListing:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
         scope = f"queues {prefix}"
         after = self.cursors.read(scope, cursor) if cursor else ""
@@ -109,7 +109,7 @@ class Queues:
         more = more or len(records) > limit
         now = self.now()
         queues = tuple(queue_body.from_record(record).as_seen(now) for record in records[:limit])
-        return QueuePage(queues, self.cursors.write(scope, queues[-1].name) if more else None)
+        return QueueListing(queues, self.cursors.write(scope, queues[-1].name) if more else None)
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.
@@ -147,21 +147,21 @@ class Queues:
         with self.audit.action("resume", queue=name):
             return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
 
-    def purge(self, name: str, states: tuple[State, ...]) -> Purged:
+    def purge(self, name: str, states: tuple[State, ...]) -> PurgeResult:
         """Remove every task that is in *states* now; settings stay.  Raises NotFound.
 
         What came to one of them later stays, however long it takes.
         """
         queue = self._stored(name)
-        chore = Chore(name, states, self.now(), queue.shards_ever, deletes_queue=False)
+        removal = Removal(name, states, self.now(), queue.shards_ever, deletes_queue=False)
         where = {"state": ",".join(states)}
         gone: set[str] = set()
         with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
             try:
-                finished = self.chores.begin(replace(chore, noted=outcome.entry), gone)
+                finished = self.removals.begin(replace(removal, noted=outcome.entry), gone)
             finally:
                 outcome.matched = outcome.changed = len(gone)
-        return Purged(len(gone), finished)
+        return PurgeResult(len(gone), finished)
 
     def delete(self, name: str) -> bool:
         """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
@@ -169,13 +169,13 @@ class Queues:
         Nothing of the queue can be reached from the moment its record is gone.
         """
         queue = self._stored(name)
-        chore = Chore(name, tuple(State), self.now(), queue.shards_ever, deletes_queue=True)
+        removal = Removal(name, tuple(State), self.now(), queue.shards_ever, deletes_queue=True)
         with self.audit.action("delete_queue", queue=name):
-            self.chores.write(chore)
+            self.removals.write(removal)
             self.store.drop_record(queue_body.KIND, name)
             schedule_body.drop_all(self.store, name)
             self._cache.pop(name, None)
-            return self.chores.work(chore, set())
+            return self.removals.work(removal, set())
 
     def _uncounted_since(self, queue: Queue, settings: QueueSettings) -> datetime | None:
         """Tell since when tasks may be in flight that the limit of *settings* does not count."""

@@ -1,9 +1,9 @@
 """The reaper's pass over everything, once a minute: in a budget of time, fairly divided.
 
-Queues, chores and closings share the time of a pass, and queues divide theirs evenly, page by page:
-one with a million lapsed leases, or one whose partition is slow, costs the others nothing.  A queue
-that is throttled is left alone until the next pass.  Where time is over before everything is done,
-the next pass begins with whose turn it was, and is divided by shard among several at a time.
+Queues, removals and closings share the time of a pass, and queues divide theirs evenly, page by
+page: one with a million lapsed leases, or one whose partition is slow, costs the others nothing.  A
+queue that is throttled is left alone until the next pass.  Where time is over before everything is
+done, the next pass begins with whose turn it was, and is divided by shard among several at a time.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
-from headrace.ops.chores import Chores
 from headrace.ops.leases import Leases
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.reaper_pass import Pass
-from headrace.ops.reaper_record import Part
+from headrace.ops.reaper_record import ReaperPart
 from headrace.ops.reaping import Reaping
+from headrace.ops.removals import Removals
 from headrace.ops.upkeep import Upkeep
 
 _LONG: Final = timedelta(hours=1)
@@ -54,14 +54,14 @@ class Reaped:
 class Reaper(Reaping):
     """The use case, with what it needs from outside."""
 
-    queues: Queues
-    chores: Chores
+    queues: QueueOperations
+    removals: Removals
     leases: Leases
     upkeep: Upkeep
 
     def run(
         self,
-        part: Part | None = None,
+        part: ReaperPart | None = None,
         *,
         time_left: Callable[[], float] = _LONG.total_seconds,
         hand_on: HandOn | None = None,

@@ -12,10 +12,10 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State
 from headrace.domain.turns import Job, Turns
-from headrace.ops.chore_body import Chore
 from headrace.ops.counting import counted
-from headrace.ops.leases import Verdicts
-from headrace.ops.reaper_record import COMFORT, KIND, PARTS, Left, Part, parts_for
+from headrace.ops.leases import GroupStatuses
+from headrace.ops.reaper_record import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
+from headrace.ops.removal_body import Removal
 from headrace.ops.scan import Scan
 from headrace.store.base import Done, Position
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 100
 _QUEUES: Final = 250
-_SHARES: Final = {"queues": 3.0, "chores": 1.0, "closings": 1.0}
+_SHARES: Final = {"queues": 3.0, "removals": 1.0, "closings": 1.0}
 _STOPS_AFTER: Final = 3  # queues that are throttled one after the other: then it is the table
 _MINUTES: Final = 60  # in which each partition is looked through for expired tasks
 _SCANS: Final = 1_000  # kept in a record, which has room for 2,000
@@ -38,18 +38,18 @@ class Pass:
     reaper: "Reaper"
     reaped: "Reaped"
     began: datetime
-    part: Part | None
+    part: ReaperPart | None
     time_left: Callable[[], float]
     hand_on: "HandOn | None"
-    mine: tuple[Part, ...] = ()
-    verdicts: Verdicts = field(init=False)
+    mine: tuple[ReaperPart, ...] = ()
+    statuses: GroupStatuses = field(init=False)
     sweeps: set[int] = field(init=False)
     starts: dict[Place, Position] = field(default_factory=dict)
     staying: dict[Place, tuple[Scan, int]] = field(default_factory=dict)
     throttled_in_a_row: int = 0
 
     def __post_init__(self) -> None:
-        self.verdicts = Verdicts(self.reaper.store, self.reaper.now)
+        self.statuses = GroupStatuses(self.reaper.store, self.reaper.now)
         minute = int(self.began.timestamp()) // 60
         self.sweeps = {minute % _MINUTES, (minute - 1) % _MINUTES}  # one may have been left out
 
@@ -61,7 +61,7 @@ class Pass:
         self.reaped.parts = self.mine[0].parts
         self.starts = {place: at for one in left for place, at in one.scans.items()}
         queues = Turns(self._queue_jobs(self._first(left)), self.reaper.now)
-        parts = {"closings": self._closings(), "queues": queues, "chores": self._chores()}
+        parts = {"closings": self._closings(), "queues": queues, "removals": self._removals()}
         work = Turns(
             [Job(name, iter(steps), _SHARES[name]) for name, steps in parts.items()],
             self.reaper.now,
@@ -77,11 +77,11 @@ class Pass:
 
     # -- what is to be done --------------------------------------------------------------------
 
-    def _taken(self, left: Sequence[Left]) -> tuple[Part, ...]:
+    def _taken(self, left: Sequence[Left]) -> tuple[ReaperPart, ...]:
         """Hand parts on, if it takes several passes; return those that are left to this one."""
         parts = 1 if self.hand_on is None else parts_for(left, self.began)
         until = self.began + timedelta(seconds=self.time_left())
-        own, *others = (Part(number, parts, self.began, until) for number in range(parts))
+        own, *others = (ReaperPart(number, parts, self.began, until) for number in range(parts))
         return (
             own,
             *(one for one in others if self.hand_on is None or not self.hand_on(one.event())),
@@ -126,7 +126,7 @@ class Pass:
                 return
 
     def _jobs(self, queue: Queue, first: int) -> list[Job]:
-        """Return what of a queue is ours to do; *first* is the number of its first shard."""
+        """Return the jobs of a queue that are ours; *first* is the number of its first shard."""
         jobs = []
         for shard in range(queue.shards_in_use):
             if self._holds(first + shard):
@@ -166,7 +166,7 @@ class Pass:
         scan = self._scan(Place(queue.name, State.INFLIGHT, shard))
         for entries in scan.pages():
             taken = 0
-            for task in self.reaper.take_back(queue, entries, self.verdicts):
+            for task in self.reaper.take_back(queue, entries, self.statuses):
                 taken += 1
                 waits_again = task.state is State.ENQUEUED
                 released = waits_again and task.last_move == Action.RELEASE
@@ -178,7 +178,7 @@ class Pass:
             yield
 
     def _expired(self, queue: Queue, shard: int) -> Iterator[None]:
-        """Bury the tasks of one shard that waited past their ``expires_at``.
+        """Dead-letter the tasks of one shard that waited past their ``expires_at``.
 
         Waiting tasks expire after they fall due, so only due ones are looked at: from the oldest
         until a page holds nothing expired; all of them once an hour, each shard in a minute of its
@@ -196,7 +196,7 @@ class Pass:
                 self.reaped.oldest_ready_seconds = max(self.reaped.oldest_ready_seconds, waited)
             if not over and not full:
                 return
-            self.reaped.expired += sum(1 for _ in self.reaper.bury(queue, over))
+            self.reaped.expired += sum(1 for _ in self.reaper.dead_letter(queue, over))
             if full:
                 self._stay(scan, len(entries) - len(over))
             yield
@@ -249,7 +249,7 @@ class Pass:
     def _closings(self) -> Iterator[None]:
         leases = self.reaper.leases
 
-        def give_back(group_id: str) -> Iterator[None]:
+        def release_tasks(group_id: str) -> Iterator[None]:
             for returned in leases.finish_closing(group_id):
                 self.reaped.released += returned
                 yield
@@ -257,26 +257,26 @@ class Pass:
         def jobs() -> Iterator[Job]:
             for group_id in leases.closings():
                 if self._holds(group_id):
-                    yield Job(group_id, self._guarded(give_back(group_id)))
+                    yield Job(group_id, self._guarded(release_tasks(group_id)))
 
         yield from self._guarded(self._turns(jobs))
 
-    def _chores(self) -> Iterator[None]:
-        chores = self.reaper.chores
+    def _removals(self) -> Iterator[None]:
+        removals = self.reaper.removals
 
-        def remove(chore: Chore) -> Iterator[None]:
+        def remove(removal: Removal) -> Iterator[None]:
             gone: set[str] = set()
             known = 0
-            for _ in chores.pages(chore, gone):
+            for _ in removals.pages(removal, gone):
                 self.reaped.purged += len(gone) - known
                 known = len(gone)
                 yield
             self.reaped.purged += len(gone) - known
 
         def jobs() -> Iterator[Job]:
-            for chore in chores.pending():
-                if self._holds(chore.key):
-                    yield Job(chore.key, self._guarded(remove(chore)))
+            for removal in removals.pending():
+                if self._holds(removal.key):
+                    yield Job(removal.key, self._guarded(remove(removal)))
 
         yield from self._guarded(self._turns(jobs))
 

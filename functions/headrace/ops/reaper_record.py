@@ -24,7 +24,7 @@ _FORGOTTEN: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReaperPart:
     """One part of the work, which is divided by shard among *parts* passes at a time.
 
     *run* is when the pass began that handed it out, *until* when it must be over.
@@ -50,7 +50,7 @@ class Part:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self | None:
-        """Return what event() was asked of; None for another event, such as a timer's."""
+        """Return the part that event() wrote; None for another event, such as a timer's."""
         if "part" not in event:
             return None
         run, until = (datetime.fromisoformat(event[name]) for name in ("run", "until"))
@@ -100,7 +100,7 @@ class Left:
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """Return what record() was asked of."""
+        """Return the object that record() wrote."""
         body = record.body
         scans = {
             Place(queue, State(state), shard): Position(

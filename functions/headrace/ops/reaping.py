@@ -1,4 +1,4 @@
-"""Taking back lapsed leases and burying the expired, page by page: nothing stays stuck.
+"""Taking back lapsed leases and dead-lettering the expired, page by page: nothing stays stuck.
 
 Done by the reaper every minute for every queue (see ``reaper``), and by any dequeue that finds too
 little in its own.  The index only proposes: each task is read before it is judged, and judged again
@@ -16,9 +16,9 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.group import GroupState, group_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
-from headrace.ops.leases import Verdicts
-from headrace.ops.marked import commit, commit_proposed
+from headrace.ops.leases import GroupStatuses
 from headrace.ops.suspects import Watch
+from headrace.ops.uniqueness import commit, commit_proposed
 from headrace.store.base import Done, Store
 
 
@@ -38,12 +38,12 @@ class Reaping:
         """
         place = Place(queue.name, State.INFLIGHT, shard)
         suspects = self.watch.suspects(self.store, place, self.now())
-        verdicts = Verdicts(self.store, self.now)
+        statuses = GroupStatuses(self.store, self.now)
         for entries, at_first in ((suspects.likely, 1), (suspects.others, suspects.few)):
             rest, count = entries, at_first
             while rest:
                 some, rest = rest[:count], rest[count:]
-                taken = list(self.take_back(queue, some, verdicts))
+                taken = list(self.take_back(queue, some, statuses))
                 yield from taken
                 if 2 * len(taken) < len(some):
                     break
@@ -51,11 +51,11 @@ class Reaping:
             self.watch.put_off(place, rest)
 
     def take_back(
-        self, queue: Queue, entries: Sequence[Entry], verdicts: Verdicts
+        self, queue: Queue, entries: Sequence[Entry], statuses: GroupStatuses
     ) -> Iterator[Task]:
         """Read each of the overdue *entries*, take back those that are lapsed and yield the tasks.
 
-        A group is judged once for all its tasks (*verdicts*), and marked before the first of them
+        A group is judged once for all its tasks (*statuses*), and marked before the first of them
         is touched.
         """
         now = self.now()
@@ -67,7 +67,7 @@ class Reaping:
             task = tasks.get(entry.task_id)
             if task is None or task.state is not State.INFLIGHT or task.queue != queue.name:
                 continue
-            judged = self._judged(task, queue, now, verdicts)
+            judged = self._judged(task, queue, now, statuses)
             if isinstance(judged, Change):
                 changes.append(judged)
             else:
@@ -77,15 +77,15 @@ class Reaping:
                 yield outcome.task
 
     def _judged(
-        self, task: Task, queue: Queue, now: datetime, verdicts: Verdicts
+        self, task: Task, queue: Queue, now: datetime, statuses: GroupStatuses
     ) -> Change | datetime:
         """Return how *task* is taken back, or until when its lease is good."""
         end = task.lease_expires_at or now
         group_id = group_of(task.lease_id)
         if group_id is not None:
-            group = verdicts.of(group_id)
+            group = statuses.of(group_id)
             if group is not None and group.state is GroupState.CLOSED:
-                return settle.hand_back(task, queue, now=now)
+                return settle.release_from_closed_group(task, queue, now=now)
             if group is not None and group.state is GroupState.OPEN:
                 self.watch.extended(group)
                 return group.expires_at
@@ -93,7 +93,7 @@ class Reaping:
             return end
         return settle.reclaim(task, queue, now=now, spread=self.spread())
 
-    def bury(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
+    def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; those that are not what the index says are left alone."""
         now = self.now()
         expire = partial(plan.expire, queue=queue, now=now)

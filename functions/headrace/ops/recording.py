@@ -1,8 +1,8 @@
 """Counting the changes of the tasks table, as its stream shows them.
 
-A batch of the stream becomes one conditional write, whatever its size; see ``ledger``.  Lambda
-delivers a batch again, whole or in halves, when it is not sure that it was taken: the lane says how
-far each shard is counted, so what comes again changes nothing.
+A batch of the stream becomes one conditional write, whatever its size; see ``counters``.  Lambda
+delivers a batch again, whole or in halves, when it is not sure that it was taken: the buffer says
+how far each shard is counted, so what comes again changes nothing.
 
 Where there is a lake, a batch is written to it first; see ``changelog``.
 """
@@ -19,20 +19,20 @@ from headrace.domain.transitions import (
     Event,
     Image,
     Transition,
-    Unreadable,
+    UnreadableImage,
     index_entry,
     transition,
 )
 from headrace.ops.changelog import Changelog
-from headrace.ops.judging import Judging, Move
-from headrace.ops.lane import Lane
-from headrace.ops.ledger import BATCH_BYTES, Ledger, lane_of
+from headrace.ops.counter_buffer import Buffer
+from headrace.ops.counters import BATCH_BYTES, Counters, buffer_of
+from headrace.ops.judging import IndexChange, Judging
 
 _TRIES: Final = 20
-_HELD_TRIES: Final = 100  # longer than any lane is held
+_HELD_TRIES: Final = 100  # longer than any buffer is held
 _HELD_SECONDS: Final = 0.25
 _MICROS: Final = 1_000_000
-# What a record of a lane takes for a queue or a minute besides the name, and for one duration.
+# What a record of a buffer takes for a queue or a minute besides the name, and for one duration.
 _ENTRY_BYTES: Final = 48
 _DURATION_BYTES: Final = 12
 _SURELY_SMALL: Final = 250  # records
@@ -68,7 +68,7 @@ class _Reading:
     images: tuple[Image | None, Image | None]
 
     @property
-    def move(self) -> Move:
+    def index_change(self) -> IndexChange:
         """What it did to the index."""
         old, new = self.images
         return index_entry(old), index_entry(new), self.change.at
@@ -78,13 +78,13 @@ class _Reading:
 class Recording:
     """The use case, with what it needs from outside."""
 
-    ledger: Ledger
+    counters: Counters
     changelog: Changelog | None = None
     _judging: Judging = field(init=False)
-    _lanes: dict[int, Lane] = field(default_factory=dict)  # as last written by us
+    _buffers: dict[int, Buffer] = field(default_factory=dict)  # as last written by us
 
     def __post_init__(self) -> None:
-        self._judging = Judging(self.ledger)
+        self._judging = Judging(self.counters)
 
     def record(self, shard: str, records: Sequence[StreamRecord]) -> Recorded:
         """Count *records* of one shard of the stream, each once however often it comes."""
@@ -93,7 +93,7 @@ class Recording:
         for record in records:
             try:
                 reading = self._read(shard, record)
-            except Unreadable as error:
+            except UnreadableImage as error:
                 unreadable.append(str(error))
             else:
                 readings[reading.sequence] = reading
@@ -121,36 +121,38 @@ class Recording:
 
     def position(self, shard: str) -> int:
         """Return the last sequence number counted of *shard*, -1 if none was."""
-        return self.ledger.lane(lane_of(shard)).done(shard)
+        return self.counters.buffer(buffer_of(shard)).done(shard)
 
     def _count(self, shard: str, readings: Sequence[_Reading], events: Counter[Event]) -> int:
-        """Add *readings* to the lane of their shard, and what happened to *events*.
+        """Add *readings* to the buffer of their shard, and what happened to *events*.
 
         Return how many were new.
         """
-        number = lane_of(shard)
+        number = buffer_of(shard)
         for _ in range(_TRIES + _HELD_TRIES):
             # Taken out until it is written: what is half done must not be gone on with.
-            lane = self._lanes.pop(number, None) or self.ledger.lane(number)
-            done = lane.done(shard)
+            buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
+            done = buffer.done(shard)
             fresh = [reading for reading in readings if reading.sequence > done]
             if not fresh:
-                self._lanes[number] = lane
+                self._buffers[number] = buffer
                 return 0
-            if lane.sealed:
-                self.ledger.post(lane)
+            if buffer.closed:
+                self.counters.flush(buffer)
             for reading in fresh:
-                lane.tally.add(reading.change)
-            if lane.recounts and not self._judging.add(lane, [read.move for read in fresh]):
-                self.ledger.sleep(_HELD_SECONDS)  # its queue is just being counted anew
+                buffer.tally.add(reading.change)
+            if buffer.recounts and not self._judging.add(
+                buffer, [read.index_change for read in fresh]
+            ):
+                self.counters.sleep(_HELD_SECONDS)  # its queue is just being counted anew
                 continue
-            lane.as_of = max(lane.as_of, *(reading.change.at for reading in fresh))
-            lane.reach(shard, fresh[-1].sequence, self.ledger.now())
-            if self.ledger.keep(lane):
-                self._lanes[number] = lane
+            buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
+            buffer.reach(shard, fresh[-1].sequence, self.counters.now())
+            if self.counters.keep(buffer):
+                self._buffers[number] = buffer
                 events.update(one.event for read in fresh for one in read.change.happenings)
                 return len(fresh)
-            self.ledger.wait()
+            self.counters.wait()
         message = "too many shards of the stream are being counted at once"
         raise Unavailable(message)
 
@@ -160,7 +162,7 @@ class Recording:
             self.changelog.write([reading.line for reading in readings if reading.line])
 
     def _read(self, shard: str, record: StreamRecord) -> _Reading:
-        """Return what *record* says.  Raises Unreadable."""
+        """Return the reading of *record*.  Raises UnreadableImage."""
         try:
             change = record["dynamodb"]
             sequence = int(change["SequenceNumber"])
@@ -168,16 +170,16 @@ class Recording:
             old, new = change.get("OldImage"), change.get("NewImage")
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             message = f"not a record of the stream: {type(error).__name__}: {error}"
-            raise Unreadable(message) from error
+            raise UnreadableImage(message) from error
         try:
             read = transition(old, new, recorded_at=recorded_at)
-        except Unreadable as error:
+        except UnreadableImage as error:
             message = f"{sequence}: {error}"
-            raise Unreadable(message) from error
+            raise UnreadableImage(message) from error
         if self.changelog is None or not (read.left or read.entered):
             return _Reading(sequence, read, None, (old, new))
         queue = (read.entered or read.left or ("",))[0]
-        told = line(
+        lake_line = line(
             old,
             new,
             read,
@@ -187,7 +189,7 @@ class Recording:
             forgotten=_forgotten(record),
             payload=self.changelog.keeps_payload(queue),
         )
-        return _Reading(sequence, read, told, (old, new))
+        return _Reading(sequence, read, lake_line, (old, new))
 
 
 def _forgotten(record: StreamRecord) -> bool:
@@ -197,7 +199,7 @@ def _forgotten(record: StreamRecord) -> bool:
 
 
 def _too_large(readings: Sequence[_Reading]) -> bool:
-    """Tell whether *readings* might add more to a lane than it has room for."""
+    """Tell whether *readings* might add more to a buffer than it has room for."""
     if len(readings) <= _SURELY_SMALL:
         return False
     spots = [(reading.change.left, reading.change.entered) for reading in readings]
@@ -212,9 +214,9 @@ def _too_large(readings: Sequence[_Reading]) -> bool:
     }
     moved = [(left[0], entered[0]) for left, entered in spots if left and entered]
     moved = [(source, target) for source, target in moved if source != target]
-    moves = set(moved)
+    flows = set(moved)
     names = sum(map(len, queues)) + sum(len(queue) for queue, _ in minutes)
-    names += sum(len(source) + len(target) for source, target in moves)
-    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(moves))
+    names += sum(len(source) + len(target) for source, target in flows)
+    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows))
     entries += _DURATION_BYTES * (len(events) + len(moved))
     return names + entries > BATCH_BYTES

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.recount import NewCount
-from headrace.ops.lane import KEPT
+from headrace.ops.counter_buffer import KEPT
 from headrace.store.base import Record, Store
 
 OPEN: Final = "recounting"

@@ -5,14 +5,15 @@ counts for some seconds, and its cursor goes on.  The recorder goes on too, befo
 after: by the rule of ``domain/recount`` it knows of each change, however late it comes to it,
 whether the new count has seen it.
 
-- What is counted is a record of its own, and every lane of the recorder's books is told of it
-  before the first page is counted: from then on lanes add up what the new count has not seen.
-- While pages are counted, the lanes are *held*: the recorder lets what is of this queue wait, some
-  seconds at most, so that it never judges by a record which lacks the page that is just read.
-- The last step makes the counters what the new count and the lanes come to.  It may be repeated:
+- What is counted is a record of its own, and every buffer of the counters notes it
+  before the first page is counted: from then on buffers add up what the new count has not seen.
+- While pages are counted, the buffers are *held*: the recorder lets what is of this queue wait,
+  some seconds at most, so that it never judges by a record which lacks the page that is just read.
+- The last step makes the counters what the new count and the buffers come to.  It may be repeated:
   it works out the difference anew.  From then on the recorder leaves out what was seen.
 
-Whoever dies on the way leaves the counters as they were, and lanes that are held for some seconds.
+Whoever dies on the way leaves the counters as they were, and buffers that are held for some
+seconds.
 """
 
 from collections.abc import Callable
@@ -26,10 +27,10 @@ from headrace.domain.recount import NewCount, together
 from headrace.domain.tally import STATES, Counts
 from headrace.domain.task import Place
 from headrace.ops.audit import Audit
+from headrace.ops.counter_buffer import Buffer, BufferedRecount, micros_of
+from headrace.ops.counters import Counters
 from headrace.ops.cursor import Cursors
-from headrace.ops.lane import Lane, Recount, micros_of
-from headrace.ops.ledger import Ledger
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.recount_record import DONE, OPEN, read, to_record, write
 from headrace.store.base import Position, Store
 
@@ -56,8 +57,8 @@ class Recounting:
     """The use case, with what it needs from outside; *patience* is seconds a step counts for."""
 
     store: Store
-    queues: Queues
-    ledger: Ledger
+    queues: QueueOperations
+    counters: Counters
     cursors: Cursors
     audit: Audit
     now: Callable[[], datetime]
@@ -97,7 +98,7 @@ class Recounting:
         if count.next is None:
             return self._finish(queue, count, held_until)
         self._release(queue, count.id)
-        was = self.ledger.counts(queue, self.ledger.lanes())
+        was = self.counters.counts(queue, self.counters.buffers())
         return Recounted([*count.numbers], was, self.cursors.write(scope, count.id))
 
     # -- a step --------------------------------------------------------------------------------
@@ -120,16 +121,16 @@ class Recounting:
         return count
 
     def _finish(self, queue: str, count: NewCount, held_until: datetime) -> Recounted:
-        lanes = self.ledger.lanes()
-        fresh = [Lane.of(lane).recounts[queue].fresh for lane in lanes]
+        buffers = self.counters.buffers()
+        fresh = [Buffer.of(buffer).recounts[queue].fresh for buffer in buffers]
         counts = [max(0, number) for number in together(count.numbers, *fresh)]
-        was = self.ledger.counts(queue, lanes)
-        off = [right - said for right, said in zip(counts, was, strict=True)]
+        was = self.counters.counts(queue, buffers)
+        off = [right - found for right, found in zip(counts, was, strict=True)]
         with self.audit.action("recount", queue=queue) as outcome:
             outcome.matched, outcome.changed = sum(counts), sum(map(abs, off))
             self._in_time(queue, count.id, held_until)
             if any(off):
-                self.ledger.mend(queue, off)
+                self.counters.mend(queue, off)
             done = replace(count, numbers=tuple(counts), was=tuple(was))
             write(self.store, DONE, queue, done, self.now())
         self._release(queue, count.id, done)
@@ -137,7 +138,7 @@ class Recounting:
         return Recounted(counts, was, None)
 
     def _finished(self, queue: str, recount: str) -> Recounted | None:
-        """Return what a recount came to if it is finished, and let every lane know that."""
+        """Return the result of a recount if it is finished, and let every buffer know that."""
         found = read(self.store, DONE, queue, recount, self.now())
         if found is None:
             return None
@@ -145,13 +146,13 @@ class Recounting:
         self._release(queue, recount, done)
         return Recounted([*done.numbers], [*done.was], None)
 
-    # -- the lanes -----------------------------------------------------------------------------
+    # -- the buffers -----------------------------------------------------------------------------
 
     def _hold(self, queue: str, recount: str, until: datetime, *, begins: bool = False) -> None:
         """Have the recorder let changes of *queue* wait.  Raises as step() does."""
 
-        def hold(lane: Lane) -> None:
-            known = lane.recounts.setdefault(queue, Recount())
+        def hold(buffer: Buffer) -> None:
+            known = buffer.recounts.setdefault(queue, BufferedRecount())
             if begins:
                 known.open, known.fresh = recount, [0] * len(STATES)
             if known.open != recount:
@@ -159,7 +160,7 @@ class Recounting:
             known.held = micros_of(until)
 
         try:
-            self.ledger.change_lanes(hold)
+            self.counters.change_buffers(hold)
         except InvalidRequest:
             self._release(queue, recount)
             raise
@@ -167,18 +168,18 @@ class Recounting:
     def _release(self, queue: str, recount: str, done: NewCount | None = None) -> None:
         """Let the recorder go on; with what is *done*, by that."""
 
-        def release(lane: Lane) -> None:
-            known = lane.recounts.get(queue)
+        def release(buffer: Buffer) -> None:
+            known = buffer.recounts.get(queue)
             if known is None or known.open != recount:
                 return
             known.held = micros_of(self.now())
             if done is not None:
                 known.finish(done.ended)
 
-        self.ledger.change_lanes(release)
+        self.counters.change_buffers(release)
 
     def _in_time(self, queue: str, recount: str, held_until: datetime) -> None:
-        """Raise Unavailable unless the lanes are held until what follows is written down."""
+        """Raise Unavailable unless the buffers are held until what follows is written down."""
         if self.now() >= held_until - _TO_FINISH:
             self._release(queue, recount)
             message = "the table is slow; repeat this step"

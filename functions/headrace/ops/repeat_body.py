@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.domain.repeat import KEPT, Answer, Batch, First, Request
+from headrace.domain.repeat import KEPT, First, KeyedRequest, NotedBatch, RecordedAnswer
 from headrace.store.base import Record
 
 FIRST: Final = "first"
@@ -25,12 +25,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def kind_of(request: Request) -> str:
+def kind_of(request: KeyedRequest) -> str:
     """Return the kind of the records of a key: no two callers share one."""
     return f"repeat:{request.caller}:{request.key}"
 
 
-def record_of(request: Request, first: First, *, version: int) -> Record:
+def record_of(request: KeyedRequest, first: First, *, version: int) -> Record:
     """Return the record that says *first*, without the parts of its answer."""
     body: dict[str, Any] = {
         "of": first.fingerprint,
@@ -46,7 +46,7 @@ def record_of(request: Request, first: First, *, version: int) -> Record:
     return Record(kind_of(request), FIRST, body, version, expires_at=first.at + KEPT)
 
 
-def parts_of(request: Request, first: First, *, version: int) -> list[Record]:
+def parts_of(request: KeyedRequest, first: First, *, version: int) -> list[Record]:
     """Return the records of what the record of this *version* has no room for."""
     text = _packed(first.answer.body) if first.answer is not None else ""
     if len(text) <= PART_BYTES:
@@ -63,18 +63,18 @@ def part_name(version: int, place: int) -> str:
 
 
 def first_of(record: Record, parts: Sequence[str] = ()) -> First:
-    """Return what a record says; of an answer in *parts* these are needed to know it."""
+    """Return the content of a record; of an answer in *parts* these are needed to know it."""
     body = record.body
     answer = None
     text = body.get("text") or "".join(parts)
     if text:
-        answer = Answer(body["status"], body["type"], _unpacked(text))
+        answer = RecordedAnswer(body["status"], body["type"], _unpacked(text))
     return First(
         body["of"], _instant(body["at"]), _instant(body["until"]), answer, "failed" in body
     )
 
 
-def batch_record(request: Request, batch: Batch, *, version: int) -> Record:
+def batch_record(request: KeyedRequest, batch: NotedBatch, *, version: int) -> Record:
     """Return the record that notes *batch*: up to 1 KB for 25 tasks with ids of our making."""
     ids = "".join(
         f".{name.removeprefix(_OURS)}" if name.startswith(_OURS) else f",{name}"
@@ -92,7 +92,7 @@ def batch_record(request: Request, batch: Batch, *, version: int) -> Record:
     return Record(kind_of(request), FIRST, body, version, expires_at=batch.at + KEPT)
 
 
-def batch_of(record: Record) -> Batch:
+def batch_of(record: Record) -> NotedBatch:
     """Return the batch that a record notes; an empty one when it is about something else."""
     body = record.body
     ids = tuple(
@@ -100,7 +100,7 @@ def batch_of(record: Record) -> Batch:
         for name in _IDS.findall(body.get("ids", ""))
     )
     at, until = _instant(body["at"]), _instant(body["until"])
-    return Batch(at, until, body.get("tag", ""), ids, "closed" in body)
+    return NotedBatch(at, until, body.get("tag", ""), ids, "closed" in body)
 
 
 def _cut(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.repeat import Answer, First, Request, still_running
+from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
 from headrace.ops.repeat_body import FIRST, first_of, kind_of, part_name, parts_of, record_of
 from headrace.store.base import Record, Store
 
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 class Turn:
     """The right to run a request; it is given back with an answer, or without one."""
 
-    request: Request
+    request: KeyedRequest
     first: First
     version: int
 
@@ -35,7 +35,7 @@ class Repeats:
     store: Store
     now: Callable[[], datetime]
 
-    def begin(self, request: Request, *, within: timedelta) -> Turn | Answer:
+    def begin(self, request: KeyedRequest, *, within: timedelta) -> Turn | RecordedAnswer:
         """Return the right to run *request*, which takes no longer than *within*; or its answer.
 
         Raises IdempotencyConflict when the key was sent with another request, and Unavailable
@@ -57,7 +57,7 @@ class Repeats:
                 return turn
         raise still_running(now, now + within, now=now)  # somebody else was quicker
 
-    def finish(self, turn: Turn, answer: Answer) -> None:
+    def finish(self, turn: Turn, answer: RecordedAnswer) -> None:
         """Keep *answer* for repeats of what was run.
 
         Where the table does not take it, the request has taken effect all the same: whoever asked
@@ -84,7 +84,7 @@ class Repeats:
         return self.store.put_record(record, replaces=replaces)
 
     def _read(self, record: Record) -> First:
-        """Return what *record* says, with the parts of a large answer."""
+        """Return the content of *record*, with the parts of a large answer."""
         number = record.body.get("parts", 0)
         parts: list[str] = []
         while len(parts) < number:

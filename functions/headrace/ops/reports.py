@@ -18,16 +18,16 @@ from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.group import group_of, is_group_id
 from headrace.domain.lease import LeaseName, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
 from headrace.ops.leases import with_present_ends
-from headrace.ops.marked import commit
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.spawning import Spawning
-from headrace.ops.tasks import Enqueued
+from headrace.ops.tasks import EnqueueResult
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 5
@@ -83,7 +83,7 @@ class WorkerError:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TaskReport:
     """One report; ``lease_id`` as the dequeue gave it, JSON texts as they came in."""
 
     task_id: str
@@ -98,18 +98,18 @@ class Report:
     payload: str | None = None
     tags: Mapping[str, str] | None = None
     keepalive: Seconds | None = None
-    spawn: tuple[tuple[str, NewTask], ...] = ()
+    spawn: tuple[tuple[str, TaskSpec], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportResult:
     """The result of one report; ``task`` as it is now, if there is one in the queue."""
 
     task_id: str
     outcome: ReportOutcome
     task: Task | None = None
     detail: str | None = None
-    spawned: tuple[Enqueued, ...] = ()
+    spawned: tuple[EnqueueResult, ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,12 +117,12 @@ class Reports:
     """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     spawning: Spawning
     spread: Callable[[], float] = random.random
 
-    def report(self, queue: str, reports: Sequence[Report]) -> list[Reported]:
+    def report(self, queue: str, reports: Sequence[TaskReport]) -> list[ReportResult]:
         """Carry out *reports* about tasks of *queue*; results in the order given.
 
         Several reports of one task take effect one after the other.  One whose result cannot be
@@ -132,7 +132,7 @@ class Reports:
         source = self.queues.cached(queue)
         now = self.now()
         results = {
-            place: Reported(report.task_id, ReportOutcome.INVALID, detail=f"result {wrong}")
+            place: ReportResult(report.task_id, ReportOutcome.INVALID, detail=f"result {wrong}")
             for place, report in enumerate(reports)
             if (wrong := _wrong_with(report.result))
         }
@@ -145,8 +145,8 @@ class Reports:
         return [results[place] for place in range(len(reports))]
 
     def _beating(
-        self, reports: Sequence[Report], results: Mapping[int, Reported]
-    ) -> dict[int, Reported]:
+        self, reports: Sequence[TaskReport], results: Mapping[int, ReportResult]
+    ) -> dict[int, ReportResult]:
         """Return the results of heartbeats under a group, with its present end."""
         beats = {
             place: result.task
@@ -163,8 +163,8 @@ class Reports:
         }
 
     def _round(
-        self, source: Queue, reports: dict[int, Report], now: datetime
-    ) -> dict[int, Reported]:
+        self, source: Queue, reports: dict[int, TaskReport], now: datetime
+    ) -> dict[int, ReportResult]:
         """Carry out reports of different tasks: blind first, and what was refused by sight."""
         born = {
             place: self._with_children(report, source, now)
@@ -175,8 +175,8 @@ class Reports:
         return born | self._without_children(reports, source, now)
 
     def _without_children(
-        self, reports: dict[int, Report], source: Queue, now: datetime
-    ) -> dict[int, Reported]:
+        self, reports: dict[int, TaskReport], source: Queue, now: datetime
+    ) -> dict[int, ReportResult]:
         held = {place: _held(report, source) for place, report in reports.items()}
         blind = {
             place: self._plan(reports[place], known, source, now)
@@ -193,12 +193,12 @@ class Reports:
             refused |= {place: tasks.get(reports[place].task_id) for place in unread}
 
         for _ in range(_LOOKS):
-            by_sight: dict[int, Change | Reported] = {}
+            by_sight: dict[int, Change | ReportResult] = {}
             for place, task in refused.items():
                 report = reports[place]
                 refusal = _refusal(report, source, task, now)
                 if task is not None and _repeated(report, source, task):
-                    by_sight[place] = Reported(report.task_id, ReportOutcome.OK, task)
+                    by_sight[place] = ReportResult(report.task_id, ReportOutcome.OK, task)
                 elif task is None or refusal is not None:
                     by_sight[place] = refusal or _not_found(report)
                 else:
@@ -211,7 +211,7 @@ class Reports:
         message = "the task keeps changing; report again"
         raise Unavailable(message)
 
-    def _with_children(self, report: Report, source: Queue, now: datetime) -> Reported:
+    def _with_children(self, report: TaskReport, source: Queue, now: datetime) -> ReportResult:
         """Carry out a report that creates tasks in its own transaction."""
         for _ in range(_LOOKS):
             task = self.store.read([report.task_id]).get(report.task_id)
@@ -222,19 +222,19 @@ class Reports:
         raise Unavailable(message)
 
     def _give_birth(
-        self, report: Report, task: Task | None, source: Queue, now: datetime
-    ) -> Reported | None:
+        self, report: TaskReport, task: Task | None, source: Queue, now: datetime
+    ) -> ReportResult | None:
         """Try it once on *task* as it was read; None when that has just changed."""
         secret = _secret(report)
         if task is not None and _repeated(report, source, task):
             born = task.started_at or now
             again = self.spawning.repeated(report.spawn, secret=secret, born=born)
-            return Reported(report.task_id, ReportOutcome.OK, task, spawned=again)
+            return ReportResult(report.task_id, ReportOutcome.OK, task, spawned=again)
         refusal = _refusal(report, source, task, now)
         if task is None or refusal is not None:
             return refusal or _not_found(report)
         change = self._plan(report, Held.of(task, group=_named_group(report)), source, now)
-        if isinstance(change, Reported):
+        if isinstance(change, ReportResult):
             return change
         whole = change if change.seen else change.together(seen=task)
         try:
@@ -242,28 +242,30 @@ class Reports:
             children = self.spawning.children(report.spawn, secret=secret, born=born, now=now)
             done = self.spawning.commit(whole, task, children)
         except InvalidRequest as wrong:
-            return Reported(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
+            return ReportResult(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
         if done is None:
             return None
-        return Reported(report.task_id, ReportOutcome.OK, done.task, spawned=done.children)
+        return ReportResult(report.task_id, ReportOutcome.OK, done.task, spawned=done.children)
 
     def _commit(
-        self, reports: Mapping[int, Report], planned: Mapping[int, Change | Reported]
-    ) -> tuple[dict[int, Reported], dict[int, Task | None]]:
+        self, reports: Mapping[int, TaskReport], planned: Mapping[int, Change | ReportResult]
+    ) -> tuple[dict[int, ReportResult], dict[int, Task | None]]:
         """Return the results there are, and the tasks of the changes that were refused."""
         changes = {place: plan for place, plan in planned.items() if isinstance(plan, Change)}
-        results = {place: plan for place, plan in planned.items() if isinstance(plan, Reported)}
+        results = {place: plan for place, plan in planned.items() if isinstance(plan, ReportResult)}
         refused: dict[int, Task | None] = {}
         outcomes = commit(self.store, list(changes.values()))
         for place, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, Done):
                 task_id = reports[place].task_id
-                results[place] = Reported(task_id, ReportOutcome.OK, outcome.task)
+                results[place] = ReportResult(task_id, ReportOutcome.OK, outcome.task)
             else:
                 refused[place] = outcome.task
         return results, refused
 
-    def _plan(self, report: Report, held: Held, source: Queue, now: datetime) -> Change | Reported:
+    def _plan(
+        self, report: TaskReport, held: Held, source: Queue, now: datetime
+    ) -> Change | ReportResult:
         match report.status:
             case ReportStatus.SUCCEEDED:
                 return settle.succeed(held, source, now=now, result=report.result)
@@ -286,12 +288,14 @@ class Reports:
             case ReportStatus.MOVED:
                 return self._move(report, held, now)
 
-    def _move(self, report: Report, held: Held, now: datetime) -> Change | Reported:
+    def _move(self, report: TaskReport, held: Held, now: datetime) -> Change | ReportResult:
         try:
             target = self.queues.cached(report.to_queue or "")
         except NotFound as missing:
             # Should the move have happened before its target was deleted, the task went with it.
-            return Reported(report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}")
+            return ReportResult(
+                report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}"
+            )
         return settle.move(
             held,
             target,
@@ -316,7 +320,7 @@ def _wrong_with(result: str | None) -> str:
     return ""
 
 
-def _held(report: Report, queue: Queue) -> Held | None:
+def _held(report: TaskReport, queue: Queue) -> Held | None:
     """Return the delivery that *report* names; None where only the task can tell."""
     lease = LeaseName.parse(report.lease_id)
     if lease is not None:
@@ -327,24 +331,24 @@ def _held(report: Report, queue: Queue) -> Held | None:
     return Held(report.task_id, queue.name, "", 0, group=group)
 
 
-def _named_group(report: Report) -> str | None:
+def _named_group(report: TaskReport) -> str | None:
     """Return the group whose id *report* calls the lease by, if it does."""
     return report.lease_id if is_group_id(report.lease_id) else None
 
 
-def _settled_name(report: Report) -> str | None:
-    """Return what a task keeps of the lease when *report* settles it."""
+def _settled_name(report: TaskReport) -> str | None:
+    """Return the name of the lease that a task keeps when *report* settles it."""
     lease = LeaseName.parse(report.lease_id)
     return lease.secret if lease is not None else _named_group(report)
 
 
-def _secret(report: Report) -> str:
-    """Return what no other delivery's report has, to make ids of children from."""
+def _secret(report: TaskReport) -> str:
+    """Return a secret that no other delivery's report has, to make ids of children from."""
     name = _settled_name(report) or ""
     return f"{name}:{report.task_id}" if _named_group(report) else name
 
 
-def _repeated(report: Report, queue: Queue, task: Task) -> bool:
+def _repeated(report: TaskReport, queue: Queue, task: Task) -> bool:
     """Tell whether *report* took effect on *task* before.
 
     Not if the task is under the group that is named once more: the report may be about that.
@@ -357,24 +361,28 @@ def _repeated(report: Report, queue: Queue, task: Task) -> bool:
     return task.queue == queue.name or action is Action.MOVE
 
 
-def _refusal(report: Report, queue: Queue, task: Task | None, now: datetime) -> Reported | None:
+def _refusal(
+    report: TaskReport, queue: Queue, task: Task | None, now: datetime
+) -> ReportResult | None:
     """Name the reason why *report* changes nothing of *task*; None when it should."""
     if task is None or task.queue != queue.name or task.hidden(now):
         return _not_found(report)
     if not rules(ACTIONS[report.status], task.state, actor=Actor.WORKER):
         why = f"the task is {task.status(now)}"
-        return Reported(report.task_id, ReportOutcome.NOT_INFLIGHT, task, why)
+        return ReportResult(report.task_id, ReportOutcome.NOT_INFLIGHT, task, why)
     if not names_lease(report.lease_id, task):
         why = "the task is under another lease"
-        return Reported(report.task_id, ReportOutcome.STALE_LEASE, task, why)
+        return ReportResult(report.task_id, ReportOutcome.STALE_LEASE, task, why)
     return None
 
 
-def _not_found(report: Report) -> Reported:
-    return Reported(report.task_id, ReportOutcome.NOT_FOUND, detail="no such task in this queue")
+def _not_found(report: TaskReport) -> ReportResult:
+    return ReportResult(
+        report.task_id, ReportOutcome.NOT_FOUND, detail="no such task in this queue"
+    )
 
 
-def _task_error(report: Report, held: Held, now: datetime) -> TaskError:
+def _task_error(report: TaskReport, held: Held, now: datetime) -> TaskError:
     return TaskError(
         attempt=held.attempts,
         at=now,
@@ -386,7 +394,7 @@ def _task_error(report: Report, held: Held, now: datetime) -> TaskError:
     )
 
 
-def _one_of_each_task(waiting: Mapping[int, Report]) -> dict[int, Report]:
+def _one_of_each_task(waiting: Mapping[int, TaskReport]) -> dict[int, TaskReport]:
     """Return the first report of each task, so that each is planned on what came before."""
     first: dict[str, int] = {}
     for place, report in waiting.items():

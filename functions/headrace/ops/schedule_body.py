@@ -1,4 +1,4 @@
-"""A schedule as the body of a control record, its progress as the text of a mark, and back."""
+"""A schedule as the body of a control record, its progress as the text of a key lock, and back."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.domain.change import Mark
+from headrace.domain.change import KeyLock
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
 from headrace.store.base import Record, Store
@@ -22,7 +22,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def key(queue: str, name: str) -> str:
-    """Return the name of the record and the mark; no name has a slash, so none begins another."""
+    """Return the name of the record and the key lock: no name has a slash, none begins another."""
     return f"{queue}/{name}"
 
 
@@ -60,13 +60,13 @@ def from_record(record: Record) -> Schedule:
     )
 
 
-def progress_mark(name: str, progress: Progress | None, *, expects: str | None) -> Mark:
-    """Return the mark that says how far a schedule is (None: it is gone)."""
-    return Mark(PROGRESS, name, None if progress is None else to_text(progress), expects)
+def progress_lock(name: str, progress: Progress | None, *, expects: str | None) -> KeyLock:
+    """Return the key lock that says how far a schedule is (None: it is gone)."""
+    return KeyLock(PROGRESS, name, None if progress is None else to_text(progress), expects)
 
 
 def to_text(progress: Progress) -> str:
-    """Return *progress* as the text of its mark."""
+    """Return *progress* as the text of its key lock."""
     body = {
         "edition": progress.edition,
         "done": [[_micros(first), _micros(last)] for first, last in progress.done],
@@ -78,14 +78,14 @@ def to_text(progress: Progress) -> str:
 
 
 def from_text(text: str) -> Progress:
-    """Return the progress of a mark."""
+    """Return the progress of a key lock."""
     body = json.loads(text)
     return Progress(
         edition=body["edition"],
         done=tuple((_instant(first), _instant(last)) for first, last in body["done"]),
         recent=tuple(_instant(tick) for tick in body["recent"]),
         ran_at=None if body["ran_at"] is None else _instant(body["ran_at"]),
-        ran_id=body.get("ran_id"),  # older marks have none
+        ran_id=body.get("ran_id"),  # older key locks have none
     )
 
 
@@ -104,9 +104,9 @@ def drop_all(store: Store, queue: str) -> None:
     for schedule in list(of_queue(store, queue)):
         name = key(queue, schedule.name)
         store.drop_record(KIND, name)
-        text = store.mark(PROGRESS, name)
+        text = store.key_lock(PROGRESS, name)
         if text is not None:
-            store.set_mark(progress_mark(name, None, expects=text))
+            store.set_key_lock(progress_lock(name, None, expects=text))
 
 
 def _settings(stored: Mapping[str, Any]) -> ScheduleSettings:

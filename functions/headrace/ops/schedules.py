@@ -18,7 +18,7 @@ from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops import schedule_body
 from headrace.ops.audit import Audit
 from headrace.ops.seeking import read_units
-from headrace.ops.tasks import Enqueued, EnqueueOutcome
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
 from headrace.ops.ticking import Ticking
 from headrace.store.base import Store, flat_rate
 
@@ -47,7 +47,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulePage:
+class ScheduleListing:
     """Schedules by queue and name, and the cursor of the next page."""
 
     schedules: tuple[Schedule, ...]
@@ -102,7 +102,9 @@ class Schedules:
             self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
         ]
 
-    def seen_by(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> SchedulePage:
+    def seen_by(
+        self, by: Principal, *, limit: int = 50, cursor: str | None = None
+    ) -> ScheduleListing:
         """Return a page of the schedules of *by*'s queues, those of all queues by name.
 
         A page may be short and still have a cursor: it looks at no more than some hundred.
@@ -115,7 +117,7 @@ class Schedules:
         with flat_rate() as rate:
             last = self._seek(by, found, after, limit)
             rate.read = read_units(found)
-        return SchedulePage(self._living(found), last and cursors.write(scope, last))
+        return ScheduleListing(self._living(found), last and cursors.write(scope, last))
 
     def _seek(self, by: Principal, found: list[Schedule], after: str, limit: int) -> str | None:
         """Put up to *limit* schedules of *by*'s queues into *found*; return where to go on."""
@@ -153,7 +155,7 @@ class Schedules:
         return self.coming(self._next(self._old(owner, name), owner, name, settings), count)
 
     def last_run(self, schedule: Schedule) -> LastRun | None:
-        """Return what became of the latest run; None when there was none yet."""
+        """Return the latest run with its outcome; None when there was none yet."""
         now = self.now()
         progress = self.ticking.progress(schedule_body.key(schedule.queue, schedule.name))
         at = progress.last_run_at(now) if progress else None
@@ -174,7 +176,7 @@ class Schedules:
             self.store.drop_record(schedule_body.KIND, key)
             self.ticking.settle(key)
 
-    def run(self, queue: str, name: str) -> Enqueued:
+    def run(self, queue: str, name: str) -> EnqueueResult:
         """Enqueue one task of a schedule now, paused or not.  Raises NotFound."""
         schedule = self._stored(queue, name)
         target = schedule.target(self.ticking.queues.get(queue))
@@ -229,7 +231,7 @@ class Schedules:
     def _next(
         self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings
     ) -> Schedule:
-        """Return what becomes of *old*, which is nothing of this queue if it was another's."""
+        """Return the schedule that replaces *old*; one of another queue does not count."""
         now, edition = self.now(), self.new_edition()
         if old is not None and old.queue_created_at == owner.created_at:
             if settings == old.settings:

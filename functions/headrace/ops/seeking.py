@@ -53,7 +53,7 @@ def seek(
             for record in records:
                 kept = keep(record)
                 if kept is not None:
-                    if len(shown) == limit:  # one more than asked for tells of a next page
+                    if len(shown) == limit:  # one more than wanted: there is a next page
                         rate.read = read_units(shown)
                         return Found(tuple(shown), last)
                     shown.append(kept)
@@ -69,7 +69,7 @@ def seek(
 
 
 def read_units(shown: Iterable[object]) -> float:
-    """Return about what it costs to read just what is *shown*; 0 where nobody is told so."""
+    """Return about what it costs to read just what is *shown*; 0 where nobody sees it."""
     if not restricted():
         return 0
     size = sum(_KEY_BYTES + len(repr(one).encode()) for one in shown)

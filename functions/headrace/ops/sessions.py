@@ -17,7 +17,7 @@ from headrace.domain.errors import Unauthenticated, Unavailable
 from headrace.ops import key_body
 from headrace.ops.attempts import Attempts
 from headrace.ops.audit import Audit, Caller, calling
-from headrace.ops.keys import Keys, acting
+from headrace.ops.keys import KeyOperations, acting
 from headrace.ops.session_body import KIND, LASTS, Session, from_record, session_name, to_record
 from headrace.store.base import Store
 
@@ -35,7 +35,7 @@ class Sessions:
 
     store: Store
     now: Callable[[], datetime]
-    keys: Keys
+    keys: KeyOperations
     attempts: Attempts
     audit: Audit
     new_nonce: Callable[[], str] = new_nonce

@@ -15,7 +15,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.deliveries import Deliveries
 from headrace.ops.leases import Leases
 from headrace.ops.limiting import limited
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.reaping import Reaping
 from headrace.store.base import Position, Store
 
@@ -27,7 +27,7 @@ class ShardDeliveries:
     """The use cases, with what they need from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     reaping: Reaping
     deliveries: Deliveries
     leases: Leases
@@ -91,12 +91,12 @@ class ShardDeliveries:
                 return
 
     def _alive(self, queue: Queue, entries: tuple[Entry, ...]) -> list[Entry]:
-        """Return those of *entries* that have not expired; the others are buried."""
+        """Return those of *entries* that have not expired; the others are dead-lettered."""
         now = self.now()
         over = [entry for entry in entries if entry.expires_at and entry.expires_at <= now]
         if not over:
             return list(entries)
-        list(self.reaping.bury(queue, over))
+        list(self.reaping.dead_letter(queue, over))
         return [entry for entry in entries if entry not in over]
 
     def _shows(self, place: Place, until: datetime) -> bool:

@@ -323,7 +323,7 @@ class Slots:
 
 
 def _standing(reservation: Reservation, task: Task | None, queue: Queue) -> Standing:
-    """Return what a reservation means now.
+    """Return the standing of a reservation now.
 
     As long as some tasks are in flight without one, any of a task in flight counts it.
     """

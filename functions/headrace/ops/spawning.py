@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import plan
-from headrace.domain.change import Change, Mark
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops.queues import Queues
-from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing, with_id
+from headrace.ops.queues import QueueOperations
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult, existing, with_id
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
@@ -26,7 +26,7 @@ class Child:
     """One task to spawn, its id made from the lease unless the worker chose one."""
 
     queue: Queue
-    new: NewTask
+    new: TaskSpec
     task_id: str
     due_at: datetime
 
@@ -38,11 +38,11 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Spawned:
+class SpawnResult:
     """What became of a report that took effect, and of its children."""
 
     task: Task
-    children: tuple[Enqueued, ...] = ()
+    children: tuple[EnqueueResult, ...] = ()
 
 
 @dataclass(slots=True)
@@ -50,11 +50,11 @@ class Spawning:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
 
     def children(
-        self, spawn: Sequence[tuple[str, NewTask]], *, secret: str, born: datetime, now: datetime
+        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime, now: datetime
     ) -> tuple[Child, ...]:
         """Return the children of a report made under the lease *secret*.
 
@@ -75,15 +75,15 @@ class Spawning:
             made.append(Child(queue, new, _id_of(place, new, secret, born), due_at))
         return tuple(made)
 
-    def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> Spawned | None:
+    def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> SpawnResult | None:
         """Make *change*, planned from *parent*, and create *children* with it.
 
         What exists already or whose key is held counts as done.  Returns None when the parent has
         changed meanwhile.  Raises Unavailable when keys keep changing hands.
         """
-        settled: dict[int, Enqueued] = {}  # children that need not be made, by place
+        settled: dict[int, EnqueueResult] = {}  # children that need not be made, by place
         replaced: dict[int, str] = {}  # dead holders of keys, by place
-        kept_marks: set[Mark] = set()
+        kept_locks: set[KeyLock] = set()
         there = {parent.id: parent} | self._chosen(children)
         for place, child in enumerate(children):
             if child.task_id in there:
@@ -97,21 +97,21 @@ class Spawning:
             }
             taken = {also for birth in births.values() for also in birth.also}
             also = [
-                mark
-                for mark in change.also
-                if mark not in kept_marks and not _passed_on(mark, taken)
+                lock
+                for lock in change.also
+                if lock not in kept_locks and not _passed_on(lock, taken)
             ]
             whole = replace(change, also=(*also, *births.values()))
             outcome = self.store.commit([whole])[0]
             if isinstance(outcome, Done):
                 results = self._results(children, births, settled | twins)
-                return Spawned(outcome.task, results)
+                return SpawnResult(outcome.task, results)
             if not outcome.blocked:
                 return None
             for blocked in outcome.blocked:
                 part = whole.also[blocked]
-                if isinstance(part, Mark):
-                    kept_marks.add(part)
+                if isinstance(part, KeyLock):
+                    kept_locks.add(part)
                     continue
                 place = next(place for place, birth in births.items() if birth is part)
                 self._look(place, children[place], settled, replaced)
@@ -119,9 +119,9 @@ class Spawning:
         raise Unavailable(message)
 
     def repeated(
-        self, spawn: Sequence[tuple[str, NewTask]], *, secret: str, born: datetime
-    ) -> tuple[Enqueued, ...]:
-        """Return what became of the children of a report that took effect before.
+        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
+    ) -> tuple[EnqueueResult, ...]:
+        """Return the results for the children of a report that took effect before.
 
         A child that is not there was finished and forgotten since, or was a duplicate then.
         """
@@ -132,14 +132,16 @@ class Spawning:
             for (queue, new), task_id in zip(spawn, ids, strict=True)
         )
 
-    def _found(self, queue: str, new: NewTask, task_id: str, there: Mapping[str, Task]) -> Enqueued:
+    def _found(
+        self, queue: str, new: TaskSpec, task_id: str, there: Mapping[str, Task]
+    ) -> EnqueueResult:
         holder = None
         if task_id not in there and new.dedupe_key is not None:
-            mark = plan.holder(queue, new.dedupe_key, value=None, expects=None)
-            holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(queue, new.dedupe_key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
         if holder is not None:
-            return Enqueued(EnqueueOutcome.DUPLICATE, holder)
-        return Enqueued(EnqueueOutcome.EXISTING, task_id)
+            return EnqueueResult(EnqueueOutcome.DUPLICATE, holder)
+        return EnqueueResult(EnqueueOutcome.EXISTING, task_id)
 
     def _chosen(self, children: Sequence[Child]) -> dict[str, Task]:
         """Return the tasks whose ids a worker chose for children of one key.
@@ -171,7 +173,7 @@ class Spawning:
         )
 
     def _look(
-        self, place: int, child: Child, settled: dict[int, Enqueued], replaced: dict[int, str]
+        self, place: int, child: Child, settled: dict[int, EnqueueResult], replaced: dict[int, str]
     ) -> None:
         """Find out why *child* could not be made, and note what settles it."""
         now = self.now()
@@ -182,11 +184,11 @@ class Spawning:
             settled[place] = existing(there, child.queue.name)
         elif child.new.dedupe_key is not None:
             key = child.new.dedupe_key
-            mark = plan.holder(child.queue.name, key, value=None, expects=None)
-            holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(child.queue.name, key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
             held = self.store.read([holder]).get(holder) if holder else None
             if held is not None and held.holds(child.queue.name, key, now):
-                settled[place] = Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
+                settled[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
             elif holder is not None:
                 replaced[place] = holder
             else:
@@ -194,22 +196,24 @@ class Spawning:
 
     @staticmethod
     def _results(
-        children: Sequence[Child], births: dict[int, Change], settled: dict[int, Enqueued]
-    ) -> tuple[Enqueued, ...]:
+        children: Sequence[Child], births: dict[int, Change], settled: dict[int, EnqueueResult]
+    ) -> tuple[EnqueueResult, ...]:
         return tuple(
             settled.get(place)
-            or Enqueued(EnqueueOutcome.CREATED, child.task_id, births[place].insert)
+            or EnqueueResult(EnqueueOutcome.CREATED, child.task_id, births[place].insert)
             for place, child in enumerate(children)
         )
 
 
-def _id_of(place: int, new: NewTask, secret: str, born: datetime) -> str:
+def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:
     return new.id or derived_task_id(born, f"{secret}:{place}")
 
 
-def _twins(children: Sequence[Child], settled: Mapping[int, Enqueued]) -> dict[int, Enqueued]:
-    """Return what those children come to whose id or key an earlier one is about to take."""
-    twins: dict[int, Enqueued] = {}
+def _twins(
+    children: Sequence[Child], settled: Mapping[int, EnqueueResult]
+) -> dict[int, EnqueueResult]:
+    """Return the results of children whose id or key an earlier one is about to take."""
+    twins: dict[int, EnqueueResult] = {}
     ids: set[str] = set()
     holders: dict[tuple[str, str], str] = {}  # by key
     for place, child in enumerate(children):
@@ -219,9 +223,9 @@ def _twins(children: Sequence[Child], settled: Mapping[int, Enqueued]) -> dict[i
         elif before is not None:
             ids.add(child.task_id)
         elif child.task_id in ids:
-            twins[place] = Enqueued(EnqueueOutcome.EXISTING, child.task_id)
+            twins[place] = EnqueueResult(EnqueueOutcome.EXISTING, child.task_id)
         elif child.key and child.key in holders:
-            twins[place] = Enqueued(EnqueueOutcome.DUPLICATE, holders[child.key])
+            twins[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, holders[child.key])
         else:
             ids.add(child.task_id)
             if child.key:
@@ -229,9 +233,9 @@ def _twins(children: Sequence[Child], settled: Mapping[int, Enqueued]) -> dict[i
     return twins
 
 
-def _passed_on(also: Mark | Change, taken: set[Mark | Change]) -> bool:
-    """Tell whether the parent's mark is not given up but handed to a child."""
-    return isinstance(also, Mark) and any(
-        isinstance(other, Mark) and (other.kind, other.name) == (also.kind, also.name)
+def _passed_on(also: KeyLock | Change, taken: set[KeyLock | Change]) -> bool:
+    """Tell whether the parent's key lock is not given up but handed to a child."""
+    return isinstance(also, KeyLock) and any(
+        isinstance(other, KeyLock) and (other.kind, other.name) == (also.kind, also.name)
         for other in taken
     )

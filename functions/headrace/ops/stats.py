@@ -25,11 +25,11 @@ from headrace.domain.tally import MINUTE, STATES, Activity
 from headrace.domain.task import State, Status, Task
 from headrace.domain.transitions import Event
 from headrace.ops.archive import Archive
+from headrace.ops.counter_buffer import micros_of
+from headrace.ops.counters import Counters, Totals
 from headrace.ops.inspect import Inspect
-from headrace.ops.lane import micros_of
-from headrace.ops.ledger import Ledger, Totals
-from headrace.ops.metrics import STEP_SECONDS, Metrics, Steps
-from headrace.ops.queues import Queues
+from headrace.ops.metrics import STEP_SECONDS, MetricSeries, Steps
+from headrace.ops.queues import QueueOperations
 from headrace.store.base import Record, Store
 
 _LOOK: Final = 250  # entries of one state and side, all shards together
@@ -48,11 +48,11 @@ class Each(Protocol):
     def __call__(
         self, look: Callable[[Queue], "Glance"], queues: Iterable[Queue], /
     ) -> Iterable["Glance"]:
-        """Return what *look* says of each of *queues*, in their order."""
+        """Return the result of *look* for each of *queues*, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class EventRates:
     """Events per second, from the beginning of the last full minute on."""
 
     enqueued: float
@@ -68,7 +68,7 @@ class QueueStats:
     counts: Mapping[Status, int]
     age_of_oldest_ready: float | None
     age_of_oldest_inflight: float | None
-    rates: Rates
+    rates: EventRates
     as_of: datetime
     staleness: float
 
@@ -79,7 +79,7 @@ class Glance:
 
     counts: Mapping[Status, int]
     age_of_oldest_ready: float | None
-    rates: Rates
+    rates: EventRates
     started: Sequence[int]
 
 
@@ -115,32 +115,32 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class Stats:
+class StatsOperations:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     inspect: Inspect
-    ledger: Ledger
+    counters: Counters
     now: Callable[[], datetime]
     archive: Archive | None = None
 
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
         """Return how *queue* is doing; *exact* counts every entry of the index instead.
 
-        Of a queue that has more entries than one call may count, the recorder tells all the same.
+        Of a queue that has more entries than one call may count, the recorder knows all the same.
         Raises NotFound.
         """
         source = self.queues.cached(queue)
-        lanes = self.ledger.lanes()
-        recorded = dict(zip(STATES, self.ledger.counts(queue, lanes), strict=True))
+        buffers = self.counters.buffers()
+        recorded = dict(zip(STATES, self.counters.counts(queue, buffers), strict=True))
         now = self.now()
         later = self._look(source, State.ENQUEUED, since=now + _MICROSECOND, limit=_LOOK)
         limit = _FEW if later.complete else _LOOK
         ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
         inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
-        as_of = self._as_of(source, lanes, now)
-        rates = self._rates(queue, lanes, as_of)
+        as_of = self._as_of(source, buffers, now)
+        rates = self._rates(queue, buffers, as_of)
         counts = self._exact_counts(queue) if exact else None
         if counts is not None:
             as_of = now
@@ -165,11 +165,11 @@ class Stats:
     def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
         """Return how *queues* are doing, from what is read of all of them at once.
 
-        That is one look at the lanes and one at the totals, and for each queue one at the index:
+        That is one look at the buffers and one at the totals, and for each queue one at the index:
         two or three where more is ready than that shows, more where tasks may be past their
         retention.  *each* makes these looks: map(), or one like it that makes several at a time.
         """
-        totals, now = self.ledger.totals(), self.now()
+        totals, now = self.counters.totals(), self.now()
         glances = each(lambda queue: self._glance(queue, totals, now), queues)
         counted = totals.as_of
         as_of = None if counted is None else min(now, _EPOCH + timedelta(microseconds=counted))
@@ -182,7 +182,7 @@ class Stats:
         since: datetime | None = None,
         until: datetime | None = None,
         step_seconds: int = STEP_SECONDS,
-    ) -> Metrics:
+    ) -> MetricSeries:
         """Return a point for each step from *since* (its minute) to *until* (not included).
 
         The last hour when neither is named.  What is more than a week ago is read from the lake;
@@ -191,19 +191,19 @@ class Stats:
         """
         source = self.queues.cached(queue)
         now = self.now()
-        steps = Steps.asked(since, until, step_seconds, now)
-        lanes = self.ledger.lanes()
-        recorded = self.ledger.oldest()
+        steps = Steps.between(since, until, step_seconds, now)
+        buffers = self.counters.buffers()
+        recorded = self.counters.oldest()
         before, unknown = self._before(queue, steps, recorded)
-        since_then = self.ledger.minutes(queue, lanes, max(steps.first, recorded), steps.last)
+        since_then = self.counters.minutes(queue, buffers, max(steps.first, recorded), steps.last)
         points = steps.points(chain(before, since_then), unknown)
-        as_of = self._as_of(source, lanes, now)
-        return Metrics(points, step_seconds, as_of, _seconds(now - as_of))
+        as_of = self._as_of(source, buffers, now)
+        return MetricSeries(points, step_seconds, as_of, _seconds(now - as_of))
 
     def _before(
         self, queue: str, steps: Steps, recorded: int
     ) -> tuple[Iterable[tuple[int, Activity]], Sequence[range]]:
-        """Return what happened before the minute *recorded*, and what is not known of that."""
+        """Return the activity before the minute *recorded*, and minutes of which none is known."""
         if steps.first >= recorded:
             return (), ()
         known = self.archive.known() if self.archive is not None else range(0)
@@ -231,9 +231,12 @@ class Stats:
             Status.SUCCEEDED: self._kept_at_a_glance(queue, State.SUCCEEDED, recorded, now),
             Status.DEAD: self._kept_at_a_glance(queue, State.DEAD, recorded, now),
         }
-        pace, micros = totals.pace(queue.name), micros_of(now)
+        throughput, micros = totals.throughput(queue.name), micros_of(now)
         return Glance(
-            counts, _oldest_ready(ready, now), Rates(*pace.rates(micros)), pace.hour(micros)
+            counts,
+            _oldest_ready(ready, now),
+            EventRates(*throughput.rates(micros)),
+            throughput.hour(micros),
         )
 
     def _kept_at_a_glance(
@@ -311,19 +314,19 @@ class Stats:
         still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
         return _seconds(now - task.started_at) if still else None
 
-    def _rates(self, queue: str, lanes: Sequence[Record], as_of: datetime) -> Rates:
+    def _rates(self, queue: str, buffers: Sequence[Record], as_of: datetime) -> EventRates:
         end = micros_of(as_of)
         first = end // MINUTE - 1
         total = Activity()
-        for _, activity in self.ledger.minutes(queue, lanes, first, end // MINUTE):
+        for _, activity in self.counters.minutes(queue, buffers, first, end // MINUTE):
             total.merge(activity)
         seconds = (end - first * MINUTE) / 1_000_000
         events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
-        return Rates(*(total.number(event) / seconds for event in events))
+        return EventRates(*(total.number(event) / seconds for event in events))
 
-    def _as_of(self, queue: Queue, lanes: Sequence[Record], now: datetime) -> datetime:
+    def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:
         """Return the time up to which all changes of *queue* are counted, as far as one can see."""
-        counted = max((lane.body["as_of"] for lane in lanes), default=0) or None
+        counted = max((buffer.body["as_of"] for buffer in buffers), default=0) or None
         if counted is None:
             as_of = queue.created_at
         else:
@@ -372,7 +375,7 @@ class Stats:
         return _Seen(entries, complete)
 
     def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
-        """Return the last entry of a state by its own time, on the shards that are asked."""
+        """Return the last entry of a state by its own time, on the shards that are looked at."""
         found: list[Entry] = []
         for place in queue.places(state)[:_SHARDS_ASKED]:
             found += self.store.entries(place, until=until, descending=True, limit=1).entries

@@ -35,7 +35,7 @@ _REMEMBERED: Final = 20_000
 _PLACES: Final = 1_000
 
 
-class Standing(StrEnum):
+class SuspectStanding(StrEnum):
     """What this process makes of an overdue entry."""
 
     GOOD = auto()  #: the lease goes on, as it heard or read
@@ -45,7 +45,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownSuspect:
     """The end of a lease, or the group that has it; whether this process gave it out itself."""
 
     until: datetime
@@ -74,7 +74,7 @@ class Suspects:
 class Watch:
     """What this process knows of leases."""
 
-    _known: OrderedDict[_Key, _Known] = field(default_factory=OrderedDict)
+    _known: OrderedDict[_Key, _KnownSuspect] = field(default_factory=OrderedDict)
     _groups: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
     _looks: OrderedDict[Place, _Looks] = field(default_factory=OrderedDict)
     _astray: dict[str, datetime] = field(default_factory=dict)
@@ -95,26 +95,26 @@ class Watch:
         self._learn(task, min(until, now + _TRUST_FOR), ours=False)
 
     def extended(self, group: Group) -> None:
-        """Learn the end of a group, whoever told of it."""
+        """Learn the end of a group, wherever it comes from."""
         with self._lock:
             _put(self._groups, group.id, group.expires_at, most=_PLACES)
 
-    def standing(self, entry: Entry, now: datetime) -> Standing:
-        """Return what is known of an overdue *entry*."""
+    def standing(self, entry: Entry, now: datetime) -> SuspectStanding:
+        """Return the standing of an overdue *entry*."""
         with self._lock:
             known = self._known.get((entry.task_id, entry.scheduled_at))
             if known is None:
-                return Standing.NEW
+                return SuspectStanding.NEW
             until = known.until
             if known.group is not None:
                 until = max(until, self._groups.get(known.group, until))
             if until > now:
-                return Standing.GOOD
+                return SuspectStanding.GOOD
             astray = self._astray.get(entry.place.queue, now) > now
-            return Standing.MISSED if known.ours and not astray else Standing.OLD
+            return SuspectStanding.MISSED if known.ours and not astray else SuspectStanding.OLD
 
     def suspects(self, store: Store, place: Place, now: datetime) -> Suspects:
-        """Return what to read of one partition: at most half a unit is spent on finding out.
+        """Return the entries to read of one partition: at most half a unit is spent on finding out.
 
         The newest that are overdue come first: of those that have been so for long the reaper has
         seen that they are good.
@@ -125,15 +125,17 @@ class Watch:
         if looks.pending and looks.at_index:
             looks.at_index = False
             left, looks.pending = looks.pending, ()
-            others = [one for one in left if self.standing(one, now) is not Standing.GOOD]
+            others = [one for one in left if self.standing(one, now) is not SuspectStanding.GOOD]
             return Suspects(others=others)
         looks.at_index = True
         limit = _HALF_A_UNIT // (_ENTRY + len(place.queue))
         page = store.entries(place, until=now, descending=True, limit=limit)
-        found: dict[Standing, list[Entry]] = {standing: [] for standing in Standing}
+        found: dict[SuspectStanding, list[Entry]] = {standing: [] for standing in SuspectStanding}
         for entry in page.entries:
             found[self.standing(entry, now)].append(entry)
-        likely, new, old = (found[one] for one in (Standing.MISSED, Standing.NEW, Standing.OLD))
+        likely, new, old = (
+            found[one] for one in (SuspectStanding.MISSED, SuspectStanding.NEW, SuspectStanding.OLD)
+        )
         if len(new) <= _FEW:
             looks.pending = old
             return Suspects(likely, new, _FEW)
@@ -149,7 +151,7 @@ class Watch:
 
     def _learn(self, task: Task, until: datetime | None, *, ours: bool) -> None:
         if until is not None:
-            known = _Known(until, group_of(task.lease_id), ours)
+            known = _KnownSuspect(until, group_of(task.lease_id), ours)
             with self._lock:
                 _put(self._known, _key(task), known, most=_REMEMBERED)
 

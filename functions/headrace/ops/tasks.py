@@ -10,13 +10,13 @@ from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.audit import Audit
 from headrace.ops.leases import with_present_ends
-from headrace.ops.marked import commit
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Outcome, Refused, Store
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -34,7 +34,7 @@ class EnqueueOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Enqueued:
+class EnqueueResult:
     """The result of one entry; ``task`` is shown for what is there now.
 
     ``elsewhere`` is the queue of an EXISTING task that is in another one: it is not shown then.
@@ -56,7 +56,7 @@ class Enqueued:
 class _Entry:
     """One entry on its way in."""
 
-    new: NewTask
+    new: TaskSpec
     task_id: str
     due_at: datetime
     token: str | None
@@ -68,17 +68,17 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class Tasks:
+class TaskOperations:
     """The use cases of producers and of whoever looks at one task."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     now: Callable[[], datetime]
     audit: Audit
     new_id: Callable[[datetime], str] = new_task_id
     new_token: Callable[[], str] = new_request_token
 
-    def enqueue(self, queue: str, new: Sequence[NewTask]) -> list[Enqueued]:
+    def enqueue(self, queue: str, new: Sequence[TaskSpec]) -> list[EnqueueResult]:
         """Put tasks into *queue*, each on its own; results in the order given.
 
         Raises NotFound when there is no such queue.
@@ -86,7 +86,7 @@ class Tasks:
         target = self.queues.cached(queue)
         now = self.now()
         taken: set[datetime] = set()
-        results: list[Enqueued] = []
+        results: list[EnqueueResult] = []
         plain: list[_Entry] = []
         for given in new:
             entry = self._entry(given, now, taken)
@@ -135,7 +135,7 @@ class Tasks:
             if done:
                 return
 
-    def _entry(self, given: NewTask, now: datetime, taken: set[datetime]) -> _Entry:
+    def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
         due_at = given.due_at(now)
         while due_at in taken:
             due_at += _MICROSECOND  # tasks of one call keep their order
@@ -145,7 +145,7 @@ class Tasks:
 
     def _enqueue_plain(
         self, entries: Sequence[_Entry], queue: Queue, now: datetime
-    ) -> list[Enqueued]:
+    ) -> list[EnqueueResult]:
         changes = [_planned(entry, queue, now) for entry in entries]
         outcomes = self._insert(changes, queue, now)
         return [
@@ -153,14 +153,14 @@ class Tasks:
             for change, outcome in zip(changes, outcomes, strict=True)
         ]
 
-    def _too_late(self, entry: _Entry, queue: Queue, now: datetime) -> Enqueued:
+    def _too_late(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:
         """An expiry that the clock has passed is invalid, unless the task is there already."""
         if entry.new.id is not None:
             there = with_id(self.store, entry.task_id)
             if there is not None and _takes_id(there, queue, now):
                 return existing(there, queue.name)
         detail = "expires_at would pass before the task is due"
-        return Enqueued(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
+        return EnqueueResult(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
 
     def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
@@ -181,7 +181,7 @@ class Tasks:
             outcomes[place] = self.store.commit([changes[place]])[0]
         return outcomes
 
-    def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> Enqueued:
+    def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:
         """Put in one task with a dedupe key, unless a live task holds the key."""
         dead_holder: str | None = None
         for _ in range(_LOOKS):
@@ -190,8 +190,8 @@ class Tasks:
             if isinstance(outcome, Done) or outcome.task is not None:
                 return _enqueued(change, outcome, queue)
             key = entry.new.dedupe_key or ""
-            mark = plan.holder(queue.name, key, value=None, expects=None)
-            dead_holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(queue.name, key, value=None, expects=None)
+            dead_holder = self.store.key_lock(lock.kind, lock.name)
             if dead_holder is None:
                 continue
             held = self.store.read([dead_holder]).get(dead_holder)
@@ -203,18 +203,20 @@ class Tasks:
         message = "the dedupe key keeps changing hands; try again"
         raise Unavailable(message)
 
-    def _duplicate(self, held: Task, new: NewTask, queue: Queue, now: datetime) -> Enqueued | None:
+    def _duplicate(
+        self, held: Task, new: TaskSpec, queue: Queue, now: datetime
+    ) -> EnqueueResult | None:
         """Leave the holder alone, or overwrite what was named; None when it has just changed."""
         if not new.overwrite or held.state is not State.ENQUEUED:
-            return Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
+            return EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
         try:
             change = plan.overwrite(held, new, queue, now=now)
         except InvalidRequest as wrong:
-            return Enqueued(EnqueueOutcome.INVALID, held.id, detail=str(wrong))
+            return EnqueueResult(EnqueueOutcome.INVALID, held.id, detail=str(wrong))
         outcome = self.store.commit([change])[0]
         if not isinstance(outcome, Done):
             return None
-        return Enqueued(EnqueueOutcome.OVERWRITTEN, held.id, outcome.task)
+        return EnqueueResult(EnqueueOutcome.OVERWRITTEN, held.id, outcome.task)
 
 
 def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None = None) -> Change:
@@ -229,15 +231,15 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
     )
 
 
-def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> Enqueued:
+def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
     match outcome:
         case Done(task):
-            return Enqueued(EnqueueOutcome.CREATED, task.id, task)
+            return EnqueueResult(EnqueueOutcome.CREATED, task.id, task)
         case Refused(Task() as there):
             return existing(there, queue.name)
         case Refused():
             detail = "the id is being deleted; try again"
-            return Enqueued(EnqueueOutcome.INVALID, change.task_id, detail=detail)
+            return EnqueueResult(EnqueueOutcome.INVALID, change.task_id, detail=detail)
 
 
 def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
@@ -255,11 +257,11 @@ def with_id(store: Store, task_id: str) -> Task | None:
     return (store.read([task_id]) or store.spent([task_id])).get(task_id)
 
 
-def existing(there: Task, queue: str) -> Enqueued:
+def existing(there: Task, queue: str) -> EnqueueResult:
     """Return the result of an entry for *queue* whose id a task has already, in whatever queue."""
     if there.queue == queue and there.spent is None:
-        return Enqueued(EnqueueOutcome.EXISTING, there.id, there)
+        return EnqueueResult(EnqueueOutcome.EXISTING, there.id, there)
     detail = "the task of this id is in another queue"
     if there.spent is not None:
         detail = "the task of this id is done, and was not kept"
-    return Enqueued(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)
+    return EnqueueResult(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)

@@ -1,6 +1,7 @@
-"""The tasks of ticks: made together with the mark that notes them, and taken back with it.
+"""The tasks of ticks: made together with the key lock that notes them, and taken back with it.
 
-The mark is a fence: it is written on condition of what it said, in one transaction with the tasks.
+The key lock is a fence: it is written on condition of what it said, in one transaction with the
+tasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,17 +10,17 @@ from datetime import datetime
 from typing import Final
 
 from headrace.domain import limits, plan
-from headrace.domain.change import Change, Mark
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Progress, Schedule, tick_id
 from headrace.domain.task import State, Task
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops import schedule_body
-from headrace.ops.marked import commit
-from headrace.ops.tasks import Enqueued, EnqueueOutcome, existing
+from headrace.ops.tasks import EnqueueOutcome, EnqueueResult, existing
+from headrace.ops.uniqueness import commit
 from headrace.store.base import Done, Refused, Store
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -27,12 +28,12 @@ _TOGETHER: Final = 24  # tasks of one transaction
 
 
 class OvertakenError(Exception):
-    """Somebody else has moved the mark; look again."""
+    """Somebody else has moved the key lock; look again."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where a schedule is: its name, its mark as text and as progress, and what time it is."""
+    """Where a schedule is: its name, its key lock as text and as progress, and what time it is."""
 
     name: str
     text: str
@@ -41,17 +42,17 @@ class At:
 
     def moved(
         self, chunk: Sequence[datetime], following: Callable[[datetime], datetime | None]
-    ) -> tuple["At", Mark]:
-        """Return where it is with *chunk* enqueued, and the mark that goes with it."""
+    ) -> tuple["At", KeyLock]:
+        """Return where it is with *chunk* enqueued, and the key lock that goes with it."""
         return self._with(self.progress.plus(chunk, now=self.now, following=following))
 
-    def without(self, tick: datetime) -> tuple["At", Mark]:
-        """Return where it is with *tick* taken back, and the mark that goes with it."""
+    def without(self, tick: datetime) -> tuple["At", KeyLock]:
+        """Return where it is with *tick* taken back, and the key lock that goes with it."""
         return self._with(self.progress.minus(tick))
 
-    def _with(self, progress: Progress) -> tuple["At", Mark]:
-        mark = schedule_body.progress_mark(self.name, progress, expects=self.text)
-        return replace(self, text=str(mark.value), progress=progress), mark
+    def _with(self, progress: Progress) -> tuple["At", KeyLock]:
+        lock = schedule_body.progress_lock(self.name, progress, expects=self.text)
+        return replace(self, text=str(lock.value), progress=progress), lock
 
 
 @dataclass(slots=True)
@@ -110,8 +111,8 @@ class TickTasks:
         return at.text, at.progress
 
     def create(
-        self, queue: Queue, new: NewTask, *, due_at: datetime, fence: Mark | None = None
-    ) -> Enqueued:
+        self, queue: Queue, new: TaskSpec, *, due_at: datetime, fence: KeyLock | None = None
+    ) -> EnqueueResult:
         """Put in one task as enqueue does, only together with *fence* if there is one.
 
         It is due at *due_at*, be that past.
@@ -125,7 +126,7 @@ class TickTasks:
                 change = change.together(fence, seen=None)
             outcome = self.store.commit([change])[0]
             if isinstance(outcome, Done):
-                return Enqueued(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
+                return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
             _stop_if_overtaken(change, outcome, fence)
             if outcome.task is not None:
                 if outcome.task.has_id(now):
@@ -133,11 +134,11 @@ class TickTasks:
                 self.store.commit([plan.delete(outcome.task, unless_changed=True)])
             if outcome.task is not None or new.dedupe_key is None:
                 continue
-            mark = plan.holder(queue.name, key, value=None, expects=None)
-            holder = self.store.mark(mark.kind, mark.name)
+            lock = plan.holder(queue.name, key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
             held = self.store.read([holder]).get(holder) if holder else None
             if held is not None and held.holds(queue.name, key, now):
-                return Enqueued(EnqueueOutcome.DUPLICATE, held.id, held)
+                return EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
         message = "the dedupe key keeps changing hands; try again"
         raise Unavailable(message)
 
@@ -147,7 +148,7 @@ class TickTasks:
         queue: Queue,
         chunk: Sequence[datetime],
         now: datetime,
-        fence: Mark,
+        fence: KeyLock,
     ) -> bool:
         """Put in the tasks of a chunk in one transaction; tell whether none was there before."""
         new = schedule.new_task()
@@ -165,7 +166,7 @@ class TickTasks:
     def _birth(
         self,
         queue: Queue,
-        new: NewTask,
+        new: TaskSpec,
         *,
         due_at: datetime,
         now: datetime,
@@ -182,13 +183,13 @@ class TickTasks:
         )
 
 
-def move(store: Store, mark: Mark) -> None:
-    """Write a mark by itself.  Raises OvertakenError when it is not what it was."""
-    if not store.set_mark(mark):
+def move(store: Store, lock: KeyLock) -> None:
+    """Write a key lock by itself.  Raises OvertakenError when it is not what it was."""
+    if not store.set_key_lock(lock):
         raise OvertakenError
 
 
-def _of_tick(new: NewTask, schedule: Schedule, tick: datetime) -> NewTask:
+def _of_tick(new: TaskSpec, schedule: Schedule, tick: datetime) -> TaskSpec:
     return replace(new, id=tick_id(schedule.queue, schedule.name, tick))
 
 
@@ -198,6 +199,6 @@ def _untouched(task: Task, queue: str, name: str, tick: datetime) -> bool:
     return facts == (queue, name, State.ENQUEUED, tick, 0)
 
 
-def _stop_if_overtaken(change: Change, refused: Refused, fence: Mark | None) -> None:
+def _stop_if_overtaken(change: Change, refused: Refused, fence: KeyLock | None) -> None:
     if any(change.also[place] is fence for place in refused.blocked):
         raise OvertakenError

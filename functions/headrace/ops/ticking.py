@@ -1,12 +1,13 @@
 """The scheduler: enqueues the ticks that are near, each exactly once.
 
-How far a schedule is, stands in a mark that is written in one transaction with the tasks of its
+How far a schedule is, stands in a key lock that is written in one transaction with the tasks of its
 ticks.  So it does not matter how often, how late or how many at a time run: whoever read an older
-mark can enqueue nothing, and nothing is enqueued without being noted, or noted without being
+key lock can enqueue nothing, and nothing is enqueued without being noted, or noted without being
 enqueued.  A change of the schedule is settled by taking back, in the same way, what was enqueued
 ahead for the settings before.
 
-Rule of the file: read the mark first, then the schedule, then write on condition of the mark.
+Rule of the file: read the key lock first, then the schedule, then write on condition of the key
+lock.
 """
 
 import logging
@@ -20,12 +21,12 @@ from headrace.domain.queue import Queue
 from headrace.domain.schedule import GRACE, Progress, Schedule
 from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops import schedule_body
-from headrace.ops.queues import Queues
+from headrace.ops.queues import QueueOperations
 from headrace.ops.tick_tasks import At, OvertakenError, TickTasks, move
 from headrace.store.base import Store
 
 _PAGE: Final = 250
-_TRIES: Final = 50  # at a mark that others move at the same time
+_TRIES: Final = 50  # at a key lock that others move at the same time
 
 _log: Final = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Ticking:
     """The use case, with what it needs from outside."""
 
     store: Store
-    queues: Queues
+    queues: QueueOperations
     tasks: TickTasks
     now: Callable[[], datetime]
     read_cron: ReadCron
@@ -58,12 +59,12 @@ class Ticking:
         enqueued already.
         """
         done = Ticked()
-        marks = self.store.marks(schedule_body.PROGRESS)  # before the schedules, as always
+        locks = self.store.key_locks(schedule_body.PROGRESS)  # before the schedules, as always
         waiting: list[tuple[datetime, str, _Seen]] = []
         for schedule in self._all():
             done.schedules += 1
             name = schedule_body.key(schedule.queue, schedule.name)
-            seen = (marks.pop(name, None), schedule)
+            seen = (locks.pop(name, None), schedule)
             try:
                 first = self._first_wanted(*seen)
             except InvalidRequest as wrong:  # a library or the time zones have changed
@@ -74,18 +75,18 @@ class Ticking:
                 waiting.append((first, name, seen))
         for _, name, seen in sorted(waiting, key=lambda each: each[:2]):
             done.enqueued += self.advance(name, seen=seen)
-        for name in marks:
+        for name in locks:
             self.settle(name)
         return done
 
     def advance(self, name: str, *, seen: "_Seen | None" = None) -> int:
         """Enqueue what one schedule wants now; return how many ticks that were.
 
-        *seen* is its mark, and itself, as read in this order a moment ago.
+        *seen* is its key lock, and itself, as read in this order a moment ago.
         Raises InvalidRequest when the schedule cannot be read.
         """
         for _ in range(_TRIES):
-            text, schedule = seen or (self._mark(name), self._stored(name))
+            text, schedule = seen or (self._key_lock(name), self._stored(name))
             seen = None
             progress = None if text is None else schedule_body.from_text(text)
             if schedule is None or text is None or not _current(progress, schedule):
@@ -105,12 +106,12 @@ class Ticking:
         raise _busy(name)
 
     def settle(self, name: str) -> None:
-        """Bring the mark of a schedule that was made, changed or deleted up to its edition.
+        """Bring the key lock of a schedule that was made, changed or deleted up to its edition.
 
         What was enqueued ahead for the settings before, and is still as it was, is taken back.
         """
         for _ in range(_TRIES):
-            text, schedule = self._mark(name), self._stored(name)
+            text, schedule = self._key_lock(name), self._stored(name)
             progress = None if text is None else schedule_body.from_text(text)
             if _current(progress, schedule):
                 return
@@ -119,7 +120,7 @@ class Ticking:
                 if text is not None and progress is not None:
                     text, progress = self.tasks.take_back(At(name, text, progress, now))
                 then = None if schedule is None else schedule.takes_over(progress, now)
-                move(self.store, schedule_body.progress_mark(name, then, expects=text))
+                move(self.store, schedule_body.progress_lock(name, then, expects=text))
             except OvertakenError:
                 continue
             return
@@ -128,16 +129,16 @@ class Ticking:
     def note_run(self, name: str, at: datetime, task_id: str | None) -> None:
         """Note that a schedule was run by hand, and which task that made."""
         for _ in range(_TRIES):
-            text = self._mark(name)
+            text = self._key_lock(name)
             if text is None:
                 return
             progress = replace(schedule_body.from_text(text), ran_at=at, ran_id=task_id)
-            if self.store.set_mark(schedule_body.progress_mark(name, progress, expects=text)):
+            if self.store.set_key_lock(schedule_body.progress_lock(name, progress, expects=text)):
                 return
 
     def progress(self, name: str) -> Progress | None:
         """Return how far a schedule is."""
-        text = self._mark(name)
+        text = self._key_lock(name)
         return None if text is None else schedule_body.from_text(text)
 
     def queue_of(self, schedule: Schedule) -> Queue | None:
@@ -164,8 +165,8 @@ class Ticking:
         near = ticks(schedule, self.read_cron, now - GRACE)
         return progress.wanted(near, now, most_ahead=schedule.most_ahead)
 
-    def _mark(self, name: str) -> str | None:
-        return self.store.mark(schedule_body.PROGRESS, name)
+    def _key_lock(self, name: str) -> str | None:
+        return self.store.key_lock(schedule_body.PROGRESS, name)
 
     def _stored(self, name: str) -> Schedule | None:
         record = self.store.record(schedule_body.KIND, name)

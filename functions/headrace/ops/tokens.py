@@ -36,7 +36,7 @@ class Granted:
 
 
 @dataclass(slots=True)
-class _Here:
+class _BucketView:
     """What this process knows of one bucket, and holds of it."""
 
     share: Share
@@ -81,14 +81,14 @@ class Tokens:
 
     store: Store
     now: Callable[[], datetime]
-    _here: dict[str, _Here] = field(default_factory=dict)
+    _here: dict[str, _BucketView] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, queue: Queue, wanted: int) -> Granted:
         """Take up to *wanted* tokens of *queue*, which has a rate limit."""
         now = self.now()
         with self._lock:
-            here = self._here.setdefault(queue.name, _Here(Share(_rate(queue))))
+            here = self._here.setdefault(queue.name, _BucketView(Share(_rate(queue))))
             if here.seen is not None and _newer(here.seen, queue, now) != here.seen:
                 here.seen, here.share = None, Share(_rate(queue))
             pieces = here.share.use(wanted, now)
@@ -102,7 +102,7 @@ class Tokens:
             here.count(count, now)
         return Granted(tuple(pieces), count, 0.0 if count else wait.total_seconds())
 
-    def give_back(self, queue: Queue, granted: Granted, unused: int) -> None:
+    def release_unused(self, queue: Queue, granted: Granted, unused: int) -> None:
         """Make the last *unused* of the tokens free again: for this process, or for all."""
         here = self._here.get(queue.name)
         for piece in reversed(granted.pieces):
@@ -126,7 +126,7 @@ class Tokens:
             self._here.pop(queue, None)
 
     def _draw(
-        self, queue: Queue, here: _Here, wanted: int, now: datetime
+        self, queue: Queue, here: _BucketView, wanted: int, now: datetime
     ) -> tuple[list[Piece], timedelta]:
         """Draw up to *wanted* tokens and some for the share; else tell how long there is none."""
         bucket = here.known(now)
@@ -150,7 +150,7 @@ class Tokens:
                     return [piece], timedelta()
         return [], bucket.wait(now)
 
-    def _look(self, queue: Queue, here: _Here, now: datetime) -> Bucket:
+    def _look(self, queue: Queue, here: _BucketView, now: datetime) -> Bucket:
         """Return the bucket as it stands, under the newest settings."""
         bucket = Bucket(0, _rate(queue), queue.updated_at)
         for _ in range(_TRIES):
@@ -164,7 +164,7 @@ class Tokens:
             here.learn(bucket, now, sure=True)
         return bucket
 
-    def _returned(self, queue: str, here: _Here, piece: Piece) -> bool:
+    def _returned(self, queue: str, here: _BucketView, piece: Piece) -> bool:
         """Give *piece* back, if it is worth it and nobody has drawn behind it."""
         bucket = here.seen
         if bucket is None or bucket.rate.token < _RARE or bucket.given != piece.end:

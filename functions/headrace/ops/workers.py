@@ -1,7 +1,7 @@
 """The registry of workers: who is alive, what they work on, and what an operator asks of them.
 
-A worker is a record that its sign of life renews.  A command is a note on that record which the
-next sign of life brings back.  Both cost one write and no read; a sign of life reads the record
+A worker is a record that its heartbeat renews.  A command is a note on that record which the
+next heartbeat brings back.  Both cost one write and no read; a heartbeat reads the record
 first where a key for some queues gives it, or where it leaves out when its process began.
 """
 
@@ -23,7 +23,7 @@ KIND: Final = "worker"
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
 """A worker that is silent for so long counts as gone, whenever the table's broom comes."""
 
-_ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a sign of life: 2.5 times the usual
+_ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a heartbeat: 2.5 times the usual
 _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
 
@@ -36,8 +36,8 @@ class Command(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
-    """A sign of life, as the worker sent it; ``started_at`` tells a process from the next one.
+class WorkerHeartbeat:
+    """A heartbeat, as the worker sent it; ``started_at`` tells a process from the next one.
 
     ``running`` are ids of tasks; None where they are not shown.
     """
@@ -51,10 +51,10 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """A worker as it last gave a sign of life, and what it is asked to do."""
+class LiveWorker:
+    """A worker as of its last heartbeat, and what it is asked to do."""
 
-    sign: Sign
+    heartbeat: WorkerHeartbeat
     seen_at: datetime
     command: Command | None = None
 
@@ -63,12 +63,12 @@ class Worker:
 class WorkerPage:
     """Workers by name, and the cursor of the next page."""
 
-    workers: tuple[Worker, ...]
+    workers: tuple[LiveWorker, ...]
     cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Workers:
+class WorkerOperations:
     """The use cases of workers, with what they need from outside."""
 
     store: Store
@@ -76,23 +76,25 @@ class Workers:
     cursors: Cursors
     audit: Audit
 
-    def alive(self, by: Principal, sign: Sign, *, goes_on: bool = False) -> Command | None:
-        """Note a sign of life and return what the worker is asked to do; one write unit.
+    def alive(
+        self, by: Principal, heartbeat: WorkerHeartbeat, *, goes_on: bool = False
+    ) -> Command | None:
+        """Note a heartbeat and return what the worker is asked to do; one write unit.
 
         *goes_on*: it began when the worker that is alive under its name did, if there is one.
         Raises Forbidden unless *by* is for each of its queues, those that it had before included.
         """
-        by.require(Permission.WORK, *sign.queues)
+        by.require(Permission.WORK, *heartbeat.queues)
         if goes_on or not by.everywhere:
             with flat_rate():
-                record = self.store.record(KIND, sign.name)
+                record = self.store.record(KIND, heartbeat.name)
             before = self._living(record) if record else None
             if before is not None:
-                if not by.covers_all(before.sign.queues):
-                    raise access.not_this_worker(sign.name)
+                if not by.covers_all(before.heartbeat.queues):
+                    raise access.not_this_worker(heartbeat.name)
                 if goes_on:
-                    sign = replace(sign, started_at=before.sign.started_at)
-        return _worker(self.store.renew_record(_record(sign, self.now()))).command
+                    heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
+        return _worker(self.store.renew_record(_record(heartbeat, self.now()))).command
 
     def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> WorkerPage:
         """Return a page of the workers on *by*'s queues, by name, without the silent ones.
@@ -105,15 +107,15 @@ class Workers:
         scope = f"workers of {by.patterns}"
         after = self.cursors.read(scope, cursor) if cursor else ""
 
-        def seen(record: Record) -> Worker | None:
+        def seen(record: Record) -> LiveWorker | None:
             worker = self._living(record)
             return _as_seen_by(by, worker) if worker else None
 
         found = seek(self.store, KIND, seen, limit=limit, after=after, now=self.now)
         return WorkerPage(found.shown, found.after and self.cursors.write(scope, found.after))
 
-    def ask(self, by: Principal, name: str, command: Command) -> Worker:
-        """Leave *command* for the worker's next sign of life; it holds for this process only.
+    def ask(self, by: Principal, name: str, command: Command) -> LiveWorker:
+        """Leave *command* for the worker's next heartbeat; it holds for this process only.
 
         A worker asked to stop is not asked for less.  Raises NotFound for one that is silent or
         unknown, and Forbidden unless *by* is for each of its queues; a *by* that is not for all
@@ -121,7 +123,7 @@ class Workers:
         """
         by.require(Permission.OPERATE)
         record, worker = self._found(by, name)
-        queues = worker.sign.queues
+        queues = worker.heartbeat.queues
         only = queues[0] if len(queues) == 1 else None
         where = {"queues": [*queues]}
         action = f"{command}_worker"
@@ -130,20 +132,20 @@ class Workers:
                 if worker.command in (command, Command.STOP):
                     outcome.changed = 0
                     return worker
-                note = _note(command, worker.sign)
+                note = _note(command, worker.heartbeat)
                 if self.store.leave_note(KIND, name, note, expects=record.note):
                     return replace(worker, command=command)
                 record, worker = self._found(by, name)
             raise Unavailable("others are commanding this worker too; try again")
 
-    def _found(self, by: Principal, name: str) -> tuple[Record, Worker]:
+    def _found(self, by: Principal, name: str) -> tuple[Record, LiveWorker]:
         record = self.store.record(KIND, name)
         worker = self._living(record) if record else None
-        if record is None or worker is None or not by.covers_all(worker.sign.queues):
+        if record is None or worker is None or not by.covers_all(worker.heartbeat.queues):
             raise _missing(by, name)
         return record, worker
 
-    def _living(self, record: Record) -> Worker | None:
+    def _living(self, record: Record) -> LiveWorker | None:
         worker = _worker(record)
         return worker if self.now() - worker.seen_at < FORGOTTEN_AFTER else None
 
@@ -153,16 +155,16 @@ def on_duty(record: Record, now: datetime) -> tuple[str, ...]:
     worker = _worker(record)
     if worker.command is not None or now - worker.seen_at >= _ON_DUTY_FOR:
         return ()
-    return worker.sign.queues
+    return worker.heartbeat.queues
 
 
-def _as_seen_by(by: Principal, worker: Worker) -> Worker | None:
-    """Return what *by* may know of *worker*; None for one of others' queues."""
-    sign = worker.sign
-    own = tuple(filter(by.covers, sign.queues))
-    if len(own) == len(sign.queues):
+def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
+    """Return *worker* as *by* may know it; None for one of others' queues."""
+    heartbeat = worker.heartbeat
+    own = tuple(filter(by.covers, heartbeat.queues))
+    if len(own) == len(heartbeat.queues):
         return worker
-    return replace(worker, sign=replace(sign, queues=own, running=None)) if own else None
+    return replace(worker, heartbeat=replace(heartbeat, queues=own, running=None)) if own else None
 
 
 def _missing(by: Principal, name: str) -> NotFound | Forbidden:
@@ -171,21 +173,21 @@ def _missing(by: Principal, name: str) -> NotFound | Forbidden:
     return access.not_this_worker(name)
 
 
-def _record(sign: Sign, now: datetime) -> Record:
+def _record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
     body = {
-        "queues": [*sign.queues],
-        "started_at": sign.started_at.isoformat(),
-        "concurrency": sign.concurrency,
-        "running": [*(sign.running or ())],
-        "version": sign.version,
+        "queues": [*heartbeat.queues],
+        "started_at": heartbeat.started_at.isoformat(),
+        "concurrency": heartbeat.concurrency,
+        "running": [*(heartbeat.running or ())],
+        "version": heartbeat.version,
         "seen_at": now.isoformat(),
     }
-    return Record(KIND, sign.name, body, expires_at=now + FORGOTTEN_AFTER)
+    return Record(KIND, heartbeat.name, body, expires_at=now + FORGOTTEN_AFTER)
 
 
-def _worker(record: Record) -> Worker:
+def _worker(record: Record) -> LiveWorker:
     body = record.body
-    sign = Sign(
+    heartbeat = WorkerHeartbeat(
         record.name,
         tuple(body["queues"]),
         datetime.fromisoformat(body["started_at"]),
@@ -193,13 +195,15 @@ def _worker(record: Record) -> Worker:
         tuple(body["running"]),
         body["version"],
     )
-    return Worker(sign, datetime.fromisoformat(body["seen_at"]), _command(record.note, sign))
+    return LiveWorker(
+        heartbeat, datetime.fromisoformat(body["seen_at"]), _command(record.note, heartbeat)
+    )
 
 
-def _note(command: Command, sign: Sign) -> str:
+def _note(command: Command, heartbeat: WorkerHeartbeat) -> str:
     """Return a command with the process it is for: it is not for whoever is started after it."""
-    return f"{command} {sign.started_at.isoformat()}"
+    return f"{command} {heartbeat.started_at.isoformat()}"
 
 
-def _command(note: str | None, sign: Sign) -> Command | None:
-    return next((command for command in Command if note == _note(command, sign)), None)
+def _command(note: str | None, heartbeat: WorkerHeartbeat) -> Command | None:
+    return next((command for command in Command if note == _note(command, heartbeat)), None)

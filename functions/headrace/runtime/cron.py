@@ -56,7 +56,7 @@ class _Calendar(CronSim):
 
 
 @dataclass(frozen=True, slots=True)
-class _Expression:
+class _CronExpression:
     """Implements ``headrace.domain.ticks.Cron``."""
 
     fields: tuple[str, ...]  # from the second to the weekday
@@ -83,7 +83,7 @@ class _Expression:
 
 
 @lru_cache(maxsize=1024)
-def read_cron(text: str) -> _Expression:
+def read_cron(text: str) -> _CronExpression:
     """Read an expression.  Raises InvalidRequest naming ``cron`` and the field of it."""
     fields = text.upper().split()
     if len(text) > _LONGEST or not text.isascii():
@@ -98,7 +98,7 @@ def read_cron(text: str) -> _Expression:
         fields[place] = "*" if fields[place] == "?" else fields[place]
     fields[5] = _weekdays(fields[5])
     fields[3], nearest = _days(fields[3])
-    expression = _Expression(tuple(fields), nearest, years)
+    expression = _CronExpression(tuple(fields), nearest, years)
     try:
         _Calendar(expression.fields, nearest, datetime(2000, 1, 1))  # noqa: DTZ001  only to check it
     except CronSimError as error:

@@ -17,9 +17,9 @@ class Settings:
     signs the console's sessions, None where there is no console; ``sender`` is how changes go out
     (see DynamoStore); the two times are seconds.  ``lake`` is where raw changes are written, a
     folder or ``s3://bucket/prefix``; ``lake_payloads`` are patterns of the queues whose payloads
-    go there too.  ``metrics`` is what metrics are told of, None for no metrics.  The two that end
-    in ``_arn`` name secrets which `with_secrets` reads.  ``function`` is the name of the Lambda
-    function that this is, None elsewhere.
+    go there too.  ``metrics`` is the stack that metrics are about, None for no metrics.  The two
+    that end in ``_arn`` name secrets which `with_secrets` reads.  ``function`` is the name of the
+    Lambda function that this is, None elsewhere.
     """
 
     tasks_table: str = "headrace-tasks"

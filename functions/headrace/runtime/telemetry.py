@@ -23,7 +23,7 @@ Measured = Mapping[str, tuple[float, str]]
 """Values by name, each with its unit."""
 
 
-def tell(stack: str | None, measured: Measured, now: datetime, out: TextIO | None = None) -> None:
+def emit(stack: str | None, measured: Measured, now: datetime, out: TextIO | None = None) -> None:
     """Write *measured* as metrics of *stack*; nothing where there is no stack or no value."""
     if stack is None or not measured:
         return

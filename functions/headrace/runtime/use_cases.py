@@ -17,34 +17,34 @@ from headrace.store.base import Lake, Store
 if TYPE_CHECKING:
     from headrace.ops.attempts import Attempts
     from headrace.ops.audit import Audit
-    from headrace.ops.batches import Batches
-    from headrace.ops.bulk import Bulk
-    from headrace.ops.chores import Chores
+    from headrace.ops.batches import DeliveryBatches
+    from headrace.ops.bulk import BulkOperations
+    from headrace.ops.counters import Counters
     from headrace.ops.cursor import Cursors
     from headrace.ops.deliveries import Deliveries
     from headrace.ops.explain import Explain
     from headrace.ops.flows import Flows
     from headrace.ops.inspect import Inspect
-    from headrace.ops.keys import Keys
+    from headrace.ops.keys import KeyOperations
     from headrace.ops.leases import Leases
-    from headrace.ops.ledger import Ledger
     from headrace.ops.limiting import Limiting
-    from headrace.ops.matched import MatchedSets
     from headrace.ops.proofs import Proofs
-    from headrace.ops.queues import Queues
+    from headrace.ops.queues import QueueOperations
     from headrace.ops.reaper import Reaper
     from headrace.ops.recording import Recording
     from headrace.ops.recounting import Recounting
+    from headrace.ops.removals import Removals
     from headrace.ops.repeats import Repeats
     from headrace.ops.reports import Reports
     from headrace.ops.schedules import Schedules
+    from headrace.ops.selections import Selections
     from headrace.ops.sessions import Sessions
     from headrace.ops.slots import Slots
-    from headrace.ops.stats import Stats
+    from headrace.ops.stats import StatsOperations
     from headrace.ops.suspects import Watch
-    from headrace.ops.tasks import Tasks
+    from headrace.ops.tasks import TaskOperations
     from headrace.ops.ticking import Ticking
-    from headrace.ops.workers import Workers
+    from headrace.ops.workers import WorkerOperations
 
 _T = TypeVar("_T")
 _BUILDING: Final = RLock()
@@ -90,17 +90,19 @@ class UseCases:
         return changed
 
     @_once
-    def queues(self) -> "Queues":
-        from headrace.ops.queues import Queues
+    def queues(self) -> "QueueOperations":
+        from headrace.ops.queues import QueueOperations
 
         ttl = self.settings.settings_ttl_seconds
-        return Queues(self._store, self.now, self._cursors, self._chores, self.audit, ttl)
+        return QueueOperations(
+            self._store, self.now, self._cursors, self._removals, self.audit, ttl
+        )
 
     @_once
-    def tasks(self) -> "Tasks":
-        from headrace.ops.tasks import Tasks
+    def tasks(self) -> "TaskOperations":
+        from headrace.ops.tasks import TaskOperations
 
-        return Tasks(self._store, self.queues, self.now, self.audit)
+        return TaskOperations(self._store, self.queues, self.now, self.audit)
 
     @_once
     def deliveries(self) -> "Deliveries":
@@ -118,10 +120,10 @@ class UseCases:
         )
 
     @_once
-    def batches(self) -> "Batches":
-        from headrace.ops.batches import Batches
+    def batches(self) -> "DeliveryBatches":
+        from headrace.ops.batches import DeliveryBatches
 
-        return Batches(self._store, self.leases, self.now)
+        return DeliveryBatches(self._store, self.leases, self.now)
 
     @_once
     def leases(self) -> "Leases":
@@ -159,19 +161,21 @@ class UseCases:
     def flows(self) -> "Flows":
         from headrace.ops.flows import Flows
 
-        return Flows(self._ledger, self.now)
+        return Flows(self._counters, self.now)
 
     @_once
-    def bulk(self) -> "Bulk":
-        from headrace.ops.bulk import Bulk
+    def bulk(self) -> "BulkOperations":
+        from headrace.ops.bulk import BulkOperations
 
-        return Bulk(self._store, self.queues, self.inspect, self.audit, self.now, self._cursors)
+        return BulkOperations(
+            self._store, self.queues, self.inspect, self.audit, self.now, self._cursors
+        )
 
     @_once
-    def matched(self) -> "MatchedSets":
-        from headrace.ops.matched import MatchedSets
+    def selections(self) -> "Selections":
+        from headrace.ops.selections import Selections
 
-        return MatchedSets(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
+        return Selections(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
 
     @_once
     def audit(self) -> "Audit":
@@ -180,11 +184,11 @@ class UseCases:
         return Audit(self._store, self.now, self._cursors)
 
     @_once
-    def keys(self) -> "Keys":
-        from headrace.ops.keys import Keys
+    def keys(self) -> "KeyOperations":
+        from headrace.ops.keys import KeyOperations
 
         admin, ttl = self.settings.admin_key, self.settings.settings_ttl_seconds
-        return Keys(self._store, self.now, self._cursors, self.audit, admin, ttl)
+        return KeyOperations(self._store, self.now, self._cursors, self.audit, admin, ttl)
 
     @_once
     def attempts(self) -> "Attempts":
@@ -208,7 +212,7 @@ class UseCases:
             now=self.now,
             watch=self._watch,
             queues=self.queues,
-            chores=self._chores,
+            removals=self._removals,
             leases=self.leases,
             upkeep=Upkeep(self._store, self._slots, self.now),
         )
@@ -220,14 +224,14 @@ class UseCases:
 
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
-        return Recording(self._ledger, changelog)
+        return Recording(self._counters, changelog)
 
     @_once
     def recounting(self) -> "Recounting":
         from headrace.ops.recounting import Recounting
 
-        ledger, audit = self._ledger, self.audit
-        return Recounting(self._store, self.queues, ledger, self._cursors, audit, self.now)
+        counters, audit = self._counters, self.audit
+        return Recounting(self._store, self.queues, counters, self._cursors, audit, self.now)
 
     @_once
     def schedules(self) -> "Schedules":
@@ -236,12 +240,14 @@ class UseCases:
         return Schedules(self._store, self.ticking, self.audit, self.now)
 
     @_once
-    def stats(self) -> "Stats":
+    def stats(self) -> "StatsOperations":
         from headrace.ops.archive import Archive
-        from headrace.ops.stats import Stats
+        from headrace.ops.stats import StatsOperations
 
         archive = None if self._lake is None else Archive(self._lake)
-        return Stats(self._store, self.queues, self.inspect, self._ledger, self.now, archive)
+        return StatsOperations(
+            self._store, self.queues, self.inspect, self._counters, self.now, archive
+        )
 
     @_once
     def proofs(self) -> "Proofs":
@@ -259,10 +265,10 @@ class UseCases:
         return Ticking(self._store, self.queues, tasks, self.now, read_cron)
 
     @_once
-    def workers(self) -> "Workers":
-        from headrace.ops.workers import Workers
+    def workers(self) -> "WorkerOperations":
+        from headrace.ops.workers import WorkerOperations
 
-        return Workers(self._store, self.now, self._cursors, self.audit)
+        return WorkerOperations(self._store, self.now, self._cursors, self.audit)
 
     # What they share.
 
@@ -298,13 +304,13 @@ class UseCases:
         return Slots(self._tables, self.now)
 
     @_once
-    def _chores(self) -> "Chores":
-        from headrace.ops.chores import Chores
+    def _removals(self) -> "Removals":
+        from headrace.ops.removals import Removals
 
-        return Chores(self._store, self.now, self._limiting, self.audit)
+        return Removals(self._store, self.now, self._limiting, self.audit)
 
     @_once
-    def _ledger(self) -> "Ledger":
-        from headrace.ops.ledger import Ledger
+    def _counters(self) -> "Counters":
+        from headrace.ops.counters import Counters
 
-        return Ledger(self._store, self.now)
+        return Counters(self._store, self.now)

@@ -47,7 +47,7 @@ def build(
 ) -> UseCases:
     """Return the use cases over *store*.
 
-    What it is told about tasks goes to *lake* too, and what was is read from there.
+    What it records of tasks goes to *lake* too, and what was is read from there.
     """
     return UseCases(settings, discreet(store), now, lake)
 

@@ -28,7 +28,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (each name is another thing)
-    """Import what is asked for only then: the lake's jobs need neither boto3 nor a queue."""
+    """Import a name only on first use: the lake's jobs need neither boto3 nor a queue."""
     from importlib import import_module  # noqa: PLC0415
 
     if name not in _PLACES:

@@ -62,13 +62,13 @@ def prepare(memory: str | None = None, options: str | None = None) -> None:
 
 
 def system_java() -> bool:
-    """Tell whether the Java that Spark's launcher would take is new enough, and whole."""
+    """Whether the Java that Spark's launcher would take is new enough, and whole."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
         return False
     try:
-        asked = subprocess.run(  # noqa: S603 (the Java that Spark would run)
+        answer = subprocess.run(  # noqa: S603 (the Java that Spark would run)
             [java, "--list-modules"],
             capture_output=True,
             text=True,
@@ -77,8 +77,8 @@ def system_java() -> bool:
         )
     except (OSError, subprocess.SubprocessError):
         return False  # Java 8 does not know the question
-    version = _VERSION.search(asked.stdout)
-    return version is not None and int(version[1]) >= OLDEST and _MODULE in asked.stdout
+    version = _VERSION.search(answer.stdout)
+    return version is not None and int(version[1]) >= OLDEST and _MODULE in answer.stdout
 
 
 def packaged_java() -> Path | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from headrace.domain.change import Change, Entry, Mark
+from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.group import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
@@ -43,7 +43,7 @@ Outcome = Done | Refused
 
 
 def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
-    """Return what became of *change* that was refused because the store holds what was *found*."""
+    """Return the outcome of *change*, refused because the store holds the task that was *found*."""
     if found is not None and found.spent and change.insert is None:
         return Refused(None, blocked)  # only an id is left, for whoever enqueues it
     if found is not None and change.already_done(found):
@@ -60,7 +60,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EntryPage:
     """Entries of one partition in order; ``last`` is where to go on, None at the end."""
 
     entries: tuple[Entry, ...]
@@ -115,7 +115,7 @@ class Store(Protocol):
         """
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        """Return what is left of tasks that are gone, and of which somebody may repeat something.
+        """Return the remains of tasks that are gone, and of which somebody may repeat something.
 
         Nothing is, of one that was deleted or purged.
         """
@@ -129,7 +129,7 @@ class Store(Protocol):
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         """Return up to *limit* entries of one partition by time.
 
         From *since* to *until*, both included, behind *after*.  The index may lag.
@@ -150,14 +150,14 @@ class Store(Protocol):
         counted too.
         """
 
-    def mark(self, kind: str, name: str) -> str | None:
-        """Return a mark as last written."""
+    def key_lock(self, kind: str, name: str) -> str | None:
+        """Return a key lock as last written."""
 
-    def marks(self, kind: str) -> dict[str, str]:
-        """Return all marks of a kind by name, as last written."""
+    def key_locks(self, kind: str) -> dict[str, str]:
+        """Return all key locks of a kind by name, as last written."""
 
-    def set_mark(self, mark: Mark) -> bool:
-        """Write or remove one mark by itself, if it is what it expects; tell whether it was."""
+    def set_key_lock(self, lock: KeyLock) -> bool:
+        """Write or remove one key lock by itself, if it is what it expects; tell whether it was."""
 
     def record(self, kind: str, name: str) -> Record | None:
         """Return a control record as last written."""
@@ -210,7 +210,7 @@ class Store(Protocol):
         """Take *texts* out of a pool, as far as they are in it; return what is in it then."""
 
     def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
-        """Return what is in the pools from *first* to *last*, both included, but for empty ones.
+        """Return the content of the pools *first* to *last*, both included, without empty ones.
 
         What was written a moment ago may be missing.
         """
@@ -248,7 +248,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Stored:
+class LakeObject:
     """An object of the lake: its name, its size in bytes, and what changes when it is rewritten."""
 
     name: str
@@ -266,9 +266,9 @@ class Lake(Protocol):
         """Write a file; one of that name is replaced at once, and never seen half written."""
 
     def get(self, name: str) -> bytes | None:
-        """Return what a file holds; None if there is none."""
+        """Return the content of a file; None if there is none."""
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
 
 

@@ -31,7 +31,7 @@ def micros(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
-def instant(number: int) -> datetime:
+def from_micros(number: int) -> datetime:
     """Return the instant *number* microseconds after 1970."""
     return _EPOCH + timedelta(microseconds=number)
 
@@ -56,7 +56,9 @@ def _error_text(error: TaskError) -> str:
 
 def _error(text: str) -> TaskError:
     stored = json.loads(text)
-    return TaskError(**{**stored, "at": instant(stored["at"]), "kind": ErrorKind(stored["kind"])})
+    return TaskError(
+        **{**stored, "at": from_micros(stored["at"]), "kind": ErrorKind(stored["kind"])}
+    )
 
 
 def _hop_text(hop: Hop) -> str:
@@ -65,7 +67,7 @@ def _hop_text(hop: Hop) -> str:
 
 def _hop(text: str) -> Hop:
     queue, at = json.loads(text)
-    return Hop(queue, instant(at))
+    return Hop(queue, from_micros(at))
 
 
 def _retry_text(retry: RetryStrategy) -> str:
@@ -90,7 +92,7 @@ class Form:
 TEXT: Final = Form(lambda text: {"S": str(text)}, lambda value: value["S"])
 NUMBER: Final = Form(lambda number: {"N": str(number)}, lambda value: _number(value["N"]))
 MICROS: Final = Form(
-    lambda moment: {"N": str(micros(moment))}, lambda value: instant(int(value["N"]))
+    lambda moment: {"N": str(micros(moment))}, lambda value: from_micros(int(value["N"]))
 )
 SECONDS: Final = Form(
     lambda moment: {"N": str((moment - _EPOCH) // _SECOND)},

@@ -14,7 +14,7 @@ PK: Final = "pk"
 SK: Final = "sk"
 BODY: Final = "body"
 VERSION: Final = "version"
-MARK: Final = "mark"
+KEY_LOCK: Final = "mark"
 NOTE: Final = "note"
 WRITTEN_BY: Final = "written_by"
 

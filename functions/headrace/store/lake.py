@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.store.base import Lake, Stored
+from headrace.store.base import Lake, LakeObject
 
 _S3: Final = "s3"
 _HIDDEN: Final = (".", "_")  # Spark's mark of what is no data
@@ -35,19 +35,19 @@ class FolderLake:
             new.replace(path)
 
     def get(self, name: str) -> bytes | None:
-        """Return what a file holds; None if there is none."""
+        """Return the content of a file; None if there is none."""
         with _explained("read"):
             try:
                 return (self.folder / name).read_bytes()
             except FileNotFoundError:
                 return None
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
         with _explained("read"):
             return sorted(self._list(prefix))
 
-    def _list(self, prefix: str) -> Iterator[Stored]:
+    def _list(self, prefix: str) -> Iterator[LakeObject]:
         start = self.folder / prefix.rpartition("/")[0]
         for folder, _, names in os.walk(start):
             for name in names:
@@ -55,7 +55,7 @@ class FolderLake:
                 stored = path.relative_to(self.folder).as_posix()
                 if stored.startswith(prefix) and not name.startswith(_HIDDEN):
                     found = path.stat()
-                    yield Stored(stored, found.st_size, str(found.st_mtime_ns))
+                    yield LakeObject(stored, found.st_size, str(found.st_mtime_ns))
 
 
 class LakeToBe:
@@ -75,10 +75,10 @@ class LakeToBe:
         self._lake.put(name, content)
 
     def get(self, name: str) -> bytes | None:
-        """Return what an object holds; None if there is none."""
+        """Return the content of an object; None if there is none."""
         return self._lake.get(name)
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the objects whose names begin with *prefix*, by name."""
         return self._lake.list(prefix)
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.change import Change, Entry, Mark
+from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.group import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
 from headrace.store.base import (
     CountPage,
     Done,
+    EntryPage,
     Outcome,
-    Page,
     Position,
     Record,
     Refused,
@@ -63,12 +63,12 @@ class MemoryStore:
         last = after or before
         return Refused(None) if last is None else Done(last)
 
-    def _open(self, also: Mark | Change) -> bool:
-        if isinstance(also, Mark):
+    def _open(self, also: KeyLock | Change) -> bool:
+        if isinstance(also, KeyLock):
             return self._marks.get((also.kind, also.name)) == also.expects
         return also.allowed(self._tasks.get(also.task_id)) and all(map(self._open, also.also))
 
-    def _write(self, also: Mark | Change) -> None:
+    def _write(self, also: KeyLock | Change) -> None:
         if isinstance(also, Change):
             before = self._tasks.get(also.task_id)
             self._put(before, also.apply(before))
@@ -118,7 +118,7 @@ class MemoryStore:
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         with self._lock:
             index = self._index[place]
             first, end = 0, len(index)
@@ -136,7 +136,7 @@ class MemoryStore:
             else:
                 keys = index[first : min(end, first + limit)]
             entries = tuple(self._entry(task_id) for _, task_id in keys)
-        return Page(entries, Position(*keys[-1]) if more else None)
+        return EntryPage(entries, Position(*keys[-1]) if more else None)
 
     def _entry(self, task_id: str) -> Entry:
         task = self._tasks[task_id]
@@ -157,19 +157,19 @@ class MemoryStore:
         number = sum(now is None or not entry.hidden(now) for entry in page.entries)
         return CountPage(number, page.last)
 
-    def mark(self, kind: str, name: str) -> str | None:
+    def key_lock(self, kind: str, name: str) -> str | None:
         with self._lock:
             return self._marks.get((kind, name))
 
-    def marks(self, kind: str) -> dict[str, str]:
+    def key_locks(self, kind: str) -> dict[str, str]:
         with self._lock:
             return {name: value for (of, name), value in self._marks.items() if of == kind}
 
-    def set_mark(self, mark: Mark) -> bool:
+    def set_key_lock(self, lock: KeyLock) -> bool:
         with self._lock:
-            if not self._open(mark):
+            if not self._open(lock):
                 return False
-            self._write(mark)
+            self._write(lock)
             return True
 
     def record(self, kind: str, name: str) -> Record | None:

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
-from headrace.store.base import Stored
+from headrace.store.base import LakeObject
 from headrace.store.timing import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
 
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
@@ -31,7 +31,7 @@ class S3Lake:
             self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=content)
 
     def get(self, name: str) -> bytes | None:
-        """Return what an object holds; None if there is none."""
+        """Return the content of an object; None if there is none."""
         with _vendor_errors():
             try:
                 answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
@@ -42,17 +42,17 @@ class S3Lake:
             content: bytes = answer["Body"].read()
             return content
 
-    def list(self, prefix: str) -> Sequence[Stored]:
+    def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the objects whose names begin with *prefix*, by name."""
         with _vendor_errors():
             return sorted(self._list(prefix))
 
-    def _list(self, prefix: str) -> Iterator[Stored]:
+    def _list(self, prefix: str) -> Iterator[LakeObject]:
         pages = self.client.get_paginator("list_objects_v2")
         for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix):
             for one in page.get("Contents", ()):
                 name = one["Key"].removeprefix(self.prefix)
-                yield Stored(name, one["Size"], one["ETag"])
+                yield LakeObject(name, one["Size"], one["ETag"])
 
 
 def connected(bucket: str, prefix: str) -> S3Lake:

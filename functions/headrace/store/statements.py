@@ -1,4 +1,4 @@
-"""A Change as DynamoDB is told it: as a PartiQL statement, or as a single conditional write.
+"""A Change as DynamoDB takes it: as a PartiQL statement, or as a single conditional write.
 
 Pure text, made from the same conditions and effects in both forms.  Every attribute name is
 quoted or aliased, because ``queue#state`` is no bare word and DynamoDB reserves hundreds of others.
@@ -199,8 +199,8 @@ def statement(
         which = "OLD" if change.gone else "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
     where = " AND ".join((key, *writer.conditions(change)))
-    told = f" RETURNING ALL {which} *" if returning else ""
-    return {"Statement": f"{head} WHERE {where}{told}", "Parameters": writer.parameters}
+    returned = f" RETURNING ALL {which} *" if returning else ""
+    return {"Statement": f"{head} WHERE {where}{returned}", "Parameters": writer.parameters}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
-    """Load what is asked for.  Raises ImportError when the extra ``server`` is not installed."""
+    """Load a name on first use.  Raises ImportError when the extra ``server`` is missing."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,11 +1,11 @@
-"""A clock that moves when told, so that no test has to wait."""
+"""A clock moved by hand, so that no test has to wait."""
 
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 START: Final = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
-"""When a manual clock starts, unless told otherwise: a Saturday morning."""
+"""When a manual clock starts by default: a Saturday morning."""
 
 
 class ManualClock:

@@ -56,10 +56,10 @@ class Fault:
 
     def end(self) -> None:
         """Let it happen no more."""
-        self.faults.asked = [fault for fault in self.faults.asked if fault is not self]
+        self.faults.requested = [fault for fault in self.faults.requested if fault is not self]
 
     def strikes(self) -> bool:
-        """Tell whether it happens this time, and count it."""
+        """Whether it happens this time, and count it."""
         if self.rate is not None:
             happens = self.faults.chance.random() < self.rate
         else:
@@ -73,7 +73,7 @@ class Faults:
 
     Without *seed* it is ``HEADRACE_SEED``, or one by chance.  The story is the same as long as one
     thread at a time talks to the service, but for the order of tasks due at the very same
-    microsecond, which their ids decide.  Each fault is asked for with ``times`` (1 unless
+    microsecond, which their ids decide.  Each fault is requested with ``times`` (1 unless
     given) or ``rate`` (0 to 1), and lasts until it has happened so often, or its block or `clear`
     ends it.
     """
@@ -81,7 +81,7 @@ class Faults:
     def __init__(self, seed: int | None = None) -> None:
         self.seed = chosen_seed() if seed is None else seed
         self.chance = random.Random(self.seed)  # noqa: S311 (to be repeated is its purpose)
-        self.asked: list[Fault] = []
+        self.requested: list[Fault] = []
         self.when_index_slows: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
 
@@ -143,16 +143,16 @@ class Faults:
 
     def clear(self) -> None:
         """End all faults."""
-        self.asked = []
+        self.requested = []
 
     def active(self, kind: Kind) -> bool:
-        """Tell whether a fault of this kind is asked for."""
-        return any(fault.kind == kind for fault in self.asked)
+        """Whether a fault of this kind is requested."""
+        return any(fault.kind == kind for fault in self.requested)
 
     def struck(self, kind: Kind, call: Call | None = None) -> Fault | None:
         """Return the fault of this kind that happens now, if one does."""
         with self._lock:
-            for fault in self.asked:
+            for fault in self.requested:
                 if fault.kind == kind and fault.of in (None, call) and fault.strikes():
                     return fault
         return None
@@ -169,7 +169,7 @@ class Faults:
         if of not in (None, "enqueue", "dequeue", "report"):
             raise _wrong("of", f"must be enqueue, dequeue or report, not {of!r}")
         fault = Fault(self, kind, 1 if times is None and rate is None else times, rate, of)
-        self.asked.append(fault)
+        self.requested.append(fault)
         return fault
 
 

@@ -29,8 +29,10 @@ class TaskDied(AssertionError):
     def __init__(self, attempt: Attempt, why: str) -> None:
         task, report = attempt.task, attempt.report
         error = None if report is None else report.error
-        said = "its lease was lost" if error is None else f"{error.type}: {error.message}"
-        lines = [f"task {task.id} of {task.queue} is dead ({why}), attempt {task.attempts}: {said}"]
+        ending = "its lease was lost" if error is None else f"{error.type}: {error.message}"
+        lines = [
+            f"task {task.id} of {task.queue} is dead ({why}), attempt {task.attempts}: {ending}"
+        ]
         super().__init__("\n".join([*lines, error.detail if error else ""]).rstrip())
         self.attempt = attempt
 
@@ -43,11 +45,11 @@ class Inline:
         self.ran = Ran()
         self._app, self._raises = app, raises
         self._busy = threading.Lock()
-        self._asked = False
+        self._requested = False
         self.transport = httpx.MockTransport(self._respond)
 
     def result(self, task_id: str | None) -> Any:  # noqa: ANN401 (any JSON value)
-        """Return what the function returned for this task, as it travelled: as JSON.
+        """The result of this task's function, as it travelled: as JSON.
 
         Raises NotFound when nothing is kept of it.
         """
@@ -65,11 +67,11 @@ class Inline:
 
     def _work(self) -> None:
         """Run what waits; what a running function enqueues runs after it, as with any worker."""
-        self._asked = True
+        self._requested = True
         ran = Ran()
-        while self._asked and self._busy.acquire(blocking=False):
+        while self._requested and self._busy.acquire(blocking=False):
             try:
-                self._asked = False
+                self._requested = False
                 client = self.service.connect(codec=self._app.codec)
                 with _briefly_logged(self._raises):
                     ran += Work(self.service, self._app, client).run(until_settled=True)
@@ -77,9 +79,9 @@ class Inline:
                 self._busy.release()
         self.ran += ran
         if self._raises:
-            self._tell(ran)
+            self._announce(ran)
 
-    def _tell(self, ran: Ran) -> None:
+    def _announce(self, ran: Ran) -> None:
         last = {attempt.task.id: attempt for attempt in ran}
         tasks = self.service.store.read(last)
         for task_id, attempt in last.items():

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from headrace.domain.task import Place, Task
-from headrace.store.base import Page, Position
+from headrace.store.base import EntryPage, Position
 from headrace.store.memory import MemoryStore
 from headrace.testing.faults import Faults
 
@@ -26,7 +26,7 @@ class LaggingStore(MemoryStore):
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         """Return entries of the index, as it is or as it was."""
         read = super().entries
         if self._faults.struck("slow index"):

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that start nothing until they are asked for.
+"""The pytest plugin: fixtures that start nothing until they are used.
 
 ``headrace_service``, ``headrace_client``, ``headrace_clock``, ``headrace_faults`` and
 ``headrace_inline``; override ``headrace_app`` to have your app talk to them.  See
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 (of pytest-xdist, if it is there)
-    """Tell another process of pytest-xdist the seed."""
+    """Pass the seed on to another process of pytest-xdist."""
     node.workerinput[_SEED] = node.config.option.headrace_seed
 
 

@@ -21,16 +21,16 @@ from headrace.domain.task import State, Task
 from headrace.ops.leases import with_present_ends
 from headrace.ops.reaper import Reaped
 from headrace.ops.recording import Recorded
-from headrace.ops.reports import Report, ReportStatus
+from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.ops.ticking import Ticked
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
 from headrace.testing.clock import ManualClock
 from headrace.testing.faults import Faults
+from headrace.testing.faulty_transport import faulty
 from headrace.testing.lagging import LaggingStore
 from headrace.testing.stream import SHARD, Streamed
 from headrace.testing.transport import responder
-from headrace.testing.troubled import troubled
 from headrace.testing.work import LIMIT, Ran, Work
 
 URL: Final = "http://headrace.test"
@@ -48,7 +48,7 @@ class _How(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """What one round of the cloud's timers did."""
+    """The work of one round of the cloud's timers."""
 
     reaped: Reaped
     ticked: Ticked
@@ -59,7 +59,7 @@ class MemoryService:
     """Headrace in memory, for one test; ``with MemoryService() as service: service.client``.
 
     Everything between the client and the tables is the real thing, keys and roles included.  Time
-    passes when told, save that each request takes a millisecond.  Retries of its clients do not
+    passes only by hand, save that each request takes a millisecond.  Retries of its clients do not
     wait.
 
     Args:
@@ -87,7 +87,7 @@ class MemoryService:
         self._stream = Streamed(self.store, self.clock)
         self.use_cases = self._use_cases(lake)
         self._respond = responder(self.use_cases)
-        way = troubled(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
+        way = faulty(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
         self.transport = httpx.MockTransport(way)
         self.client = self.connect(key)
         self.async_client = self.connect_async(key)
@@ -173,8 +173,8 @@ class MemoryService:
     def tick(self) -> Timers:
         """Run the cloud's timers once: reaper, scheduler and recorder.
 
-        They take back lapsed leases, bury what is expired, enqueue the ticks of schedules, and
-        count what happened for stats and metrics.
+        They take back lapsed leases, dead-letter what is expired, enqueue the ticks of schedules,
+        and count what happened for stats and metrics.
         """
         use = self.use_cases
         reaped, ticked = use.reaping.run(), use.ticking.run()
@@ -237,7 +237,7 @@ class MemoryService:
         for task in self.store.everything():
             over = task.lease_expires_at is not None and task.lease_expires_at <= self.clock.now
             if over and task.id not in task_ids and group_of(task.lease_id) is None:
-                beat = Report(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
+                beat = TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
                 self.use_cases.reports.report(task.queue, [beat])
         self.use_cases.reaping.run()
 

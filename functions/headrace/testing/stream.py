@@ -24,7 +24,7 @@ class Streamed:
         self.changes: list[dict[str, Any]] = []
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
-        """Return what the store has by this *name*."""
+        """The attribute *name* of the store."""
         return getattr(self._store, name)
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
@@ -43,7 +43,7 @@ class Streamed:
         return outcome
 
     def _found(self, ids: Sequence[str]) -> dict[str, Task]:
-        """Return what the table holds under *ids*, be it only what is left of a task."""
+        """The items under *ids*, be it only what is left of a task."""
         return {**self._store.spent(ids), **self._store.read(ids)}
 
     def note(self, before: Task | None, after: Task | None, **more: Any) -> None:  # noqa: ANN401 (fields of a record)

@@ -26,7 +26,7 @@ def _of_the_service(record: logging.LogRecord) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class HandlerContext:
     """The context object of one call of the handler.
 
     No time is left, so a dequeue that may wait for tasks answers at once: in a test nobody else
@@ -41,12 +41,12 @@ class Context:
 
 
 def responder(use: UseCases) -> Respond:
-    """Return what answers requests as API Gateway and the Lambda function over *use* would."""
+    """A function that answers requests as API Gateway and the Lambda function over *use* would."""
     for handler in logging.getLogger(_SERVICE_LOG).handlers:
         handler.addFilter(_of_the_service)
 
     def respond(request: httpx.Request) -> httpx.Response:
-        context = Context()
+        context = HandlerContext()
         with using(use):
             answer = read_answer(handle(_event(request, context), context))  # type: ignore[arg-type]  # as much of a context as the handler needs
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
@@ -54,7 +54,7 @@ def responder(use: UseCases) -> Respond:
     return respond
 
 
-def _event(request: httpx.Request, context: Context) -> dict[str, Any]:
+def _event(request: httpx.Request, context: HandlerContext) -> dict[str, Any]:
     path, _, query = request.url.raw_path.decode("ascii").partition("?")
     return proxy_event(
         request.method,

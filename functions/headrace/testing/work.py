@@ -28,7 +28,7 @@ _MINUTE: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt: the task as delivered, what was reported, and what the service said to that.
+    """One attempt: the task as delivered, what was reported, and the service's answer.
 
     ``report`` is None when the handler noticed that its lease was lost, ``outcome`` is then too;
     any outcome but ``OK`` means that the report changed nothing.
@@ -44,11 +44,13 @@ class Attempt:
         return self.outcome == "OK"
 
     def __repr__(self) -> str:
-        said = "lost" if self.report is None else self.report.status
+        result = "lost" if self.report is None else self.report.status
         error = None if self.report is None else self.report.error
         why = "" if error is None else f": {error.type}: {error.message}"
         late = "" if self.outcome in (None, "OK") else f" ({self.outcome})"
-        return f"<{self.task.queue} {self.task.id} attempt {self.task.attempts} {said}{late}{why}>"
+        return (
+            f"<{self.task.queue} {self.task.id} attempt {self.task.attempts} {result}{late}{why}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Ran:
 
 @dataclass(slots=True)
 class _Control:
-    """What an attempt can ask of its worker."""
+    """The worker's side of an attempt."""
 
     client: Client
     clock: ManualClock
@@ -112,9 +114,9 @@ class _Control:
         beat = Report(
             task_id=self.task.id, lease_id=self.task.lease.id, status="INFLIGHT", progress=value
         )
-        (said,) = self.client.report(self.task.queue, [beat])
-        if said.lease is not None:
-            self.lease_expires_at = said.lease.expires_at
+        (result,) = self.client.report(self.task.queue, [beat])
+        if result.lease is not None:
+            self.lease_expires_at = result.lease.expires_at
 
 
 class Work:
@@ -127,7 +129,7 @@ class Work:
         self._attempts: list[Attempt] = []
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
-        """Work until nothing is ready, and go on as long as asked for."""
+        """Work until nothing is ready, and go on as long as requested."""
         service, clock = self._service, self._service.clock
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         end = clock.now + step
@@ -182,7 +184,7 @@ class Work:
         return _awaited(self._app, task, control)
 
     def _anything_due(self) -> bool:
-        """Tell whether a dequeue could find something; most minutes of a long time are empty."""
+        """Whether a dequeue could find something; most minutes of a long time are empty."""
         now, queues = self._service.clock.now, set(self._app.queues)
         return any(
             task.state is State.ENQUEUED and task.due_at <= now and task.queue in queues

@@ -10,7 +10,7 @@ _PROC: Final = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class CpuProcess:
     """A process: its parent, and the CPU seconds of it and of the children it has outlived."""
 
     parent: int
@@ -18,7 +18,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CpuReading:
     """CPU seconds used so far by the workers and by all else that we have started."""
 
     tasks: int
@@ -26,8 +26,8 @@ class Reading:
     broker: float
 
 
-def processes() -> dict[int, Process]:
-    """Return what runs on this machine, by process id; nothing off Linux."""
+def processes() -> dict[int, CpuProcess]:
+    """The processes of this machine, by process id; nothing off Linux."""
     found = {}
     for path in _PROC.glob("[0-9]*/stat"):
         try:
@@ -36,11 +36,11 @@ def processes() -> dict[int, Process]:
         except OSError:  # it has ended
             continue
         seconds = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-        found[int(path.parent.name)] = Process(int(fields[1]), seconds)
+        found[int(path.parent.name)] = CpuProcess(int(fields[1]), seconds)
     return found
 
 
-def below(roots: Iterable[int], running: Mapping[int, Process]) -> float:
+def below(roots: Iterable[int], running: Mapping[int, CpuProcess]) -> float:
     """Return the CPU seconds of these processes and of all that descend from them."""
     children: dict[int, list[int]] = {}
     for pid, process in running.items():
@@ -53,12 +53,12 @@ def below(roots: Iterable[int], running: Mapping[int, Process]) -> float:
     return total
 
 
-def reading(tasks: int, workers: Iterable[int]) -> Reading | None:
-    """Return what has been used when so many *tasks* had run; None off Linux."""
+def reading(tasks: int, workers: Iterable[int]) -> CpuReading | None:
+    """The CPU time used when so many *tasks* had run; None off Linux."""
     running = processes()
     us = os.getpid()
     if us not in running:
         return None
     ours = [pid for pid, process in running.items() if process.parent == us]
     of_workers = below(workers, running)
-    return Reading(tasks, of_workers, below(ours, running) - of_workers)
+    return CpuReading(tasks, of_workers, below(ours, running) - of_workers)

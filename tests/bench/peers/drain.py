@@ -15,7 +15,7 @@ from typing import Final
 from infra.local.engine import PROJECT_ROOT
 from tests.bench.peers.brokers import Environment, LeftOut
 from tests.bench.peers.catalogue import Peer, Programs
-from tests.bench.peers.cpu import Reading, reading
+from tests.bench.peers.cpu import CpuReading, reading
 from tests.bench.peers.figures import FROM, TO, Drain, Latency, drained, latency, stamps_in
 from tests.bench.peers.stamp import FILE_VARIABLE, RECORD, WORKER_VARIABLE
 
@@ -43,7 +43,7 @@ class Bench:
 
     programs: Programs
     parent: Path
-    told: Callable[[int], None]
+    reported: Callable[[int], None]
 
     def turn(self, peer: Peer, tasks: int, probes: int) -> Turn:
         """Fill a queue with *tasks*, drain it, then send *probes* to the idle workers.
@@ -119,16 +119,16 @@ class Bench:
 
     def _wait(
         self, peer: Peer, stamps: Path, tasks: int, workers: Sequence[subprocess.Popen[bytes]]
-    ) -> list[Reading]:
+    ) -> list[CpuReading]:
         """Wait until all *tasks* have run; return the CPU used when the rate began and ended."""
-        readings: list[Reading] = []
+        readings: list[CpuReading] = []
         marks = [int(FROM * tasks), int(TO * tasks)]
         done, moved_at = 0, time.monotonic()
         while done < tasks:
             time.sleep(_LOOK_SECONDS)
             now = min(stamps.stat().st_size // RECORD.size, tasks)
             if now > done:
-                self.told(now - done)
+                self.reported(now - done)
                 done, moved_at = now, time.monotonic()
                 if marks and done >= marks[0]:
                     marks = [mark for mark in marks if mark > done]

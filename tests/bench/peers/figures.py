@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.bench.peers.cpu import Reading
+from tests.bench.peers.cpu import CpuReading
 from tests.bench.peers.stamp import RECORD
 from tests.bench.results import median, percentile
 
@@ -59,8 +59,8 @@ def stamps_in(content: bytes) -> list[Stamp]:
     return sorted(stamps, key=lambda stamp: stamp.at)
 
 
-def drained(stamps: Sequence[Stamp], workers: int, readings: Sequence[Reading] = ()) -> Drain:
-    """Return what a drain of at least ten tasks was like; CPU from its first and last reading.
+def drained(stamps: Sequence[Stamp], workers: int, readings: Sequence[CpuReading] = ()) -> Drain:
+    """The figures of a drain of at least ten tasks; CPU from its first and last reading.
 
     Raises:
         ValueError: fewer than ten tasks have run.
@@ -118,7 +118,7 @@ def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
     return median([one / other for one, other in rounds])
 
 
-def _per_thousand(readings: Sequence[Reading], of: Callable[[Reading], float]) -> float:
+def _per_thousand(readings: Sequence[CpuReading], of: Callable[[CpuReading], float]) -> float:
     if not readings or readings[-1].tasks == readings[0].tasks:
         return math.nan
     first, last = readings[0], readings[-1]

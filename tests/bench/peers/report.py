@@ -40,7 +40,7 @@ def drains_table(figures: Figures, missing: Mapping[str, str]) -> Table:
 
 
 def notes(figures: Figures, missing: Mapping[str, str]) -> list[str]:
-    """Return what to know of each row, and what is odd about this run."""
+    """Notes on each row, and what is odd about this run."""
     lines = [f"{peer.title}: {peer.settings}." for peer in PEERS if peer.name in figures]
     lines += [
         f"{peer.title} left out: {missing[peer.name]}" for peer in PEERS if peer.name in missing

@@ -120,10 +120,10 @@ class FaultyClient:
         """Leave some keys of a read unprocessed."""
         ((table, request),) = arguments["RequestItems"].items()
         left = [key for key in request["Keys"] if self.faults.strike(self.faults.throttled)]
-        asked = [key for key in request["Keys"] if key not in left]
+        requested = [key for key in request["Keys"] if key not in left]
         answer: Answer = {"Responses": {}}
-        if asked:
-            answer = real(**{**arguments, "RequestItems": {table: {**request, "Keys": asked}}})
+        if requested:
+            answer = real(**{**arguments, "RequestItems": {table: {**request, "Keys": requested}}})
         return answer | {"UnprocessedKeys": {table: {**request, "Keys": left}} if left else {}}
 
     def freeze_index(self, table: str) -> None:

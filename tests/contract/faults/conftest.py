@@ -8,7 +8,7 @@ from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, new_world
 from tests.contract.faults.client import Faults, FaultyClient
-from tests.contract.faults.service import Service
+from tests.contract.faults.service import FaultyService
 from tests.manual_clock import ManualClock
 
 
@@ -21,11 +21,11 @@ def sender(request: pytest.FixtureRequest) -> Sender:
 @pytest.fixture
 def new_service(
     dynamodb: DynamoDBClient, tables: TableNames, sender: Sender, dialect: Dialect
-) -> Callable[[], Service]:
+) -> Callable[[], FaultyService]:
     """Give a function that starts one more service on the same tables, by the same clock."""
     clock = ManualClock()
 
-    def start() -> Service:
+    def start() -> FaultyService:
         client = FaultyClient(dynamodb, Faults())
         store = DynamoStore(
             client,
@@ -35,16 +35,16 @@ def new_service(
             dialect=dialect,
             sleep=lambda _: None,
         )
-        return Service(new_world(store, clock), client, tables)
+        return FaultyService(new_world(store, clock), client, tables)
 
     return start
 
 
 @pytest.fixture
-def service(new_service: Callable[[], Service]) -> Service:
+def service(new_service: Callable[[], FaultyService]) -> FaultyService:
     return new_service()
 
 
 @pytest.fixture
-def world(service: Service) -> World:
+def world(service: FaultyService) -> World:
     return service.world

@@ -31,7 +31,7 @@ REPORTS: list[tuple[str, dict[str, Any], State]] = [
 
 
 @dataclass
-class Service:
+class FaultyService:
     """A service on a faulty client, and what it takes to make it faulty for a while."""
 
     world: World
@@ -61,14 +61,14 @@ def insisted(call: Callable[[], T]) -> T:
 
 
 def tasks_of(dequeue: Callable[[], Sequence[Task]]) -> list[Task]:
-    """Return what was handed out; nothing when the table does not answer."""
+    """The tasks handed out; none when the table does not answer."""
     try:
         return list(dequeue())
     except Unavailable:
         return []
 
 
-def everything(service: Service) -> list[Answer]:
+def everything(service: FaultyService) -> list[Answer]:
     """Return every item of both tables, read past the faults."""
     scan = service.client._client.scan  # noqa: SLF001  the real client, whatever it suffers from
     items = [

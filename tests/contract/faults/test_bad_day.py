@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import EnqueueOutcome
 from tests.contract.faults.client import Faults
-from tests.contract.faults.service import AT_ONCE, Service, insisted, tasks_of
+from tests.contract.faults.service import AT_ONCE, FaultyService, insisted, tasks_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.contract.faults.service import AT_ONCE, Service, insisted, tasks_of
     indirect=["sender"],
 )
 def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(
-    new_service: Callable[[], Service], seed: int
+    new_service: Callable[[], FaultyService], seed: int
 ) -> None:
     """Callers do what a client does: they repeat a call that was answered with Unavailable."""
     services = [new_service() for _ in range(3)]
@@ -36,7 +36,7 @@ def test_on_a_bad_day_every_task_still_ends_and_no_success_counts_twice(
         )
     ids = [f"order-{number}" for number in range(40)]
     for start in range(0, 40, 10):
-        entries = [NewTask("{}", id=task_id) for task_id in ids[start : start + 10]]
+        entries = [TaskSpec("{}", id=task_id) for task_id in ids[start : start + 10]]
         results = insisted(lambda e=entries: world.use.tasks.enqueue(queue, e))  # type: ignore[misc]
         outcomes = {result.outcome for result in results}
         assert outcomes <= {EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING}

@@ -11,7 +11,7 @@ from headrace.domain.operate import BulkAction
 from headrace.ops.audit import AuditFilter
 from tests.contract.conftest import World
 from tests.contract.faults.client import Answer
-from tests.contract.faults.service import Service
+from tests.contract.faults.service import FaultyService
 
 Act = Callable[[World, list[str]], Any]
 ACTS: dict[str, Act] = {
@@ -35,7 +35,7 @@ def away_at(number: int) -> Callable[[str, Answer], bool]:
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_a_bulk_action_that_was_cut_is_noted_with_what_it_had_done(
-    service: Service, world: World, act: Act
+    service: FaultyService, world: World, act: Act
 ) -> None:
     ids = world.put(world.queue(), *["{}"] * 9)
 

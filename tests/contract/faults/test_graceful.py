@@ -12,7 +12,7 @@ from headrace.domain.errors import Unavailable
 from headrace.runtime.wiring import using
 from tests.console.conftest import SECRET, Browser
 from tests.contract.conftest import World
-from tests.contract.faults.service import Service, everything
+from tests.contract.faults.service import FaultyService, everything
 from tests.contract.faults.test_throttling import about, alone, away_after_a_lease
 from tests.functional.conftest import Answer
 from tests.functional.conftest import Service as Api
@@ -65,7 +65,7 @@ ACTS: dict[str, Act] = {
 @pytest.mark.parametrize("fault", FAULTS, ids=FAULT_IDS)
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
 def test_a_request_is_a_503_that_says_when_to_come_again_and_nothing_is_half_done(
-    service: Service, api: Api, act: Act, fault: dict[str, float]
+    service: FaultyService, api: Api, act: Act, fault: dict[str, float]
 ) -> None:
     api.put(api.queue("mail"), *range(3))
     (task,) = api.take(MAIL)
@@ -79,7 +79,7 @@ def test_a_request_is_a_503_that_says_when_to_come_again_and_nothing_is_half_don
 
 
 def test_a_dequeue_hands_out_its_leases_though_the_table_is_away_from_then_on(
-    service: Service, api: Api, world: World
+    service: FaultyService, api: Api, world: World
 ) -> None:
     queue = api.queue("mail", retry_strategy={"kind": "fixed", "max_retries": 0})
     ids = api.put(queue, *range(3))
@@ -94,7 +94,7 @@ def test_a_dequeue_hands_out_its_leases_though_the_table_is_away_from_then_on(
     assert leased == {task["id"] for task in tasks}
 
 
-def test_a_key_that_cannot_be_looked_up_is_not_refused(service: Service, api: Api) -> None:
+def test_a_key_that_cannot_be_looked_up_is_not_refused(service: FaultyService, api: Api) -> None:
     made = api("POST", "/v1/keys", {"name": "ada", "role": "viewer", "queues": ["*"]}).json
     worker = replace(api, key=made["secret"])
 
@@ -105,7 +105,7 @@ def test_a_key_that_cannot_be_looked_up_is_not_refused(service: Service, api: Ap
 
 
 def test_an_enqueue_throttled_in_the_middle_of_a_batch_may_be_sent_again_with_its_ids(
-    service: Service, api: Api
+    service: FaultyService, api: Api
 ) -> None:
     queue = api.queue("mail")
     body = {"tasks": [{"payload": number, "id": f"order-{number}"} for number in range(10)]}
@@ -120,7 +120,7 @@ def test_an_enqueue_throttled_in_the_middle_of_a_batch_may_be_sent_again_with_it
 
 
 def test_reports_throttled_in_the_middle_of_a_batch_may_be_sent_again(
-    service: Service, api: Api
+    service: FaultyService, api: Api
 ) -> None:
     queue = api.queue("mail")
     api.put(queue, *range(10))
@@ -138,7 +138,7 @@ def test_reports_throttled_in_the_middle_of_a_batch_may_be_sent_again(
 
 
 def test_the_reaper_and_the_scheduler_leave_it_to_the_next_minute(
-    service: Service, api: Api
+    service: FaultyService, api: Api
 ) -> None:
     queue = api.queue("mail", keepalive_timeout_in_seconds=5)
     (waiting,) = api.put(queue)
@@ -166,7 +166,7 @@ def browser(world: World) -> Browser:
 
 @pytest.mark.parametrize("path", ["", "/queues/mail", "/schedules", "/keys", "/audit", "/dead"])
 def test_a_page_says_so_in_words_and_when_to_come_again(
-    service: Service, browser: Browser, world: World, path: str
+    service: FaultyService, browser: Browser, world: World, path: str
 ) -> None:
     world.put(world.queue())
 
@@ -182,7 +182,7 @@ def test_a_page_says_so_in_words_and_when_to_come_again(
 
 @pytest.mark.parametrize("fault", FAULTS, ids=FAULT_IDS)
 def test_a_form_says_that_nothing_was_done_and_nothing_is(
-    service: Service, browser: Browser, world: World, fault: dict[str, float]
+    service: FaultyService, browser: Browser, world: World, fault: dict[str, float]
 ) -> None:
     world.queue()
     page = browser.get("/console/queues/mail").page

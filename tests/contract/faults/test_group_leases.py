@@ -10,12 +10,12 @@ from headrace.domain.group import GroupState
 from headrace.domain.task import State, Task
 from headrace.ops.reports import ReportOutcome
 from tests.contract.conftest import World
-from tests.contract.faults.service import Service, insisted, tasks_of
+from tests.contract.faults.service import FaultyService, insisted, tasks_of
 from tests.contract.groups import AT_ONCE, held, opened, settle
 
 
 def test_a_closed_group_stays_until_a_lagging_index_shows_what_it_held(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5)
     ids = world.put(queue, *["{}"] * 3)
@@ -37,7 +37,7 @@ def test_a_closed_group_stays_until_a_lagging_index_shows_what_it_held(
 
 
 def test_a_group_that_lapsed_is_marked_though_the_index_shows_nothing_yet(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     """A task that the index did not show to the first pass is taken back by a later one."""
     queue = world.queue(retry_strategy=AT_ONCE)
@@ -58,7 +58,7 @@ def test_a_group_that_lapsed_is_marked_though_the_index_shows_nothing_yet(
 
 
 def test_a_lagging_index_takes_nothing_from_a_group_that_was_extended(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue()
     world.put(queue, "1", "2")
@@ -78,7 +78,7 @@ def test_a_lagging_index_takes_nothing_from_a_group_that_was_extended(
 
 
 def test_what_was_leased_while_answers_were_lost_is_leased_once(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue()
     ids = world.put(queue, *["{}"] * 20)
@@ -102,7 +102,7 @@ def test_what_was_leased_while_answers_were_lost_is_leased_once(
 
 
 def test_a_close_that_is_cut_short_is_finished_by_whoever_comes_next(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
     ids = world.put(queue, *["{}"] * 15)

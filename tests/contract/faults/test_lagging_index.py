@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
 from headrace.ops.reports import ReportOutcome
 from tests.contract.conftest import World
-from tests.contract.faults.service import AN_HOUR, Service, everything
+from tests.contract.faults.service import AN_HOUR, FaultyService, everything
 
 
 def test_a_lagging_index_never_delivers_twice(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue()
     ids = world.put(queue, *["{}"] * 40)
@@ -33,7 +33,7 @@ def test_a_lagging_index_never_delivers_twice(
     assert {task.attempts for task in delivered} == {1}
 
 
-def test_a_lagging_index_hides_no_task_for_good(service: Service, world: World) -> None:
+def test_a_lagging_index_hides_no_task_for_good(service: FaultyService, world: World) -> None:
     queue = world.queue()
     service.client.freeze_index(service.tables.tasks)
     world.put(queue, "1")
@@ -45,7 +45,7 @@ def test_a_lagging_index_hides_no_task_for_good(service: Service, world: World) 
 
 
 def test_what_came_back_for_later_is_not_delivered_by_an_index_that_lags(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue()
     world.put(queue)
@@ -58,7 +58,7 @@ def test_what_came_back_for_later_is_not_delivered_by_an_index_that_lags(
 
 
 def test_the_reaper_takes_back_nothing_that_only_a_lagging_index_has_lapse(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5)
     world.put(queue, "1", "2", "3")
@@ -82,9 +82,9 @@ def test_the_reaper_takes_back_nothing_that_only_a_lagging_index_has_lapse(
 
 @pytest.mark.parametrize(("at_first", "then"), [(1, 3), (3, 1)])
 def test_an_expiry_that_was_overwritten_counts_though_the_index_lags(
-    service: Service,
+    service: FaultyService,
     world: World,
-    new_service: Callable[[], Service],
+    new_service: Callable[[], FaultyService],
     at_first: int,
     then: int,
 ) -> None:
@@ -93,7 +93,7 @@ def test_an_expiry_that_was_overwritten_counts_though_the_index_lags(
     other = new_service()
     other.client.freeze_index(service.tables.tasks)
     expires_at = world.clock() + then * AN_HOUR
-    new = NewTask("1", dedupe_key="k", expires_at=expires_at, overwrite=frozenset({"expires_at"}))
+    new = TaskSpec("1", dedupe_key="k", expires_at=expires_at, overwrite=frozenset({"expires_at"}))
     world.use.tasks.enqueue(queue, [new])
     world.clock.forward(2 * AN_HOUR.total_seconds())
 
@@ -106,7 +106,7 @@ def test_an_expiry_that_was_overwritten_counts_though_the_index_lags(
 
 
 def test_a_purge_by_an_index_that_lags_removes_only_what_is_in_the_states_named(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue()
     world.put(queue, "1", "2")
@@ -121,7 +121,7 @@ def test_a_purge_by_an_index_that_lags_removes_only_what_is_in_the_states_named(
 
 
 def test_a_purge_counts_nothing_that_only_a_lagging_index_still_shows(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue(history_retention_in_seconds=0)
     world.put(queue, *["{}"] * 5)
@@ -136,7 +136,9 @@ def test_a_purge_counts_nothing_that_only_a_lagging_index_still_shows(
     assert [(of.deleted, of.finished) for of in purged] == [(2, True), (0, True)]
 
 
-def test_a_purge_finds_what_the_index_did_not_show_at_first(service: Service, world: World) -> None:
+def test_a_purge_finds_what_the_index_did_not_show_at_first(
+    service: FaultyService, world: World
+) -> None:
     queue = world.queue()
     service.client.freeze_index(service.tables.tasks)
     hidden = world.put(queue)
@@ -153,7 +155,7 @@ def test_a_purge_finds_what_the_index_did_not_show_at_first(service: Service, wo
 
 
 def test_a_list_by_an_index_that_lags_shows_nothing_in_a_state_it_is_not_in(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
     world.put(queue, "1", "2")

@@ -9,29 +9,29 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import NotFound, Unauthenticated
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
 from headrace.ops.audit import AuditFilter
 from headrace.ops.keys import BOOTSTRAP
 from headrace.ops.reports import ReportOutcome
 from headrace.ops.tasks import EnqueueOutcome
-from headrace.ops.workers import Command, Sign
+from headrace.ops.workers import Command, WorkerHeartbeat
 from tests.contract.conftest import World
 from tests.contract.faults.client import Answer, Faults
-from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, Service
+from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, FaultyService
 
 
 @pytest.mark.parametrize(
     "fields", [{}, {"id": "order-1"}, {"dedupe_key": "k"}, {"id": "order-1", "dedupe_key": "k"}]
 )
 def test_an_enqueue_whose_answer_was_lost_created_its_task_once(
-    service: Service, world: World, fields: dict[str, str]
+    service: FaultyService, world: World, fields: dict[str, str]
 ) -> None:
     queue = world.queue()
 
     with service.suffering(lost=1):
-        (result,) = world.use.tasks.enqueue(queue, [NewTask("1", **fields)])  # type: ignore[arg-type]
+        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1", **fields)])  # type: ignore[arg-type]
 
     assert result.outcome is EnqueueOutcome.CREATED
     assert service.see(str(result.id)).version == 1
@@ -39,14 +39,14 @@ def test_an_enqueue_whose_answer_was_lost_created_its_task_once(
 
 
 def test_a_batch_of_enqueues_whose_answer_was_lost_is_there_once(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
     world.put(queue, id="order-3")
 
     with service.suffering(lost=1):
         results = world.use.tasks.enqueue(
-            queue, [NewTask(str(number), id=f"order-{number}") for number in range(25)]
+            queue, [TaskSpec(str(number), id=f"order-{number}") for number in range(25)]
         )
 
     outcomes = Counter(result.outcome for result in results)
@@ -57,7 +57,7 @@ def test_a_batch_of_enqueues_whose_answer_was_lost_is_there_once(
 
 @pytest.mark.parametrize("sender", ["batch"], indirect=True)  # a single refusal brings the item
 def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_read(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     """It took effect, a worker was done with it and nothing was kept: that is no second task."""
     queue = world.queue(history_retention_in_seconds=0)
@@ -71,7 +71,7 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_re
         return False
 
     with service.suffering(lost=1, blocked=come_and_go):
-        (result,) = world.use.tasks.enqueue(queue, [NewTask("1")])
+        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1")])
 
     assert result.outcome is EnqueueOutcome.CREATED
     assert [task.id for task in done] == [result.id]
@@ -82,7 +82,10 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_gone_before_it_could_be_re
     "fields", [{}, {"id": "order-1"}, {"dedupe_key": "k"}, {"id": "order-1", "dedupe_key": "k"}]
 )
 def test_an_enqueue_is_not_repeated_when_its_task_was_done_by_then_and_not_kept(
-    service: Service, world: World, new_service: Callable[[], Service], fields: dict[str, str]
+    service: FaultyService,
+    world: World,
+    new_service: Callable[[], FaultyService],
+    fields: dict[str, str],
 ) -> None:
     """The SDK writes it again, for it has heard nothing of the first time."""
     queue = world.queue(history_retention_in_seconds=0)
@@ -94,7 +97,7 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_done_by_then_and_not_kept(
         assert other.say(done[0], "SUCCEEDED").outcome is ReportOutcome.OK
 
     with service.suffering(lost=1, meanwhile=come_and_go):
-        (result,) = world.use.tasks.enqueue(queue, [NewTask("1", **fields)])  # type: ignore[arg-type]
+        (result,) = world.use.tasks.enqueue(queue, [TaskSpec("1", **fields)])  # type: ignore[arg-type]
 
     assert result.outcome is EnqueueOutcome.CREATED
     assert result.task is not None
@@ -104,7 +107,7 @@ def test_an_enqueue_is_not_repeated_when_its_task_was_done_by_then_and_not_kept(
 
 
 def test_a_dequeue_whose_answer_was_lost_delivers_once(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue()
     ids = world.put(queue, *["{}"] * 25)
@@ -121,7 +124,7 @@ def test_a_dequeue_whose_answer_was_lost_delivers_once(
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize(("status", "fields", "state"), REPORTS)
 def test_a_report_whose_answer_was_lost_took_effect_once(
-    service: Service,
+    service: FaultyService,
     world: World,
     status: str,
     fields: dict[str, Any],
@@ -147,7 +150,7 @@ def test_a_report_whose_answer_was_lost_took_effect_once(
 
 
 def test_a_failure_whose_answer_was_lost_counts_once_though_others_were_quick(
-    service: Service, world: World, new_service: Callable[[], Service]
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
 ) -> None:
     queue = world.queue(retry_strategy=AT_ONCE)
     world.put(queue)
@@ -165,7 +168,7 @@ def test_a_failure_whose_answer_was_lost_counts_once_though_others_were_quick(
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 def test_a_success_that_nobody_keeps_is_done_or_gone(
-    service: Service, world: World, *, keyed: bool
+    service: FaultyService, world: World, *, keyed: bool
 ) -> None:
     """Design 1 leaves both answers open; above all the task is gone, and gone once."""
     queue = world.queue(history_retention_in_seconds=0)
@@ -177,12 +180,12 @@ def test_a_success_that_nobody_keeps_is_done_or_gone(
 
     assert result.outcome in (ReportOutcome.OK, ReportOutcome.NOT_FOUND)
     assert world.store.read([task.id]) == {}
-    (again,) = world.use.tasks.enqueue(queue, [NewTask("2", dedupe_key="key")])
+    (again,) = world.use.tasks.enqueue(queue, [TaskSpec("2", dedupe_key="key")])
     assert again.outcome is EnqueueOutcome.CREATED
 
 
 def test_what_the_reaper_did_though_it_never_heard_so_is_done_once(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
     ids = world.put(queue, "1", "2", "3")
@@ -200,7 +203,9 @@ def test_what_the_reaper_did_though_it_never_heard_so_is_done_once(
     assert (fourth.state, fourth.version) == (State.DEAD, 2)
 
 
-def test_a_purge_whose_answers_were_lost_leaves_nothing(service: Service, world: World) -> None:
+def test_a_purge_whose_answers_were_lost_leaves_nothing(
+    service: FaultyService, world: World
+) -> None:
     queue = world.queue()
     world.put(queue, *["{}"] * 30)
 
@@ -212,7 +217,7 @@ def test_a_purge_whose_answers_were_lost_leaves_nothing(service: Service, world:
 
 
 def test_a_purge_whose_answers_were_lost_counts_what_it_removed(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
     world.put(queue, *["{}"] * 30)
@@ -241,7 +246,7 @@ DONE = [
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize(("action", "outcome"), DONE)
 def test_what_an_operator_did_unheard_was_done_once(
-    service: Service, world: World, action: BulkAction, outcome: str, *, keyed: bool
+    service: FaultyService, world: World, action: BulkAction, outcome: str, *, keyed: bool
 ) -> None:
     queue, other = world.queue(), world.queue("other")
     (task_id,) = world.put(queue, dedupe_key="key" if keyed else None)
@@ -263,9 +268,9 @@ def test_what_an_operator_did_unheard_was_done_once(
 
 @pytest.mark.parametrize(("action", "outcome"), DONE[1:])
 def test_what_an_operator_did_unheard_is_known_again_though_a_worker_was_quick(
-    service: Service,
+    service: FaultyService,
     world: World,
-    new_service: Callable[[], Service],
+    new_service: Callable[[], FaultyService],
     action: BulkAction,
     outcome: str,
 ) -> None:
@@ -293,7 +298,7 @@ def test_what_an_operator_did_unheard_is_known_again_though_a_worker_was_quick(
 
 @pytest.mark.parametrize("by_ids", [False, True], ids=["one", "by ids"])
 def test_a_delete_unheard_does_not_take_a_new_task_of_the_same_id(
-    service: Service, world: World, new_service: Callable[[], Service], *, by_ids: bool
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService], *, by_ids: bool
 ) -> None:
     queue = world.queue()
     world.put(queue, id="order")
@@ -314,7 +319,9 @@ def test_a_delete_unheard_does_not_take_a_new_task_of_the_same_id(
     assert service.see("order").payload == '"new"'
 
 
-def test_a_delete_whose_answer_was_lost_is_no_missing_task(service: Service, world: World) -> None:
+def test_a_delete_whose_answer_was_lost_is_no_missing_task(
+    service: FaultyService, world: World
+) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue)
 
@@ -326,18 +333,20 @@ def test_a_delete_whose_answer_was_lost_is_no_missing_task(service: Service, wor
 
 
 def test_a_command_to_a_worker_that_was_not_heard_of_is_given(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
-    sign = Sign("ada", ("mail",), world.clock())
+    heartbeat = WorkerHeartbeat("ada", ("mail",), world.clock())
 
     with service.suffering(lost=1):
-        assert world.use.workers.alive(BOOTSTRAP, sign) is None
-        asked = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
+        assert world.use.workers.alive(BOOTSTRAP, heartbeat) is None
+        requested = world.use.workers.ask(BOOTSTRAP, "ada", Command.STOP)
 
-    assert asked.command is world.use.workers.alive(BOOTSTRAP, sign) is Command.STOP
+    assert requested.command is world.use.workers.alive(BOOTSTRAP, heartbeat) is Command.STOP
 
 
-def test_a_queue_whose_creation_was_not_heard_of_is_created(service: Service, world: World) -> None:
+def test_a_queue_whose_creation_was_not_heard_of_is_created(
+    service: FaultyService, world: World
+) -> None:
     with service.suffering(lost=1):
         created = world.use.queues.create("mail", QueueSettings(description="ours"))
 
@@ -345,7 +354,7 @@ def test_a_queue_whose_creation_was_not_heard_of_is_created(service: Service, wo
 
 
 def test_a_key_whose_making_and_rotation_were_not_heard_of_is_made_and_rotated_once(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     with service.suffering(lost=1):
         made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER)
@@ -359,7 +368,7 @@ def test_a_key_whose_making_and_rotation_were_not_heard_of_is_made_and_rotated_o
 
 
 def test_settings_whose_change_was_not_heard_of_are_changed_once(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
 
@@ -371,7 +380,7 @@ def test_settings_whose_change_was_not_heard_of_are_changed_once(
 
 
 def test_a_queue_whose_deletion_was_not_heard_of_is_gone_with_its_tasks(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
     (task_id,) = world.put(queue)

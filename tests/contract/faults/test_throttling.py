@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import Report, Reported, ReportOutcome, ReportStatus
+from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
 from headrace.ops.tasks import EnqueueOutcome
 from headrace.store import keys
 from tests.contract.conftest import World, lease_name
 from tests.contract.faults.client import WRITES, Answer
-from tests.contract.faults.service import AT_ONCE, REPORTS, Service, everything, tasks_of
+from tests.contract.faults.service import AT_ONCE, REPORTS, FaultyService, everything, tasks_of
 
 NEVER = RetryStrategy(max_retries=0)
 LIMITS = {
@@ -28,12 +28,12 @@ LIMITS = {
 @pytest.mark.parametrize("sender", ["batch"], indirect=True)  # the SDK repeats single writes
 @pytest.mark.parametrize("seed", range(3))
 def test_statements_that_are_throttled_for_a_moment_are_sent_again_alone(
-    service: Service, world: World, seed: int
+    service: FaultyService, world: World, seed: int
 ) -> None:
     queue = world.queue()
 
     with service.suffering(throttled=0.3, chance=random.Random(seed)):
-        results = world.use.tasks.enqueue(queue, [NewTask(str(n)) for n in range(25)])
+        results = world.use.tasks.enqueue(queue, [TaskSpec(str(n)) for n in range(25)])
         tasks = world.take(queue, 25)
         reported = report_all(world, tasks, "SUCCEEDED")
 
@@ -61,7 +61,7 @@ ACTS: list[tuple[str, Callable[[World, Task], object]]] = [
 @pytest.mark.parametrize("fault", [{"throttled": 1}, {"away": 1}], ids=["throttled", "away"])
 @pytest.mark.parametrize(("_name", "act"), ACTS, ids=[name for name, _ in ACTS])
 def test_a_table_that_throttles_or_is_away_is_unavailable_and_unchanged(
-    service: Service,
+    service: FaultyService,
     world: World,
     _name: str,
     act: Callable[[World, Task], object],
@@ -81,7 +81,7 @@ def test_a_table_that_throttles_or_is_away_is_unavailable_and_unchanged(
 
 @pytest.mark.parametrize("fault", [{"throttled": 1}, {"away": 1}], ids=["throttled", "away"])
 def test_the_reaper_stops_while_the_table_throttles_and_says_so(
-    service: Service, world: World, fault: dict[str, float]
+    service: FaultyService, world: World, fault: dict[str, float]
 ) -> None:
     queue = world.queue(keepalive_timeout_in_seconds=5)
     world.put(queue)
@@ -98,7 +98,7 @@ def test_the_reaper_stops_while_the_table_throttles_and_says_so(
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "RELEASED"])
 def test_reports_of_which_a_part_was_throttled_may_be_repeated(
-    service: Service, world: World, status: str
+    service: FaultyService, world: World, status: str
 ) -> None:
     queue = world.queue(retry_strategy=AT_ONCE)
     world.put(queue, *["{}"] * 10)
@@ -115,10 +115,10 @@ def test_reports_of_which_a_part_was_throttled_may_be_repeated(
 
 
 def test_enqueues_of_which_a_part_was_throttled_may_be_repeated_by_their_ids(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue()
-    entries = [NewTask("{}", id=f"order-{number}") for number in range(10)]
+    entries = [TaskSpec("{}", id=f"order-{number}") for number in range(10)]
 
     with (
         service.suffering(stuck=about("order-4"), blocked=alone("order-4")),
@@ -133,7 +133,7 @@ def test_enqueues_of_which_a_part_was_throttled_may_be_repeated_by_their_ids(
 
 
 def test_a_dequeue_of_which_a_part_was_throttled_hands_out_what_it_has_leased(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     """A lease that reaches no worker lapses and costs an attempt, for nothing."""
     queue = world.queue(retry_strategy=NEVER)
@@ -146,7 +146,7 @@ def test_a_dequeue_of_which_a_part_was_throttled_hands_out_what_it_has_leased(
 
 
 def test_a_dequeue_hands_out_what_it_has_leased_though_another_shard_does_not_answer(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue(shards=2, retry_strategy=NEVER)
     ids = world.put(queue, *["{}"] * 10)
@@ -159,7 +159,7 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_another_shard_does_not_an
 
 
 def test_a_dequeue_hands_out_what_it_has_leased_though_it_cannot_help_the_reaper(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue(retry_strategy=NEVER)
     ids = world.put(queue, *["{}"] * 3)
@@ -171,7 +171,7 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_it_cannot_help_the_reaper
 
 
 def test_a_dequeue_hands_out_what_it_has_leased_though_no_answer_told_so(
-    service: Service, world: World
+    service: FaultyService, world: World
 ) -> None:
     queue = world.queue(retry_strategy=NEVER)
     ids = world.put(queue, *["{}"] * 10)
@@ -185,7 +185,7 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_no_answer_told_so(
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_dequeue_hands_out_what_it_has_leased_though_the_table_is_away_from_then_on(
-    service: Service, world: World, limit: str
+    service: FaultyService, world: World, limit: str
 ) -> None:
     queue = world.queue(retry_strategy=NEVER, dequeuing_settings=LIMITS[limit])
     ids = world.put(queue, *["{}"] * 10)
@@ -197,8 +197,8 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_the_table_is_away_from_th
     assert_no_attempt_was_spent_in_vain(world, ids, delivered)
 
 
-def report_all(world: World, tasks: Sequence[Task], status: str) -> list[Reported]:
-    reports = [Report(task.id, str(lease_name(task)), ReportStatus(status)) for task in tasks]
+def report_all(world: World, tasks: Sequence[Task], status: str) -> list[ReportResult]:
+    reports = [TaskReport(task.id, str(lease_name(task)), ReportStatus(status)) for task in tasks]
     return world.use.reports.report(tasks[0].queue, reports)
 
 
@@ -227,7 +227,7 @@ def asks_for(state: State) -> Callable[[str, Answer], bool]:
     return block
 
 
-def away_after_a_lease(service: Service) -> Callable[[str, Answer], bool]:
+def away_after_a_lease(service: FaultyService) -> Callable[[str, Answer], bool]:
     """Let the table answer no more once a task has been leased."""
     leased = False
 

@@ -70,7 +70,7 @@ def _stubborn(_ctx: Context) -> str:
 
 
 def _local(_ctx: Context) -> object:
-    """Return what is of this process only."""
+    """A value that only this process has."""
 
     @dataclass
     class Local:

@@ -67,12 +67,12 @@ class Proxy:
     def _pass_on(self, near: socket.socket, far: socket.socket) -> None:
         """Pass on what either side says, until one has nothing more to say."""
         with near, far, contextlib.suppress(OSError):
-            said = True
-            while said:
+            message = True
+            while message:
                 for source in select.select([near, far], [], [])[0]:
                     data = source.recv(65536)
                     (far if source is near else near).sendall(data)
-                    said = said and bool(data)
+                    message = message and bool(data)
         with self._lock:
             self._open -= {near, far}
 

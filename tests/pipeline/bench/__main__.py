@@ -42,7 +42,7 @@ _WIDTH = 100
 
 def main() -> int:
     """Measure; return the exit status."""
-    asked = _parser().parse_args()
+    options = _parser().parse_args()
     spark = session("headrace bench", **CONF)
     spark.sparkContext.setLogLevel("OFF")
     load = os.getloadavg()[0]
@@ -57,25 +57,28 @@ def main() -> int:
     figures: list[Figure] = []
     bars: list[Bar] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        for name in asked.names or BENCHES:
+        for name in options.names or BENCHES:
             measured, size = BENCHES[name]
             begin = time.monotonic()
-            for told in measured(spark, folder, getattr(asked, size)):
-                if isinstance(told, Bar):
-                    bars.append(told)
+            for line in measured(spark, folder, getattr(options, size)):
+                if isinstance(line, Bar):
+                    bars.append(line)
                     continue
-                if isinstance(told, Figure):
-                    figures.append(told)
-                print(f"{name}: {told if isinstance(told, str) else told.line()}", flush=True)
+                if isinstance(line, Figure):
+                    figures.append(line)
+                print(
+                    f"{name}: {line if isinstance(line, str) else line.line()}",
+                    flush=True,
+                )
             print(f"{name}: {time.monotonic() - begin:.0f} s in all", flush=True)
     spark.stop()
     console = Console(width=_WIDTH)
     console.print(figures_table(figures), bars_table(bars))
     report |= {"figures": [asdict(one) for one in figures], "bars": [bar.as_json() for bar in bars]}
-    if asked.json:
-        asked.json.write_text(json.dumps(finite(report), indent=2) + "\n", encoding="utf-8")
-        print(f"Written to {asked.json}.")
-    return 1 if asked.strict and not all(bar.passed for bar in bars) else 0
+    if options.json:
+        options.json.write_text(json.dumps(finite(report), indent=2) + "\n", encoding="utf-8")
+        print(f"Written to {options.json}.")
+    return 1 if options.strict and not all(bar.passed for bar in bars) else 0
 
 
 def _parser() -> argparse.ArgumentParser:

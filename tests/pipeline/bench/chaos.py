@@ -25,7 +25,7 @@ from pyspark.sql import functions as f
 from headrace.client.client import Client
 from headrace.client.sending import NewTask
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import Report, proof
+from headrace.spark.lake.proof import LakeProof, proof
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
@@ -97,7 +97,7 @@ class Drivers:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChaosOutcome:
     """What the run and its lake tell."""
 
     tasks: int
@@ -108,11 +108,11 @@ class Outcome:
     moved_as_planned: int
     in_queues: dict[str, int]
     exit_codes: list[int]
-    proof: Report
+    proof: LakeProof
 
     @property
     def holds(self) -> bool:
-        """Tell whether each task was settled exactly once by each station, and none was lost."""
+        """Whether each task was settled exactly once by each station, and none was lost."""
         return self.proof.holds and self.moved_as_planned == self.tasks == self.in_queues["out"]
 
     def lines(self) -> Iterator[str]:
@@ -130,7 +130,9 @@ class Outcome:
         yield "holds" if self.holds else "DOES NOT HOLD"
 
 
-def survived(folder: Path, *, tasks: int, workers: int, drivers: int, seed: int = 7) -> Outcome:
+def survived(
+    folder: Path, *, tasks: int, workers: int, drivers: int, seed: int = 7
+) -> ChaosOutcome:
     """Put *tasks* through both stations, killing as many *workers* and *drivers* on the way."""
     chance = random.Random(seed)
     at_once = {"kind": "fixed", "max_retries": 50, "base_seconds": 0, "jitter": 0}
@@ -160,7 +162,9 @@ def survived(folder: Path, *, tasks: int, workers: int, drivers: int, seed: int 
         codes = stations.stop()
         in_queues = {name: _size(client, name) for name in ("in", "middle", "out")}
         report, moved = _lake(folder, tasks)
-    return Outcome(tasks, seconds, killed, ended, by_themselves, moved, in_queues, codes, report)
+    return ChaosOutcome(
+        tasks, seconds, killed, ended, by_themselves, moved, in_queues, codes, report
+    )
 
 
 @contextmanager
@@ -186,7 +190,7 @@ def _size(client: Client, queue: str) -> int:
     return client.count_tasks(queue).count
 
 
-def _lake(folder: Path, tasks: int) -> tuple[Report, int]:
+def _lake(folder: Path, tasks: int) -> tuple[LakeProof, int]:
     """Roll the service's lake up until it has all moves; return proof and tasks moved twice."""
     spark = session("headrace chaos", **{"spark.master": "local[2]", "spark.driver.memory": "2g"})
     lake = LakeFrames(spark, str(folder / "lake"))
@@ -230,10 +234,10 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=20_000)
     parser.add_argument("--workers", type=int, default=20, help="worker processes to kill")
     parser.add_argument("--drivers", type=int, default=2, help="drivers to kill")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
         outcome = survived(
-            Path(folder), tasks=asked.tasks, workers=asked.workers, drivers=asked.drivers
+            Path(folder), tasks=options.tasks, workers=options.workers, drivers=options.drivers
         )
         for line in outcome.lines():
             print(line)

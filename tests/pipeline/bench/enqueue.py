@@ -9,21 +9,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headrace.spark import register
-from headrace.spark.sources.connect import Connection
+from headrace.spark.sources.connect import StoreConnection
 from tests.bench.bare import PAYLOAD, BareClient
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.station import BATCH, SHARDS, THREADS, engine_with
 
 _WARM_UP = 1_000
 
 
-def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
     """Measure the engine, the sink, and the sink again with the same rows."""
     del folder
     register(spark)
     with engine_with("in") as (engine, uses):
-        connection = Connection(dynamodb_url=engine.url)
+        connection = StoreConnection(dynamodb_url=engine.url)
         _enqueued(spark, connection, _WARM_UP, "warm")
         limit = _bare(engine.url, tasks)
         seconds = _enqueued(spark, connection, tasks, "new")
@@ -37,7 +37,7 @@ def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
     yield Bar("tasks that a repeated enqueue adds", added, 0, at_most=True)
 
 
-def _enqueued(spark: SparkSession, connection: Connection, number: int, run: str) -> float:
+def _enqueued(spark: SparkSession, connection: StoreConnection, number: int, run: str) -> float:
     rows: DataFrame = spark.range(0, number, 1, SHARDS).select(
         f.concat(f.lit(f"{run}-"), f.col("id").cast("string")).alias("id"),
         f.lit(json.dumps(PAYLOAD)).alias("payload"),

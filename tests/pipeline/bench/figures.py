@@ -22,7 +22,7 @@ class Figure:
         return f"{self.name}: {self.value:,.0f} {self.unit}"
 
 
-Told = str | Figure | Bar
+Measured = str | Figure | Bar
 
 
 def figures_table(figures: Iterable[Figure]) -> Table:

@@ -33,7 +33,7 @@ def serving(items: Sequence[dict[str, Any]], pages: int) -> Iterator[str]:
         process.join()
 
 
-def _serve(told: Connection, items: list[dict[str, Any]], pages: int) -> None:
+def _serve(reported: Connection, items: list[dict[str, Any]], pages: int) -> None:
     body = {"Items": items, "Count": len(items), "ScannedCount": len(items)}
     last = json.dumps(body).encode()
     more = json.dumps({**body, "LastEvaluatedKey": {"task_id": {"S": _MARK}}}).encode()
@@ -43,8 +43,8 @@ def _serve(told: Connection, items: list[dict[str, Any]], pages: int) -> None:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            asked = self.rfile.read(int(self.headers["Content-Length"]))
-            start = _START.search(asked)
+            requested = self.rfile.read(int(self.headers["Content-Length"]))
+            start = _START.search(requested)
             page = int(start[1]) if start else 0
             parts = [last] if page + 1 >= pages else [before, b"%d" % (page + 1), after]
             self.send_response(200)
@@ -58,5 +58,5 @@ def _serve(told: Connection, items: list[dict[str, Any]], pages: int) -> None:
             """Say nothing of each request."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        told.send(server.server_port)
+        reported.send(server.server_port)
         server.serve_forever()

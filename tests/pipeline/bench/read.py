@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headrace.domain import plan
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.spark import register
 from headrace.store.items import to_item
@@ -26,7 +26,7 @@ from headrace.store.lake import FolderLake
 from tests.bench.bare import PAYLOAD
 from tests.bench.results import Bar
 from tests.pipeline import exports
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.nullserver import PAGE_ITEMS, serving
 
 SEGMENTS = 4
@@ -76,11 +76,11 @@ class BotoReader(DataSourceReader):
         )
         for page in pages:
             for item in page["Items"]:
-                row = {name: value(told) for name, told in item.items()}
+                row = {name: value(reported) for name, reported in item.items()}
                 yield row["task_id"], row["queue#state"], row["payload"], int(row["attempts"])
 
 
-def measured(spark: SparkSession, folder: str, rows: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, rows: int) -> Iterator[Measured]:
     """Measure all four readers; yield what was found."""
     register(spark)
     spark.dataSource.register(BotoSource)
@@ -104,7 +104,7 @@ def measured(spark: SparkSession, folder: str, rows: int) -> Iterator[Told]:
 def _items(number: int) -> list[dict[str, Any]]:
     now = datetime.now(UTC)
     queue = Queue("mail", QueueSettings(), now, now)
-    new = NewTask(json.dumps(PAYLOAD), tags={"service": "smartcity"})
+    new = TaskSpec(json.dumps(PAYLOAD), tags={"service": "smartcity"})
     change = plan.enqueue(new, queue, task_id="tsk_x", due_at=now, now=now, token=None)
     assert change.insert is not None
     item = to_item(change.insert)
@@ -158,10 +158,10 @@ def _timed(frame: Callable[[], DataFrame], rows: int) -> float:
     """Return rows a second of the second run, every column of which is looked at."""
     seconds = 0.0
     for _ in range(2):
-        asked = frame()
+        requested = frame()
         begin = time.monotonic()
-        hashed = f.count(f.hash(*(f.col(name).cast("string") for name in asked.columns)))
-        (found,) = asked.agg(hashed).collect()[0]
+        hashed = f.count(f.hash(*(f.col(name).cast("string") for name in requested.columns)))
+        (found,) = requested.agg(hashed).collect()[0]
         seconds = time.monotonic() - begin
         assert found == rows, f"{found:,} rows instead of {rows:,}"
     return rows / seconds

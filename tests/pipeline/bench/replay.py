@@ -12,7 +12,7 @@ from headrace.spark.lake.replay import Replay, looked_at, replayed, selected
 from headrace.spark.lake.rollup import rollup
 from infra.local.launch import launched
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.rollup import DAY, change_log
 
 SQL = """
@@ -22,7 +22,7 @@ SQL = """
 _SPEED = 60.0
 
 
-def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
     """Measure a dry run and a replay run twice, its time warped; yield what was found."""
     lake = LakeFrames(spark, f"{folder}/replayed")
     change_log(lake, 3 * tasks)

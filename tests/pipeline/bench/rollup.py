@@ -12,7 +12,7 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import rollup
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ SECONDS = 60  # of two processors, for so many changes
 _FILES = 2  # of an hour
 
 
-def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Measured]:
     """Measure a rollup, the next one with one more batch, and the proof; yield what was found."""
     warm = LakeFrames(spark, f"{folder}/warm")
     change_log(warm, WARM_UP)
@@ -37,7 +37,7 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
     yield f"{changes:,} changes made up in {seconds:.1f} s, {size / 1e6:.0f} MB gzipped"
     stages: list[tuple[float, str]] = []
     begin, used = time.monotonic(), _cpu_seconds(spark)
-    seconds, told = _timed(
+    seconds, rolled = _timed(
         lambda: rollup(lake, today=DAY, say=lambda text: stages.append((time.monotonic(), text)))
     )
     ends = [at for at, _ in stages[1:]] + [begin + seconds]
@@ -45,10 +45,10 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
         yield f"  {end - at:5.1f} s {text}"
     used = _cpu_seconds(spark) - used
     yield (
-        f"rolled up {told.changes:,} in {seconds:.1f} s, {told.changes / seconds:,.0f} a second, "
-        f"{used:.0f} s of CPU"
+        f"rolled up {rolled.changes:,} in {seconds:.1f} s,"
+        f" {rolled.changes / seconds:,.0f} a second, {used:.0f} s of CPU"
     )
-    yield Figure("rollup, changes made into five tables", told.changes / seconds, "changes/s")
+    yield Figure("rollup, changes made into five tables", rolled.changes / seconds, "changes/s")
     if changes >= JUDGED:  # with fewer, what a run costs by itself is most of it
         limit = SECONDS * changes / JUDGED
         yield Bar(f"rollup of {changes:,} changes", seconds, limit, at_most=True, unit="s")
@@ -57,11 +57,11 @@ def measured(spark: SparkSession, folder: str, changes: int) -> Iterator[Told]:
     seconds, report = _timed(lambda: proof(lake))
     found = "nothing found" if report.holds else f"found {report.violations}"
     yield f"proof of {report.tasks:,} tasks in {seconds:.1f} s: {found}"
-    yield Figure("proof", told.changes / seconds, "changes/s")
+    yield Figure("proof", rolled.changes / seconds, "changes/s")
 
 
 def _cpu_seconds(spark: SparkSession) -> float:
-    """Return what Spark's Java has used: the measure that others on the machine do not spoil."""
+    """The CPU time of Spark's Java: a measure that others on the machine do not spoil."""
     jvm = spark.sparkContext._jvm  # noqa: SLF001 (there is no other way to ask it)
     assert jvm is not None
     process = jvm.java.lang.ProcessHandle.current()
@@ -108,7 +108,7 @@ def change_log(lake: LakeFrames, changes: int) -> None:
 
 
 def _line(lives: DataFrame, move: str, version: int, at: Column, **fields: Column) -> DataFrame:
-    told = {
+    columns = {
         "format": f.lit(1),
         "shard": f.lit("shardId-00000001"),
         "recorded_at": (at / 1_000_000).cast("bigint") * 1_000_000,
@@ -121,11 +121,11 @@ def _line(lives: DataFrame, move: str, version: int, at: Column, **fields: Colum
         "payload_bytes": f.lit(300),
         **fields,
     }
-    return lives.select(*(column.alias(name) for name, column in told.items()))
+    return lives.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def _side(side: str, state: str, attempts: int, *, leased: bool = False) -> dict[str, Column]:
-    told = {
+    columns = {
         "queue": f.col("queue"),
         "state": f.lit(state),
         "due": f.col("born"),
@@ -134,9 +134,9 @@ def _side(side: str, state: str, attempts: int, *, leased: bool = False) -> dict
         "hop": f.lit(0),
     }
     if leased:
-        told["lease"] = f.col("lease")
-        told["lease_end"] = f.col("born") + f.col("wait") + f.lit(30_000_000)
-    return {f"{name}_{side}": column for name, column in told.items()}
+        columns["lease"] = f.col("lease")
+        columns["lease_end"] = f.col("born") + f.col("wait") + f.lit(30_000_000)
+    return {f"{name}_{side}": column for name, column in columns.items()}
 
 
 def _enqueued(lives: DataFrame) -> DataFrame:

@@ -17,12 +17,12 @@ from headrace.client.client import Client
 from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
 from headrace.domain import settle
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.runtime.wiring import UseCases
 from headrace.spark import Station
-from headrace.spark.sources.connect import Connection, opened
+from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.store.items import micros
 from headrace.store.statements import statement
 from infra.local.engine import Engine, running_engine
@@ -33,7 +33,7 @@ from infra.local.stream import add_index
 from infra.local.tables import TableNames, create_tables, load_template
 from tests.bench.bare import PAYLOAD, BareClient
 from tests.bench.results import Bar
-from tests.pipeline.bench.figures import Figure, Told
+from tests.pipeline.bench.figures import Figure, Measured
 
 SHARDS = 2
 THREADS = 4
@@ -62,11 +62,11 @@ class BareMover(BareClient):
         self._execute(self._move, ids)
 
 
-def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Told]:
+def measured(spark: SparkSession, folder: str, tasks: int) -> Iterator[Measured]:
     """Measure engine, station, engine, and an SDK loop; yield what was found."""
     del folder
     with engine_with("in", "out") as (engine, uses):
-        connection = Connection(dynamodb_url=engine.url)
+        connection = StoreConnection(dynamodb_url=engine.url)
         _fill(uses, _WARM_UP)
         _drained(spark, connection, _WARM_UP)
         before = _bare(engine, tasks)
@@ -99,7 +99,7 @@ def engine_with(*queues: str) -> Iterator[tuple[Engine, UseCases]]:
         )
         with applied(variables):
             create_tables(dynamodb_client(engine.url), load_template(), _TABLES)
-            uses = opened(Connection(dynamodb_url=engine.url))
+            uses = opened(StoreConnection(dynamodb_url=engine.url))
             for queue in queues:
                 uses.queues.create(queue, QueueSettings(shards=SHARDS))
             yield engine, uses
@@ -108,10 +108,10 @@ def engine_with(*queues: str) -> Iterator[tuple[Engine, UseCases]]:
 def _fill(uses: UseCases, number: int) -> None:
     payload = json.dumps(PAYLOAD)
     for start in range(0, number, 1000):
-        uses.tasks.enqueue("in", [NewTask(payload)] * min(1000, number - start))
+        uses.tasks.enqueue("in", [TaskSpec(payload)] * min(1000, number - start))
 
 
-def _drained(spark: SparkSession, connection: Connection, number: int) -> tuple[float, int]:
+def _drained(spark: SparkSession, connection: StoreConnection, number: int) -> tuple[float, int]:
     station = Station(queue="in", to="out", transform=transform, max_rows=5_000)
     begin = time.monotonic()
     run = station.run(spark, drain=True, connection=connection)

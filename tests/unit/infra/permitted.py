@@ -41,7 +41,7 @@ class Use:
 
 
 @dataclass
-class Watched:
+class WatchedClient:
     """boto3's client, which notes what is asked of it."""
 
     client: DynamoDBClient
@@ -117,7 +117,7 @@ class Allowed:
 
 
 def allowed(template: Template, function: str) -> list[Allowed]:
-    """Return what the policies of *function* allow on the tables and the index."""
+    """The actions that the policies of *function* allow on the tables and the index."""
     found = []
     for policy in template["Resources"][function]["Properties"]["Policies"]:
         for statement in policy["Statement"]:

@@ -9,7 +9,7 @@ from headrace.store.dynamo.connect import late_client
 
 
 @pytest.fixture(autouse=True)
-def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
@@ -19,7 +19,7 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(client: object) -> bool:
-    """Tell whether botocore's client has been made."""
+    """Whether botocore's client has been made."""
     return "_WhenAsked" not in type(client).__name__ or "_client" in vars(client)
 
 

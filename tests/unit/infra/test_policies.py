@@ -14,7 +14,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -26,15 +26,15 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import State
 from headrace.ops import schedule_body
 from headrace.ops.audit import AuditFilter
-from headrace.ops.chore_body import Chore
 from headrace.ops.keys import BOOTSTRAP, acting
-from headrace.ops.workers import Command, Sign
+from headrace.ops.removal_body import Removal
+from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
-from tests.unit.infra.permitted import Watched, allowed
+from tests.unit.infra.permitted import WatchedClient, allowed
 
 EVERYTHING = tuple(State)
 UNSEEN = {
@@ -50,7 +50,7 @@ class Stories:
 
     def __init__(self, client: DynamoDBClient, tables: TableNames, dialect: Dialect) -> None:
         self.dialect: Dialect = dialect
-        self.watched = Watched(client, tables)
+        self.watched = WatchedClient(client, tables)
         self.clock = ManualClock()
         self.worlds = (self._world(client, tables), self._world(self.watched, tables))
 
@@ -95,8 +95,8 @@ def the_api(of: Stories) -> None:
         _groups(world, queue)
         _operators(world, queue, other)
         _schedules(world, queue)
-        sign = Sign("ada:1", ("mail",), world.clock())
-        use.workers.alive(BOOTSTRAP, sign)
+        heartbeat = WorkerHeartbeat("ada:1", ("mail",), world.clock())
+        use.workers.alive(BOOTSTRAP, heartbeat)
         use.workers.ask(BOOTSTRAP, "ada:1", Command.STOP)
         use.workers.list(BOOTSTRAP)
         use.stats.of(queue)
@@ -115,7 +115,7 @@ def _tasks_live(world: World, queue: str, other: str) -> None:
     world.put(queue, *["{}"] * 9)
     first, *tasks = world.take(queue, 9)
     world.say(first, "INFLIGHT", progress="1")
-    spawn = ((queue, NewTask("{}")), (other, NewTask("{}", dedupe_key="a")))
+    spawn = ((queue, TaskSpec("{}")), (other, TaskSpec("{}", dedupe_key="a")))
     world.say(first, "SUCCEEDED", spawn=spawn)
     for task, status in zip(tasks, ("SUCCEEDED", "FAILED", "RELEASED"), strict=False):
         world.say(task, status)
@@ -191,21 +191,21 @@ def the_console(of: Stories) -> None:
     use.flows.seen_by(BOOTSTRAP)
     use.inspect.list(queue)
     use.explain.reasons(use.tasks.get(ids[-1]))
-    use.tasks.enqueue(queue, [NewTask("{}"), NewTask("{}", dedupe_key="once")])
+    use.tasks.enqueue(queue, [TaskSpec("{}"), TaskSpec("{}", dedupe_key="once")])
     delayed = before.put(queue, *["{}"] * 2, delay_in_seconds=60)
     use.bulk.by_ids(queue, BulkAction.RUN, delayed)
     use.bulk.by_ids(queue, BulkAction.MOVE, delayed, to_queue=other)
     use.bulk.by_ids(other, BulkAction.DELETE, delayed)
-    found = use.matched.look(
+    found = use.selections.look(
         queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
     )
     while found.looking:
-        found = use.matched.go_on(found.name)
-    use.matched.sampled(found)
-    found = use.matched.begin(found.name, at=found.at)
+        found = use.selections.go_on(found.name)
+    use.selections.sampled(found)
+    found = use.selections.begin(found.name, at=found.at)
     while found.acting:
-        found = use.matched.go_on(found.name)
-    use.matched.stop(found.name)
+        found = use.selections.go_on(found.name)
+    use.selections.stop(found.name)
     _schedules(world, queue)
     use.schedules.seen_by(BOOTSTRAP)
     use.recounting.step(queue)
@@ -254,7 +254,7 @@ def the_reaper(of: Stories) -> None:
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")
-    left = Chore(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
+    left = Removal(queue, EVERYTHING, of.clock(), shards=2, deletes_queue=True)
     before.store.drop_record("queue", queue)
     before.store.put_record(left.record(), replaces=None)
     of.clock.forward(60)

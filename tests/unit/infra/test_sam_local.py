@@ -19,9 +19,9 @@ def test_only_the_environment_of_functions_differs(template: Template) -> None:
 def test_every_function_has_settings_that_name_no_account() -> None:
     for name, resource in template_for_sam_local()["Resources"].items():
         if resource["Type"] == "AWS::Serverless::Function":
-            told = resource["Properties"]["Environment"]["Variables"]
-            assert SETTINGS.items() <= told.items(), name
-            assert not [key for key in told if key.endswith("_ARN")], name
+            reported = resource["Properties"]["Environment"]["Variables"]
+            assert SETTINGS.items() <= reported.items(), name
+            assert not [key for key in reported if key.endswith("_ARN")], name
 
     settings = Settings.from_env(SETTINGS)
     assert (settings.tasks_table, settings.control_table) == (NAMES.tasks, NAMES.control)

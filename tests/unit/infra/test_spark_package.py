@@ -96,7 +96,7 @@ def test_the_environments_python_finds_its_packages_before_others(
     with tarfile.open(package.environment(tmp_path / "e.tar.gz", libraries)) as packed:
         packed.extractall(tmp_path / "environment", filter="data")
 
-    told = subprocess.run(
+    reported = subprocess.run(
         [tmp_path / "environment" / "bin" / "python", "-c", "import sys; print(sys.path[1:3])"],
         env={**os.environ, "HEADRACE_PYTHON": sys.executable, "PYTHONPATH": "/spark/python"},
         capture_output=True,
@@ -104,7 +104,7 @@ def test_the_environments_python_finds_its_packages_before_others(
         check=True,
     ).stdout
 
-    assert told == f"['{tmp_path}/environment/lib', '/spark/python']\n"
+    assert reported == f"['{tmp_path}/environment/lib', '/spark/python']\n"
     assert (tmp_path / "environment" / "lib" / "msgspec" / "_core.so").exists()
     assert not (tmp_path / "environment" / "lib" / "pandas" / "tests").exists()
 
@@ -149,9 +149,9 @@ def test_words_that_glue_adds_are_passed_over(monkeypatch: pytest.MonkeyPatch) -
     glue = ["--JOB_ID", "j_1", "--job-bookmark-option", "job-bookmark-disable", "--enable-metrics"]
     monkeypatch.setattr(sys, "argv", ["station.py", *glue, "--station", "a:b", "--drain", "true"])
 
-    asked = station.words()
+    requested = station.words()
 
-    assert (asked.station, asked.drain, asked.tasks_table) == ("a:b", "true", None)
+    assert (requested.station, requested.drain, requested.tasks_table) == ("a:b", "true", None)
 
 
 def test_a_zip_file_of_ours_is_unpacked_before_the_path(

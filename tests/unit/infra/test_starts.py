@@ -136,13 +136,13 @@ def test_a_package_without_bytecode_or_over_its_size_is_refused(
     over = packages.MOST_BYTES + 1
 
     assert packages.main(package(tmp_path, compiled=False, size=over), bills(tmp_path, RIGHT)) == 1
-    said = capsys.readouterr().err
-    assert "ApiFunction: has no bytecode" in said
-    assert f"; at most {packages.MOST_BYTES}" in said
+    message = capsys.readouterr().err
+    assert "ApiFunction: has no bytecode" in message
+    assert f"; at most {packages.MOST_BYTES}" in message
 
 
 @pytest.mark.parametrize(
-    ("materials", "hashes", "said"),
+    ("materials", "hashes", "message"),
     [
         ([], 1, "botocore 1.44.5 is not in functions.cdx.json"),
         ([("botocore", "1.44.4")], 1, "botocore 1.44.4 of functions.cdx.json is not in it"),
@@ -155,10 +155,10 @@ def test_a_bill_of_materials_that_is_not_what_is_in_the_package_is_refused(
     capsys: pytest.CaptureFixture[str],
     materials: list[tuple[str, str]],
     hashes: int,
-    said: str,
+    message: str,
 ) -> None:
     assert packages.main(package(tmp_path), bills(tmp_path, *materials, hashes=hashes)) == 1
-    assert f"ApiFunction: {said}" in capsys.readouterr().err
+    assert f"ApiFunction: {message}" in capsys.readouterr().err
 
 
 def test_that_nothing_was_built_is_no_success(tmp_path: Path) -> None:

@@ -107,10 +107,10 @@ def test_it_counts_by_address_and_by_key(template: Template) -> None:
 
 def test_what_it_refuses_is_told_as_we_would(template: Template) -> None:
     (body,) = properties(template, "Firewall")["CustomResponseBodies"].values()
-    told = json.loads(body["Content"])
-    ours = problem(RateLimited(told["detail"]), request_id="", where="")
+    reported = json.loads(body["Content"])
+    ours = problem(RateLimited(reported["detail"]), request_id="", where="")
 
-    assert told == json.loads(ours.body)
+    assert reported == json.loads(ours.body)
     for rule in rules(template).values():
         answer = rule["Action"]["Block"]["CustomResponse"]
         headers = {one["Name"]: one["Value"] for one in answer["ResponseHeaders"]}
@@ -134,7 +134,7 @@ def test_logs_are_under_the_same_key_as_what_they_speak_of(template: Template) -
 
 
 def statement(function: str, event: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """Return what SAM lets API Gateway do for an event, in a stack and region with long names."""
+    """The permission SAM gives API Gateway for an event, in a stack and region with long names."""
     account, stack = "ap-southeast-1:123456789012", "headrace-production"
     route = properties.get("Method", "*") + re.sub("{.*?}", "*", properties.get("Path", "/*"))
     source = f"arn:aws:execute-api:{account}:a1b2c3d4e5/*/{route}"

@@ -18,7 +18,7 @@ LEASE_END = datetime(2026, 11, 21, 8, 0, 30, tzinfo=UTC)
 
 
 @dataclass
-class Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
+class FakeHttp(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Keeps what it is sent; ``may_create`` and ``may_schedule`` say what the key may."""
 
     queues: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 @dataclass
-class Held:
+class FakeControl:
     """What a worker gives an attempt, in the test's hand."""
 
     lost: bool = False
@@ -129,9 +129,9 @@ def leased(payload: Any = None, *, queue: str = "mail", codec: Codec = PLAIN, **
     return task
 
 
-def run(app: App, payload: Any = None, held: Held | None = None, **more: Any) -> Report:
+def run(app: App, payload: Any = None, held: FakeControl | None = None, **more: Any) -> Report:
     """Run one attempt, and return its report."""
-    report = app.execute(leased(payload, **more), held or Held())
+    report = app.execute(leased(payload, **more), held or FakeControl())
     assert report is not None
     return report
 

@@ -7,7 +7,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from headrace.cli.main import main
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.testing import MemoryService
 
@@ -47,7 +47,7 @@ class Cli:
     def __call__(self, *args: str, input: str | bytes | None = None) -> Ran:  # noqa: A002 (click's own)
         """Run one command."""
         client = self.client or self.service.client
-        session = Session(
+        session = CliSession(
             given_client=client,
             now=self.service.clock,
             env={},
@@ -61,7 +61,7 @@ class Cli:
         return Cli(self.service, self.service.connect(key.secret))
 
 
-def invoke(*args: str, session: Session, input: str | bytes | None = None) -> Ran:  # noqa: A002
+def invoke(*args: str, session: CliSession, input: str | bytes | None = None) -> Ran:  # noqa: A002
     """Run one command with a session of one's own."""
     result = CliRunner().invoke(main, list(args), obj=session, input=input, prog_name="headrace")
     if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import httpx2 as httpx
 
 from console.app import handler as console
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.http.app import RESOLVER
 from headrace.http.events import proxy_event, read_answer
@@ -18,7 +18,7 @@ from headrace.http.openapi import document
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import Settings, build, using
 from headrace.testing import MemoryService
-from headrace.testing.transport import Context
+from headrace.testing.transport import HandlerContext
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 URL = "https://queue.test/prod"
@@ -34,7 +34,7 @@ Spoil: TypeAlias = Callable[[httpx.Request, Answer], httpx.Response]
 
 
 def is_of(operation: str, method: str, path: str) -> bool:
-    """Tell whether a request is one of an operation of the API."""
+    """Whether a request is one of an operation of the API."""
     by, template = OPERATIONS[operation]
     return method == by and bool(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path))
 
@@ -44,7 +44,7 @@ def as_it_is(_request: httpx.Request, answer: Answer) -> httpx.Response:
 
 
 @dataclass
-class Deployment:
+class SmokeDeployment:
     """A deployment at a stage of API Gateway, whose timers run whenever somebody waits."""
 
     spoil: Spoil = as_it_is
@@ -67,7 +67,7 @@ class Deployment:
 
     def smoke(self, *args: str, key: str | None = None) -> Ran:
         """Run the command."""
-        session = Session(
+        session = CliSession(
             env={"HEADRACE_URL": URL, "HEADRACE_KEY": key or self.service.key},
             now=self.service.clock,
             sleep=self.sleep,
@@ -123,12 +123,12 @@ class Deployment:
         event["requestContext"] |= {"resourcePath": resource, "path": f"/prod{bare}"}
         event["pathParameters"] = {"name": bare.rpartition("/")[2]} if resource != bare else None
         with using(self.use):
-            answer = read_answer(console(event, Context()))
+            answer = read_answer(console(event, HandlerContext()))
         self.service.clock.forward(timedelta(milliseconds=1))
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 
     def there(self) -> set[str]:
-        """Return what there is to see: queues and keys."""
+        """The queues and keys there are."""
         queues = {f"queue {queue.name}" for queue in self.client.list_queues()}
         return queues | {f"key {key.name}" for key in self.client.list_keys()}
 
@@ -146,7 +146,7 @@ def problem(status: int, code: str = "internal_error") -> httpx.Response:
 
 
 def for_operation(operation: str, spoilt: Spoil) -> Spoil:
-    """Return what spoils the answers of one operation."""
+    """A function that spoils the answers of one operation."""
 
     def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
         path = request.url.path.removeprefix("/prod")
@@ -156,7 +156,7 @@ def for_operation(operation: str, spoilt: Spoil) -> Spoil:
 
 
 def bodies(change: Callable[[bytes], bytes]) -> Spoil:
-    """Return what changes the body of answers and leaves all else."""
+    """A function that changes the body of answers and leaves all else."""
 
     def spoil(_request: httpx.Request, answer: Answer) -> httpx.Response:
         given = answer()
@@ -168,7 +168,7 @@ def bodies(change: Callable[[bytes], bytes]) -> Spoil:
 
 
 def headers(change: Callable[[str, str], str | None]) -> Spoil:
-    """Return what changes the headers of answers, name by name; None drops one."""
+    """A function that changes the headers of answers, name by name; None drops one."""
 
     def spoil(_request: httpx.Request, answer: Answer) -> httpx.Response:
         given = answer()
@@ -200,7 +200,7 @@ def no_answer(_request: httpx.Request, _answer: Answer) -> httpx.Response:
     raise httpx.ConnectError(message)
 
 
-class Counting:
+class RequestCounter:
     """Lets so many requests through, and then something happens: before or after the next one."""
 
     def __init__(self, number: int, error: BaseException, *, after: bool) -> None:

@@ -16,7 +16,7 @@ import pytest
 from headrace import App, Context
 from headrace.client.app.signature import Signature
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
-from tests.unit.sdk.app_doubles import Held, Service, call, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, FakeHttp, call, leased, run
 
 
 class Colour(Enum):
@@ -183,7 +183,7 @@ def test_a_type_that_only_checkers_know_is_refused_at_declaration() -> None:
 
 
 def test_an_argument_that_does_not_fit_on_arrival_is_rejected_by_name() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     app.task(name="send")(send)
     report = run(app, call("send", to=5, cc="x"))
     assert (report.status, report.retryable) == ("FAILED", False)
@@ -195,7 +195,7 @@ def test_an_argument_that_does_not_fit_on_arrival_is_rejected_by_name() -> None:
 
 
 def test_the_function_gets_the_types_it_asks_for() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     seen: list[Any] = []
 
     @app.task(name="take")
@@ -207,7 +207,7 @@ def test_the_function_gets_the_types_it_asks_for() -> None:
 
 
 def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
-    service = Service()
+    service = FakeHttp()
     task = service.app().task(send)
     with pytest.raises(PayloadTooLarge, match=r"payload takes 3\d+ bytes as JSON; at most 262144"):
         task.enqueue("a" * 300_000)
@@ -215,7 +215,7 @@ def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
 
 
 def test_a_raw_payload_becomes_the_type_it_is_asked_for_as() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     seen: list[Any] = []
 
     @app.handler(queue="mail")
@@ -231,7 +231,7 @@ def test_a_raw_payload_becomes_the_type_it_is_asked_for_as() -> None:
 
 
 def test_a_raw_handler_takes_payload_or_context_or_both_and_nothing_else() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     app.handler(queue="a")(lambda payload: payload)
     assert run(app, [1], queue="a").result == [1]
 
@@ -247,7 +247,7 @@ def test_a_raw_handler_takes_payload_or_context_or_both_and_nothing_else() -> No
 
 
 def test_a_task_is_routed_by_its_name_else_to_its_queues_handler() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     app.task(name="send", timeout=timedelta(seconds=9), soft_timeout=8)(send)
 
     @app.handler(queue="mail", timeout=5)
@@ -264,7 +264,7 @@ def test_a_task_is_routed_by_its_name_else_to_its_queues_handler() -> None:
         route = app.route(leased(payload))
         assert (route.kind, route.hard_timeout) == ("async", 5)
     assert app.route(leased({"x": 1}, queue="elsewhere")).name == "unknown"
-    assert app.execute(leased(call("send", to="a")), Held()) is not None
+    assert app.execute(leased(call("send", to="a")), FakeControl()) is not None
 
 
 def test_missing_arguments_are_listed_once_with_the_signature() -> None:
@@ -299,7 +299,7 @@ def test_what_can_never_be_enqueued_is_refused_at_declaration(hint: Any, why: st
 
     thumb.__annotations__["src"] = hint
     with pytest.raises(TypeError, match=why):
-        Service().app().task(thumb)
+        FakeHttp().app().task(thumb)
 
 
 @pytest.mark.parametrize("hint", [object, Any, Iterable[int], Address, Colour, set[UUID]])
@@ -311,7 +311,7 @@ def test_what_json_can_become_is_taken(hint: Any) -> None:
 
 
 def test_a_method_is_refused_at_declaration_and_a_static_one_is_not() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     with pytest.raises(TypeError, match=r"Mailer\.send is a method, and its self cannot travel"):
 
         class Mailer:

@@ -10,21 +10,21 @@ import pytest
 from headrace import App, Context, Reject, Report
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.domain.errors import LeaseLost
-from tests.unit.sdk.app_doubles import Held, Service, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, FakeHttp, leased, run
 
 
-class Boom(Exception):
+class AroundError(Exception):
     pass
 
 
-def ending_async(handle: Callable[[], Any], held: Held | None = None) -> Report | None:
-    app = Service().app()
+def ending_async(handle: Callable[[], Any], held: FakeControl | None = None) -> Report | None:
+    app = FakeHttp().app()
 
     @app.handler(queue="mail", soft_timeout=1, timeout=2)
     async def load(payload: Any) -> Any:
         return await handle()
 
-    return asyncio.run(app.execute_async(leased(5), held or Held()))
+    return asyncio.run(app.execute_async(leased(5), held or FakeControl()))
 
 
 def test_an_async_handler_is_awaited() -> None:
@@ -87,7 +87,7 @@ def test_an_async_attempt_with_a_lost_lease_says_nothing() -> None:
         task.cancel(LeaseLost("gone"))
         await asyncio.sleep(30)
 
-    assert ending_async(handle, Held(lost=True)) is None
+    assert ending_async(handle, FakeControl(lost=True)) is None
 
 
 def test_a_handler_that_cancels_itself_has_failed() -> None:
@@ -119,7 +119,7 @@ def traced(app: App, seen: list[str]) -> None:
             seen.append(f"{name} {ctx.id}")
             try:
                 yield
-            except Boom:
+            except AroundError:
                 seen.append(f"{name} boom")
                 raise
             seen.append(f"{name} done")
@@ -128,7 +128,7 @@ def traced(app: App, seen: list[str]) -> None:
 
 
 def test_middlewares_stand_around_each_attempt_the_first_outermost() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     seen: list[str] = []
     traced(app, seen)
     app.handler(queue="mail")(lambda payload: seen.append("handler"))
@@ -137,15 +137,15 @@ def test_middlewares_stand_around_each_attempt_the_first_outermost() -> None:
 
 
 def test_middlewares_see_the_exception_also_of_async_handlers() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     seen: list[str] = []
     traced(app, seen)
 
     @app.handler(queue="mail")
     async def load(payload: Any) -> None:
-        raise Boom
+        raise AroundError
 
-    report = asyncio.run(app.execute_async(leased(1), Held()))
+    report = asyncio.run(app.execute_async(leased(1), FakeControl()))
     assert report is not None
     assert report.status == "FAILED"
     assert seen == ["outer tsk_1", "inner tsk_1", "inner boom", "outer boom"]
@@ -153,7 +153,7 @@ def test_middlewares_see_the_exception_also_of_async_handlers() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_an_exception_of_a_middleware_is_the_attempts(before: bool) -> None:  # noqa: FBT001 (a case)
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.middleware
     def around(ctx: Context) -> Iterator[None]:
@@ -169,4 +169,4 @@ def test_an_exception_of_a_middleware_is_the_attempts(before: bool) -> None:  # 
 
 def test_what_does_not_yield_is_no_middleware() -> None:
     with pytest.raises(TypeError, match="write a function of ctx that yields"):
-        Service().app().middleware(lambda ctx: iter([None]))
+        FakeHttp().app().middleware(lambda ctx: iter([None]))

@@ -19,7 +19,7 @@ from headrace.client.models import remember_codec
 from headrace.client.sending import Failure, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, LeaseLost
-from tests.unit.sdk.app_doubles import Held, Service, call, leased, run
+from tests.unit.sdk.app_doubles import FakeControl, FakeHttp, call, leased, run
 
 
 class Boom(Exception):
@@ -38,14 +38,16 @@ class Backwards:
         return PLAIN.decode(json.loads(text)[::-1].encode())
 
 
-def ending(handle: Callable[[], Any], held: Held | None = None, **more: Any) -> Report | None:
+def ending(
+    handle: Callable[[], Any], held: FakeControl | None = None, **more: Any
+) -> Report | None:
     """Run a raw handler that does as told, and return its report."""
-    app = Service().app()
+    app = FakeHttp().app()
     app.handler(queue="mail", timeout=9, soft_timeout=8)(lambda _payload: handle())
-    return app.execute(leased(5, **more), held or Held())
+    return app.execute(leased(5, **more), held or FakeControl())
 
 
-def failing(error: BaseException, held: Held | None = None) -> Report | None:
+def failing(error: BaseException, held: FakeControl | None = None) -> Report | None:
     def handle() -> None:
         raise error
 
@@ -101,9 +103,9 @@ def test_the_result_of_a_codec_that_fails_cannot_be_kept() -> None:
 
 
 def returning(result: object, choice: Any, codec: Any = PLAIN) -> Report:
-    app = Service().app(codec=codec)
+    app = FakeHttp().app(codec=codec)
     app.handler(queue="mail", on_large_result=choice)(lambda _payload: result)
-    report = app.execute(leased(5), Held())
+    report = app.execute(leased(5), FakeControl())
     assert report is not None
     return report
 
@@ -146,7 +148,7 @@ def test_a_result_that_is_no_json_fails_whatever_becomes_of_large_ones(choice: s
 
 
 def test_what_becomes_of_a_large_result_is_said_with_a_word_there_is() -> None:
-    app, message = Service().app(), "on_large_result must be one of truncate, drop"
+    app, message = FakeHttp().app(), "on_large_result must be one of truncate, drop"
     with pytest.raises(InvalidRequest, match=message):
         app.task(on_large_result="cut")  # type: ignore[call-overload]
     with pytest.raises(InvalidRequest, match=message):
@@ -230,14 +232,14 @@ def test_reject_ends_the_task() -> None:
 
 
 def test_an_unknown_name_is_a_failure_to_be_retried() -> None:
-    report = run(Service().app(), call("not.deployed"))
+    report = run(FakeHttp().app(), call("not.deployed"))
     assert report.retryable
     assert report.error is not None
     assert (report.error.type, report.error.message) == (
         "UnknownTask",
         "no task here is named 'not.deployed'",
     )
-    report = run(Service().app(), {"x": 1})
+    report = run(FakeHttp().app(), {"x": 1})
     assert report.error == Failure(
         "UnknownTask",
         'the payload is not a call: it needs {"task": "module.function", "args": {…}}, '
@@ -257,7 +259,7 @@ def test_a_line_names_the_function_and_carries_the_id_beside_it(
     error: Exception, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="headrace.task")
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail", name="letters")
     def handle() -> None:
@@ -272,11 +274,11 @@ def test_a_line_names_the_function_and_carries_the_id_beside_it(
 
 
 def test_an_unreadable_payload_ends_the_task() -> None:
-    app = Service().app(codec=Backwards())
+    app = FakeHttp().app(codec=Backwards())
     app.handler(queue="mail")(lambda payload: payload)
     unreadable = leased("x")
     remember_codec(unreadable, Unlucky(Unreadable("no key")))
-    report = app.execute(unreadable, Held())
+    report = app.execute(unreadable, FakeControl())
     assert report is not None
     assert report.error is not None
     assert (report.error.type, report.retryable) == ("Unreadable", False)
@@ -284,12 +286,12 @@ def test_an_unreadable_payload_ends_the_task() -> None:
 
 
 def test_a_codec_that_fails_otherwise_is_a_failure_to_be_retried() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     app.handler(queue="mail")(lambda payload: payload)
     unreadable = leased("x")
     remember_codec(unreadable, Unlucky(ZeroDivisionError()))
     assert app.route(unreadable).name == "unknown"
-    report = app.execute(unreadable, Held())
+    report = app.execute(unreadable, FakeControl())
     assert report is not None
     assert report.error is not None
     assert (report.error.type, report.retryable) == ("ZeroDivisionError", True)
@@ -356,14 +358,14 @@ def test_a_soft_limit_may_be_caught() -> None:
 
 def cancelled(handle: Callable[[], Any], *reasons: BaseException) -> Report | None:
     """Run an async handler, cancel it for one reason after the other, and return its report."""
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail", timeout=9, soft_timeout=8)
     async def handler(_payload: Any) -> Any:
         return await handle()
 
     async def attempt() -> Report | None:
-        running = asyncio.ensure_future(app.execute_async(leased(5), Held()))
+        running = asyncio.ensure_future(app.execute_async(leased(5), FakeControl()))
         for reason in reasons:
             await asyncio.sleep(0)
             attempts.cancel(running, reason)
@@ -415,7 +417,7 @@ def test_a_stopped_attempt_is_released() -> None:
 
 
 def test_of_a_lost_lease_there_is_nothing_to_say() -> None:
-    assert failing(LeaseLost("gone"), Held(lost=True)) is None
+    assert failing(LeaseLost("gone"), FakeControl(lost=True)) is None
 
 
 def test_a_lease_lost_that_is_not_the_tasks_own_is_a_failure() -> None:
@@ -426,7 +428,7 @@ def test_a_lease_lost_that_is_not_the_tasks_own_is_a_failure() -> None:
 
 
 def test_with_a_private_codec_errors_tell_their_type_only() -> None:
-    app = Service().app(codec=Backwards())
+    app = FakeHttp().app(codec=Backwards())
 
     @app.task(name="send")
     def send(to: str) -> None:
@@ -440,7 +442,7 @@ def test_with_a_private_codec_errors_tell_their_type_only() -> None:
 
 
 def test_with_a_private_codec_nothing_travels_in_clear() -> None:
-    sent = Service(queues={"mail": {}})
+    sent = FakeHttp(queues={"mail": {}})
     app = sent.app(codec=Backwards())
 
     @app.task(name="send", queue="mail")

@@ -10,18 +10,20 @@ from headrace import Context, Report
 from headrace.client.codec import PLAIN
 from headrace.client.sending import SpawnedTask, reports_body
 from headrace.domain.errors import InvalidRequest, LeaseLost, PayloadTooLarge
-from tests.unit.sdk.app_doubles import LEASE_END, NOW, Held, Service, call, leased
+from tests.unit.sdk.app_doubles import LEASE_END, NOW, FakeControl, FakeHttp, call, leased
 
 
-def attempt(handle: Callable[[Context], Any], held: Held | None = None, **settings: Any) -> Report:
+def attempt(
+    handle: Callable[[Context], Any], held: FakeControl | None = None, **settings: Any
+) -> Report:
     """Let *handle* do as it likes with the context, and return the report."""
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail", **settings)
     def load(ctx: Context) -> Any:
         return handle(ctx)
 
-    report = app.execute(leased({"a": 1}, tags={"t": "1"}), held or Held())
+    report = app.execute(leased({"a": 1}, tags={"t": "1"}), held or FakeControl())
     assert report is not None
     assert report.status in {"SUCCEEDED", "MOVED"}, report.error
     reports_body([report], PLAIN)  # it can be sent
@@ -44,13 +46,13 @@ def test_the_context_says_which_task_this_is() -> None:
 
 
 def test_the_context_comes_whatever_its_parameter_is_called() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.task(name="send")
     def send(to: str, here: Context) -> str:
         return here.id + to
 
-    report = app.execute(leased(call("send", to="a")), Held())
+    report = app.execute(leased(call("send", to="a")), FakeControl())
     assert report is not None
     assert report.result == "tsk_1a"
 
@@ -58,9 +60,9 @@ def test_the_context_comes_whatever_its_parameter_is_called() -> None:
 def test_the_fence_is_the_start_of_the_attempt_in_microseconds() -> None:
     assert attempt(lambda ctx: ctx.fence).result == int(NOW.timestamp()) * 1_000_000
     later = datetime(2026, 11, 21, 8, 0, 0, 1, tzinfo=UTC)
-    app = Service().app()
+    app = FakeHttp().app()
     app.handler(queue="mail")(_fence)
-    report = app.execute(leased(started_at=later), Held())
+    report = app.execute(leased(started_at=later), FakeControl())
     assert report is not None
     assert report.result == int(NOW.timestamp()) * 1_000_000 + 1
 
@@ -83,7 +85,7 @@ def test_a_handler_can_ask_whether_its_lease_is_lost() -> None:
             ctx.check()
         return ctx.lost
 
-    held = Held()
+    held = FakeControl()
     assert attempt(handle, held).result is True
 
 
@@ -97,7 +99,7 @@ def test_progress_goes_to_the_worker_and_has_a_limit() -> None:
         with pytest.raises(InvalidRequest, match="progress cannot be written as JSON"):
             ctx.progress(object())
 
-    held = Held()
+    held = FakeControl()
     attempt(handle, held)
     assert held.shown == [{"done": 5}]
 
@@ -139,19 +141,19 @@ def test_a_move_and_children_end_with_the_attempt_or_not_at_all() -> None:
         handle(ctx)
         raise ValueError
 
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.handler(queue="mail")
     def load(ctx: Context) -> None:
         failing(ctx)
 
-    failed = app.execute(leased(), Held())
+    failed = app.execute(leased(), FakeControl())
     assert failed is not None
     assert (failed.status, failed.to_queue, failed.spawn) == ("FAILED", None, ())
 
 
 def test_task_functions_can_be_spawned_and_moved_to_with_their_arguments() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
 
     @app.task(name="send", queue="out", retries=1, dedupe="mail:{to}")
     def send(to: str) -> None: ...
@@ -164,7 +166,7 @@ def test_task_functions_can_be_spawned_and_moved_to_with_their_arguments() -> No
             ctx.spawn(send, {"to": 5})
         ctx.move(send, {"to": "c"})
 
-    report = app.execute(leased(), Held())
+    report = app.execute(leased(), FakeControl())
     assert report is not None
     assert (report.to_queue, report.payload) == ("out", call("send", to="c"))
     assert [(task.queue, task.payload, task.dedupe_key) for task in report.spawn] == [

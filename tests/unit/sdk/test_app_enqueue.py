@@ -12,20 +12,20 @@ import pytest
 from headrace import App, AsyncClient, Context, RetryStrategy
 from headrace.client.app.names import name_of
 from headrace.client.app.posting import Posting
-from headrace.client.app.queues import Queues
+from headrace.client.app.queues import AppQueues
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
-from tests.unit.sdk.app_doubles import NOW, Service, call
+from tests.unit.sdk.app_doubles import NOW, FakeHttp, call
 
 
 def send(to: str, subject: str = "hi") -> str:
     return f"{subject} {to}"
 
 
-def service(**settings: Any) -> Service:
-    return Service(queues={"mail": {}}, **settings)
+def service(**settings: Any) -> FakeHttp:
+    return FakeHttp(queues={"mail": {}}, **settings)
 
 
-def only(sent: Service) -> dict[str, Any]:
+def only(sent: FakeHttp) -> dict[str, Any]:
     (task,) = sent.tasks
     return task
 
@@ -44,12 +44,12 @@ def test_calling_a_task_calls_the_function() -> None:
     assert app.task(send)("a") == "hi a"
 
     @app.task
-    def told(ctx: Context, to: str) -> str:
+    def reported(ctx: Context, to: str) -> str:
         """Say it."""
         return to
 
-    assert told.__doc__ == "Say it."
-    assert told.envelope({"to": "a"})["args"] == {"to": "a"}
+    assert reported.__doc__ == "Say it."
+    assert reported.envelope({"to": "a"})["args"] == {"to": "a"}
 
 
 def test_a_type_checker_sees_what_a_task_takes() -> None:
@@ -57,21 +57,21 @@ def test_a_type_checker_sees_what_a_task_takes() -> None:
     app = service().app()
 
     @app.task(queue="mail")
-    def told(ctx: Context, to: str, *, n: int = 1) -> int:
+    def reported(ctx: Context, to: str, *, n: int = 1) -> int:
         return n
 
     @app.task
     def plain(to: str) -> str:
         return to
 
-    told.enqueue("a", n=2)
+    reported.enqueue("a", n=2)
     assert plain("a").upper() == "A"
     with pytest.raises(InvalidRequest):
-        told.enqueue(to=1)  # type: ignore[arg-type]
+        reported.enqueue(to=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest):
-        told.enqueue("a", m=1)  # type: ignore[call-arg]
+        reported.enqueue("a", m=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidRequest):
-        told.options(delay=1).enqueue()  # type: ignore[call-arg]
+        reported.options(delay=1).enqueue()  # type: ignore[call-arg]
     with pytest.raises(InvalidRequest):
         plain.enqueue(5)  # type: ignore[arg-type]
 
@@ -92,7 +92,7 @@ def test_a_call_is_enqueued_from_an_event_loop_and_its_queue_made() -> None:
 def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None:
     def posting() -> Posting:
         return Posting(
-            Queues(create=True),
+            AppQueues(create=True),
             client=service().client(),
             async_client=None,
             url=None,
@@ -117,7 +117,7 @@ def test_each_event_loop_has_a_client_of_its_own_with_the_apps_address() -> None
 def test_the_clients_of_closed_event_loops_are_let_go() -> None:
     app = service().app()
     post = Posting(
-        Queues(create=True),
+        AppQueues(create=True),
         client=app.client,
         async_client=None,
         url=None,
@@ -266,7 +266,7 @@ def test_a_dedupe_that_asks_for_no_argument_is_refused_at_declaration(dedupe: An
 
 
 def test_many_calls_are_enqueued_in_order_and_their_queue_made() -> None:
-    sent = Service()
+    sent = FakeHttp()
     task = sent.app().task(queue="mail", tags={"a": "1"})(send)
     results = task.enqueue_many({"to": str(n)} for n in range(60))
     assert len(results) == 60
@@ -301,7 +301,7 @@ def test_one_id_or_key_for_many_calls_is_refused() -> None:
 
 
 def test_a_missing_queue_is_made_with_its_declared_settings() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app()
     app.queue("mail", shards=2)
     app.task(queue="mail")(send).enqueue("a")
@@ -310,7 +310,7 @@ def test_a_missing_queue_is_made_with_its_declared_settings() -> None:
 
 
 def test_a_key_that_may_not_make_queues_hears_the_command() -> None:
-    app = Service(may_create=False).app()
+    app = FakeHttp(may_create=False).app()
     with pytest.raises(NotFound, match="this key may not make queues: run `headrace queue create"):
         app.task(queue="mail")(send).enqueue("a")
     with pytest.raises(NotFound, match="headrace queue create mail"):
@@ -318,7 +318,7 @@ def test_a_key_that_may_not_make_queues_hears_the_command() -> None:
 
 
 def test_an_app_that_makes_no_queues_says_the_command() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app(create_queues=False)
     with pytest.raises(NotFound, match="create_queues=False"):
         app.task(queue="mail")(send).enqueue("a")

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from headrace import App
-from tests.unit.sdk.app_doubles import Service
+from tests.unit.sdk.app_doubles import FakeHttp
 
 
 @pytest.fixture
 def app() -> App:
-    return Service().app()
+    return FakeHttp().app()
 
 
 @pytest.mark.parametrize(

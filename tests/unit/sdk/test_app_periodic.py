@@ -9,14 +9,14 @@ from headrace import App
 from headrace.client.models import Task
 from headrace.domain.errors import Forbidden, InvalidRequest
 from headrace.testing import MemoryService
-from tests.unit.sdk.app_doubles import Service, call, queue_view
+from tests.unit.sdk.app_doubles import FakeHttp, call, queue_view
 
 
 def report(kind: str = "daily") -> None: ...
 
 
 def test_schedules_are_put_with_what_is_declared_for_the_task() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app()
     task = app.task(
         name="report",
@@ -44,7 +44,7 @@ def test_schedules_are_put_with_what_is_declared_for_the_task() -> None:
 
 @pytest.mark.parametrize("above", [True, False])
 def test_periodic_stands_above_or_below_task(above: bool) -> None:  # noqa: FBT001 (a case)
-    sent = Service(queues={"mail": queue_view("mail")})
+    sent = FakeHttp(queues={"mail": queue_view("mail")})
     app = sent.app()
     task, periodic = app.task(name="report", queue="mail"), app.periodic(every=timedelta(hours=1))
     if above:
@@ -56,7 +56,7 @@ def test_periodic_stands_above_or_below_task(above: bool) -> None:  # noqa: FBT0
 
 
 def test_the_same_again_is_not_put_and_a_paused_schedule_stays_paused() -> None:
-    sent = Service()
+    sent = FakeHttp()
 
     def program(every: int) -> Any:
         app = sent.app()
@@ -73,7 +73,7 @@ def test_the_same_again_is_not_put_and_a_paused_schedule_stays_paused() -> None:
 
 
 def test_a_key_that_may_not_put_schedules_hears_the_command() -> None:
-    sent = Service(may_schedule=False)
+    sent = FakeHttp(may_schedule=False)
     app = sent.app()
     app.periodic(every=60)(app.task(name="report", queue="mail")(report))
     with pytest.raises(Forbidden, match="run `headrace schedule sync` with an operator's key"):
@@ -96,13 +96,13 @@ def test_a_key_that_may_not_put_schedules_hears_the_command() -> None:
     ],
 )
 def test_a_bad_beat_is_refused_at_declaration(given: dict[str, Any], why: str) -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     with pytest.raises(InvalidRequest, match=why):
         app.periodic(**given)(app.task(report))
 
 
 def test_several_beats_of_one_task_need_names() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app()
     task = app.task(name="report", queue="mail")(report)
     app.periodic(every=60)(task)
@@ -114,14 +114,14 @@ def test_several_beats_of_one_task_need_names() -> None:
 
 
 def test_two_tasks_of_a_queue_cannot_share_a_schedule() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     app.periodic(every=60, name="same")(app.task(name="one")(report))
     with pytest.raises(ValueError, match="two schedules are named same"):
         app.periodic(every=60, name="same")(app.task(name="two")(report))
 
 
 def test_a_function_declared_again_brings_its_schedules_along() -> None:
-    sent = Service()
+    sent = FakeHttp()
     app = sent.app()
     for every in (60, 90):
         app.periodic(every=every)(app.task(name="report", queue="mail")(report))
@@ -130,13 +130,13 @@ def test_a_function_declared_again_brings_its_schedules_along() -> None:
 
 
 def test_a_name_that_no_schedule_can_have_is_refused() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     with pytest.raises(TypeError, match=r"give periodic\(name=…\)"):
         app.periodic(every=60)(app.task(name="my report")(report))
 
 
 def test_a_periodic_function_that_is_no_task_is_an_error() -> None:
-    app = Service().app()
+    app = FakeHttp().app()
     app.periodic(every=60)(report)
     with pytest.raises(TypeError, match=r"report is periodic but no task: add @app\.task"):
         app.sync_schedules()
@@ -155,7 +155,7 @@ def test_what_only_the_service_finds_wrong_names_the_schedule() -> None:
 
 
 def waiting_after_ten_minutes(**options: Any) -> list[Task]:
-    """Return what waits after ten minutes of a schedule without a worker."""
+    """The tasks that wait after ten minutes of a schedule without a worker."""
     app = App()
     app.periodic(every=5)(app.task(name="report", queue="mail", **options)(report))
     with MemoryService() as service, service.serving(app):

@@ -10,8 +10,8 @@ import httpx2 as httpx
 import pytest
 
 from headrace import App
-from headrace.cli.lines import BadLine, Line, enqueue_lines, numbered, read_lines
-from headrace.cli.session import Session
+from headrace.cli.lines import BadLine, InputLine, enqueue_lines, numbered, read_lines
+from headrace.cli.session import CliSession
 from headrace.domain import limits
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Cli, Ran, invoke
@@ -117,7 +117,7 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "say a PAYLOAD, - for stdin, or --file"),
         (("--task", "mail.send", "[1]"), "it is the arguments by name"),
@@ -137,11 +137,11 @@ def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
         (("1", "--id", "a b"), "id"),
     ],
 )
-def test_what_makes_no_sense_is_said(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_is_said(cli: Cli, words: tuple[str, ...], message: str) -> None:
     ran = cli("enqueue", "mail", *words)
 
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert payloads(cli) == []
 
 
@@ -239,7 +239,7 @@ def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: 
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("5", "is no task"),
         ('{"paylod": 5}', "paylod is no field of a task"),
@@ -251,14 +251,14 @@ def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: 
         ("[" * 200_000, "not JSON"),
     ],
 )
-def test_a_line_that_is_no_task_costs_the_others_nothing(cli: Cli, line: str, said: str) -> None:
+def test_a_line_that_is_no_task_costs_the_others_nothing(cli: Cli, line: str, message: str) -> None:
     text = f'{{"payload": 1}}\n{line}\n{{"payload": 3}}\n'
 
     stopped = from_stdin(cli, text, "--tasks")
 
     assert stopped.code == 1
     assert stopped.error.startswith("line 2: ")
-    assert said in stopped.error
+    assert message in stopped.error
     assert payloads(cli) == [1]
     assert from_stdin(cli, text, "--tasks", "--skip-bad", "--from-line", "2").code == 1
     assert payloads(cli) == [1, 3]
@@ -281,7 +281,7 @@ def test_a_dry_run_of_a_file_needs_no_service(tmp_path: Path) -> None:
     kept.write_text("1\n")
 
     assert (
-        invoke("enqueue", "mail", "--file", str(kept), "--dry-run", session=Session(env={})).code
+        invoke("enqueue", "mail", "--file", str(kept), "--dry-run", session=CliSession(env={})).code
         == 0
     )
 
@@ -359,7 +359,7 @@ def test_a_line_without_end_is_one_bad_line(tmp_path: Path) -> None:
 
 def test_big_lines_go_out_in_calls_that_the_service_takes(cli: Cli) -> None:
     big = json.dumps("x" * (limits.PAYLOAD_BYTES - 2)).encode()
-    lines = [Line(number, big) for number in range(1, 31)]
+    lines = [InputLine(number, big) for number in range(1, 31)]
 
     results = list(
         enqueue_lines(cli.service.client, "mail", lines, {}, whole=False, skip_bad=False)

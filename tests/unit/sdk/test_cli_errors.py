@@ -7,15 +7,15 @@ from unittest.mock import Mock
 import pytest
 
 from headrace.cli.exits import Exit, exit_of
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.domain import errors
 from headrace.domain.errors import FieldError, HeadraceError
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Cli, invoke
 
 
-def failing(error: BaseException) -> Session:
-    return Session(given_client=Mock(**{"get_task.side_effect": error}), env={})
+def failing(error: BaseException) -> CliSession:
+    return CliSession(given_client=Mock(**{"get_task.side_effect": error}), env={})
 
 
 def show(error: BaseException, *options: str) -> Any:
@@ -52,9 +52,9 @@ def test_a_key_that_is_not_known_says_where_it_came_from() -> None:
 
 
 def test_fields_that_the_detail_does_not_name_are_told() -> None:
-    said = [FieldError("tags", "at most 10"), FieldError("id", "taken")]
+    message = [FieldError("tags", "at most 10"), FieldError("id", "taken")]
 
-    ran = show(errors.InvalidRequest("2 fields are wrong: tags at most 10", errors=said))
+    ran = show(errors.InvalidRequest("2 fields are wrong: tags at most 10", errors=message))
 
     assert ran.err == "error: 2 fields are wrong: tags at most 10; id taken\n"
 
@@ -104,7 +104,7 @@ def test_a_text_of_the_service_cannot_drive_the_terminal() -> None:
 
 
 def test_a_wrong_command_line_says_where_help_is() -> None:
-    ran = invoke("queue", "create", session=Session(env={}))
+    ran = invoke("queue", "create", session=CliSession(env={}))
 
     assert ran.code == Exit.USAGE
     assert ran.err == ("error: Missing argument 'NAME'.\nTry `headrace queue create --help`.\n")
@@ -112,7 +112,7 @@ def test_a_wrong_command_line_says_where_help_is() -> None:
 
 @pytest.mark.parametrize("env", [{}, {"HEADRACE_KEY": "k"}])
 def test_without_a_service_it_says_how_to_start_one(env: dict[str, str]) -> None:
-    ran = invoke("queue", "list", session=Session(env=env))
+    ran = invoke("queue", "list", session=CliSession(env=env))
 
     assert ran.code == Exit.USAGE
     assert "HEADRACE_URL" in ran.err
@@ -120,7 +120,7 @@ def test_without_a_service_it_says_how_to_start_one(env: dict[str, str]) -> None
 
 
 def test_without_a_key_it_says_how_to_name_one() -> None:
-    ran = invoke("queue", "list", session=Session(env={"HEADRACE_URL": "http://x.test"}))
+    ran = invoke("queue", "list", session=CliSession(env={"HEADRACE_URL": "http://x.test"}))
 
     assert ran.code == Exit.USAGE
     assert "HEADRACE_KEY" in ran.err
@@ -130,7 +130,7 @@ def test_without_a_key_it_says_how_to_name_one() -> None:
 def test_nothing_listens_is_exit_6() -> None:
     env = {"HEADRACE_URL": "http://127.0.0.1:9", "HEADRACE_KEY": "a-key"}
 
-    ran = invoke("doctor", session=Session(env=env))
+    ran = invoke("doctor", session=CliSession(env=env))
 
     assert ran.code == Exit.UNAVAILABLE
     assert "http://127.0.0.1:9 gave no answer (connection refused)" in ran.out
@@ -141,8 +141,8 @@ def test_what_gave_no_answer_is_named_by_its_address() -> None:
     env = {"HEADRACE_URL": "http://127.0.0.1:9", "HEADRACE_KEY": "a-key"}
     why = "gave no answer (connection refused): is it running? see"
 
-    ran = invoke("stats", session=Session(env=env, retries=0))
-    other = invoke("stats", "--url", "http://127.0.0.1:7", session=Session(env=env, retries=0))
+    ran = invoke("stats", session=CliSession(env=env, retries=0))
+    other = invoke("stats", "--url", "http://127.0.0.1:7", session=CliSession(env=env, retries=0))
 
     assert (ran.code, ran.err) == (6, f"error: http://127.0.0.1:9 {why} HEADRACE_URL\n")
     assert other.err == f"error: http://127.0.0.1:7 {why} --url\n"
@@ -153,7 +153,7 @@ def test_what_gave_no_answer_is_named_by_its_address() -> None:
     [(["taks", "list"], "task"), (["task", "lst"], "list"), (["enque", "mail"], "enqueue")],
 )
 def test_a_command_that_is_none_is_told_which_was_meant(words: list[str], meant: str) -> None:
-    ran = invoke(*words, session=Session(env={}))
+    ran = invoke(*words, session=CliSession(env={}))
 
     assert ran.code == Exit.USAGE
     assert ran.error.startswith("error: No such command ")
@@ -169,7 +169,7 @@ def test_global_options_may_stand_anywhere(headrace_service: MemoryService, plac
 
 
 def test_the_rightmost_of_a_global_option_wins() -> None:
-    session = Session(given_client=Mock(), env={})
+    session = CliSession(given_client=Mock(), env={})
 
     invoke("--url", "http://a.test", "plan", "--help", session=session)
     assert session.url == "http://a.test"
@@ -181,14 +181,20 @@ def test_the_key_can_come_from_a_file_or_stdin(tmp_path: Any) -> None:
     kept = tmp_path / "key"
     kept.write_text("a-secret\nmore\n")
 
-    assert Session(key_file=str(kept), env={"HEADRACE_KEY": "other"}).secret == "a-secret"
-    assert Session(env={"HEADRACE_KEY": "other"}).secret == "other"
-    assert "a-secret" not in repr(Session(key="a-secret", env={}))
+    assert CliSession(key_file=str(kept), env={"HEADRACE_KEY": "other"}).secret == "a-secret"
+    assert CliSession(env={"HEADRACE_KEY": "other"}).secret == "other"
+    assert "a-secret" not in repr(CliSession(key="a-secret", env={}))
 
 
 def test_a_key_file_that_is_not_there_is_named() -> None:
     ran = invoke(
-        "queue", "list", "--url", "http://x.test", "--key-file", "/no/such", session=Session(env={})
+        "queue",
+        "list",
+        "--url",
+        "http://x.test",
+        "--key-file",
+        "/no/such",
+        session=CliSession(env={}),
     )
 
     assert ran.code == Exit.USAGE

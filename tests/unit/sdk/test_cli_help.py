@@ -11,10 +11,10 @@ import click
 import pytest
 
 from headrace import __version__
-from headrace.cli.commands import Command, Group
+from headrace.cli.commands import CliCommand, CliGroup
 from headrace.cli.exits import Exit
 from headrace.cli.main import COMMANDS, main
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from tests.unit.sdk.cli_runner import invoke
 
 ROOT = Path(__file__).parents[3]
@@ -24,23 +24,23 @@ OTHERS = "".join(
 )
 
 
-def walk(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+def walk(group: CliGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     with click.Context(group) as context:
         for name in group.list_commands(context):
             command = group.get_command(context, name)
             assert command is not None
             yield " ".join((*path, name)), command
-            if isinstance(command, Group):
+            if isinstance(command, CliGroup):
                 yield from walk(command, (*path, name))
 
 
-assert isinstance(main, Group)
+assert isinstance(main, CliGroup)
 EVERY = dict(walk(main))
 VERBS = {path: command for path, command in EVERY.items() if not isinstance(command, click.Group)}
 
 
 def run(*args: str) -> str:
-    ran = invoke(*args, session=Session(env={}))
+    ran = invoke(*args, session=CliSession(env={}))
     assert ran.code == 0, ran.err
     return ran.out
 
@@ -65,7 +65,7 @@ def test_every_option_says_what_it_does(path: str) -> None:
 def examples() -> list[tuple[str, ...]]:
     found = []
     for command in (main, *EVERY.values()):
-        assert isinstance(command, Command | Group)
+        assert isinstance(command, CliCommand | CliGroup)
         found += [
             tuple(shlex.split(line.split("|")[0].split(" > ")[0], comments=True))
             for line in command.example.splitlines()
@@ -85,14 +85,14 @@ def examples() -> list[tuple[str, ...]]:
 def test_every_example_is_one_that_is_understood(words: tuple[str, ...]) -> None:
     command: click.Command = main
     rest = list(words[1:])
-    while rest and isinstance(command, Group):
+    while rest and isinstance(command, CliGroup):
         with click.Context(command) as context:
             found = command.get_command(context, rest[0])
         if found is None:
             break
         command, rest = found, rest[1:]
 
-    with command.make_context("headrace", rest, obj=Session(env={})) as context:
+    with command.make_context("headrace", rest, obj=CliSession(env={})) as context:
         assert context.params is not None
 
 

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 import pytest
 
 from headrace.cli import lake as commands
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 
 def lake(*words: str) -> Ran:
-    return invoke("lake", *words, session=Session(env={}))
+    return invoke("lake", *words, session=CliSession(env={}))
 
 
 @pytest.mark.parametrize("job", [("rollup",), ("proof",), ("compact",), ("replay", "x", "--sql=1")])
@@ -46,7 +46,7 @@ def test_a_replay_may_begin_so_long_from_now(
 ) -> None:
     ran: list[Sequence[str]] = []
 
-    def run(_session: Session, _lake: str | None, words: Sequence[str]) -> int:
+    def run(_session: CliSession, _lake: str | None, words: Sequence[str]) -> int:
         ran.append(words)
         return 0
 

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.domain import cost
 from tests.unit.sdk.cli_runner import Ran, invoke
 
 
 def plan(*words: str) -> Ran:
-    return invoke("plan", *words, session=Session(env={}))
+    return invoke("plan", *words, session=CliSession(env={}))
 
 
 def test_it_needs_no_service_and_shows_its_arithmetic() -> None:
@@ -57,7 +57,7 @@ def test_more_than_a_queue_carries_is_spread_over_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--rate", "0", "--payload", "1"), "must be more than 0"),
         (("--rate", "5/y", "--payload", "1"), "no rate such as 50/s"),
@@ -70,8 +70,8 @@ def test_more_than_a_queue_carries_is_spread_over_several() -> None:
         (("--payload", "1"), "Missing option '--rate'"),
     ],
 )
-def test_what_cannot_be_reckoned_is_said(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_reckoned_is_said(words: tuple[str, ...], message: str) -> None:
     ran = plan(*words)
 
     assert ran.code == 2
-    assert said in ran.error
+    assert message in ran.error

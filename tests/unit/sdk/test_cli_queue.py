@@ -9,7 +9,7 @@ import pytest
 
 from headrace.cli.commands import queue_names
 from headrace.cli.main import main
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Cli
 
@@ -119,10 +119,11 @@ def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("[1]", "holds no JSON object"), ("{", "not JSON"), (None, "No such file")]
+    ("text", "message"),
+    [("[1]", "holds no JSON object"), ("{", "not JSON"), (None, "No such file")],
 )
 def test_a_file_that_cannot_be_settings_is_named(
-    cli: Cli, tmp_path: Path, text: str | None, said: str
+    cli: Cli, tmp_path: Path, text: str | None, message: str
 ) -> None:
     kept = tmp_path / "queue.json"
     if text is not None:
@@ -132,11 +133,11 @@ def test_a_file_that_cannot_be_settings_is_named(
 
     assert ran.code == 2
     assert "--from-file" in ran.error
-    assert said in ran.error
+    assert message in ran.error
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("--keepalive", "soon", "no length of time such as 30"),
         ("--rate", "fast", "no rate limit such as 50/s"),
@@ -146,12 +147,12 @@ def test_a_file_that_cannot_be_settings_is_named(
     ],
 )
 def test_a_bad_setting_is_named_with_its_limit(
-    cli: Cli, option: str, value: str, said: str
+    cli: Cli, option: str, value: str, message: str
 ) -> None:
     ran = cli("queue", "create", "mail", option, value)
 
     assert ran.code == 2
-    assert said in ran.error
+    assert message in ran.error
 
 
 def test_a_queue_that_exists_is_a_conflict_unless_that_is_fine(cli: Cli) -> None:
@@ -244,10 +245,10 @@ def test_show_says_how_long_a_time_in_seconds_is(cli: Cli) -> None:
 def test_names_of_queues_are_completed(cli: Cli) -> None:
     cli("queue", "create", "mail")
     cli("queue", "create", "news")
-    session = Session(given_client=cli.service.client, env={})
+    session = CliSession(given_client=cli.service.client, env={})
     with click.Context(main, obj=session) as context:
         found = queue_names(context, click.Argument(["queue"]), "m")
-        away = queue_names(click.Context(main, obj=Session(env={})), click.Argument(["q"]), "")
+        away = queue_names(click.Context(main, obj=CliSession(env={})), click.Argument(["q"]), "")
 
     assert [item.value for item in found] == ["mail"]
     assert away == []

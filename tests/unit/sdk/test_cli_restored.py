@@ -95,13 +95,13 @@ def test_keys_that_work_again_are_named_with_what_had_happened_to_them(
     }
     assert {one["by"] for one in ran.json} == {"bootstrap"}
     assert ran.code == 1
-    for said in (
+    for message in (
         "The audit given goes on to 2026-11-21T08:02:0",
         "1 revoked key will be let in again: --revoke ends that.",
         "1 rotated key: a secret of before works again",
         "1 key made since: gone",
     ):
-        assert said in ran.err
+        assert message in ran.err
     assert "revoked  " in changed().out
 
 

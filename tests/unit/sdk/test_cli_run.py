@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.run import checkout, ensure_engine, environment
-from headrace.cli.session import Failed, Session
+from headrace.cli.session import CliSession, Failed
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,23 +37,23 @@ def test_a_folder_means_the_same_one_to_the_service(
 def test_what_is_said_goes_by_the_environment() -> None:
     given = {"HEADRACE_PORT": "1", "PATH": "/bin"}
 
-    told = environment(given, ROOT, port=0, admin_key="k" * 16)
+    reported = environment(given, ROOT, port=0, admin_key="k" * 16)
 
-    assert told["HEADRACE_PORT"] == "0"
-    assert told["HEADRACE_ADMIN_KEY"] == "k" * 16
-    assert told["PATH"] == "/bin"
-    assert told["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(ROOT / "functions")]
+    assert reported["HEADRACE_PORT"] == "0"
+    assert reported["HEADRACE_ADMIN_KEY"] == "k" * 16
+    assert reported["PATH"] == "/bin"
+    assert reported["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(ROOT / "functions")]
     assert given == {"HEADRACE_PORT": "1", "PATH": "/bin"}
     assert "HEADRACE_ADMIN_KEY" not in environment(given, ROOT)
 
 
-def npm(folder: Path, script: str) -> Session:
+def npm(folder: Path, script: str) -> CliSession:
     """Return a session whose PATH has an npm that runs *script*."""
     program = folder / "bin" / "npm"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return Session(env={"PATH": str(program.parent)})
+    return CliSession(env={"PATH": str(program.parent)})
 
 
 def test_an_engine_that_is_there_is_left_alone(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_engine_that_is_there_is_left_alone(tmp_path: Path) -> None:
     binary.parent.mkdir(parents=True)
     binary.touch()
 
-    ensure_engine(Session(env={"PATH": ""}), tmp_path)
+    ensure_engine(CliSession(env={"PATH": ""}), tmp_path)
 
 
 def test_a_missing_engine_is_installed_with_a_line_saying_so(
@@ -82,4 +82,4 @@ def test_an_npm_that_fails_is_told(tmp_path: Path) -> None:
 
 def test_without_npm_it_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"install Node\.js 18 or newer, or set HEADRACE_DYNAMODB_URL"):
-        ensure_engine(Session(env={"PATH": str(tmp_path)}), tmp_path)
+        ensure_engine(CliSession(env={"PATH": str(tmp_path)}), tmp_path)

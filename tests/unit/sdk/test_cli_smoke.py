@@ -7,7 +7,7 @@ import httpx2 as httpx
 import pytest
 
 from headrace.cli.checks import every
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.runtime.wiring import Settings, build
 from headrace.testing import MemoryService
 from headrace.testing.transport import responder
@@ -15,7 +15,7 @@ from tests.unit.sdk.cli_runner import invoke
 from tests.unit.sdk.smoke_harness import (
     OPERATIONS,
     REQUESTS,
-    Deployment,
+    SmokeDeployment,
     bodies,
     for_operation,
     is_of,
@@ -25,11 +25,11 @@ from tests.unit.sdk.smoke_harness import (
 
 
 @pytest.fixture
-def sound() -> Deployment:
-    return Deployment()
+def sound() -> SmokeDeployment:
+    return SmokeDeployment()
 
 
-def test_a_sound_deployment_has_every_check_ok_and_nothing_is_left(sound: Deployment) -> None:
+def test_a_sound_deployment_has_every_check_ok_and_nothing_is_left(sound: SmokeDeployment) -> None:
     rows = sound.rows()
 
     assert [*rows] == [check.title for check in (*every.FIRST, *every.OTHERS)]
@@ -38,7 +38,7 @@ def test_a_sound_deployment_has_every_check_ok_and_nothing_is_left(sound: Deploy
     assert len(sound.requests) < REQUESTS
 
 
-def test_it_calls_every_operation_of_the_api(sound: Deployment) -> None:
+def test_it_calls_every_operation_of_the_api(sound: SmokeDeployment) -> None:
     """An operation that is new fails here until the smoke test calls it."""
     sound.rows()
 
@@ -50,7 +50,7 @@ def test_it_calls_every_operation_of_the_api(sound: Deployment) -> None:
     assert called == set(OPERATIONS)
 
 
-def test_people_get_a_table_and_what_it_has_cost(sound: Deployment) -> None:
+def test_people_get_a_table_and_what_it_has_cost(sound: SmokeDeployment) -> None:
     ran = sound.smoke()
 
     assert ran.code == 0
@@ -61,17 +61,17 @@ def test_people_get_a_table_and_what_it_has_cost(sound: Deployment) -> None:
     assert sound.smoke("--quiet").err == ""
 
 
-def test_programs_get_one_document(sound: Deployment) -> None:
-    told = sound.smoke("--json").json
+def test_programs_get_one_document(sound: SmokeDeployment) -> None:
+    reported = sound.smoke("--json").json
 
-    assert told["url"] == "https://queue.test/prod"
-    assert re.fullmatch(r"smoke-[0-9a-f]{8}", told["name"])
-    assert told["counts"] == {"ok": len(told["checks"]), "wrong": 0, "left out": 0}
-    assert told["left_behind"] == []
+    assert reported["url"] == "https://queue.test/prod"
+    assert re.fullmatch(r"smoke-[0-9a-f]{8}", reported["name"])
+    assert reported["counts"] == {"ok": len(reported["checks"]), "wrong": 0, "left out": 0}
+    assert reported["left_behind"] == []
 
 
 def test_what_runs_once_a_minute_is_set_going_before_all_else_and_says_how_long_it_took(
-    sound: Deployment,
+    sound: SmokeDeployment,
 ) -> None:
     seen = {title: row["seen"] for title, row in sound.rows().items()}
 
@@ -82,7 +82,7 @@ def test_what_runs_once_a_minute_is_set_going_before_all_else_and_says_how_long_
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_index_that_is_behind_for_a_moment_is_no_fault(seed: int) -> None:
-    behind = Deployment(service=MemoryService(seed=seed))
+    behind = SmokeDeployment(service=MemoryService(seed=seed))
     behind.service.faults.slow_index(rate=0.4)
 
     rows = behind.rows()
@@ -91,7 +91,7 @@ def test_an_index_that_is_behind_for_a_moment_is_no_fault(seed: int) -> None:
 
 
 def test_functions_that_each_remember_settings_for_a_minute_are_no_fault(
-    sound: Deployment,
+    sound: SmokeDeployment,
 ) -> None:
     service = sound.service
     settings = Settings(admin_key=service.key, settings_ttl_seconds=60)
@@ -118,7 +118,7 @@ def test_its_checks_have_names_of_their_own() -> None:
 # ----------------------------------------------------------------------------------- exit codes
 
 
-def test_a_key_that_is_not_known_is_exit_4(sound: Deployment) -> None:
+def test_a_key_that_is_not_known_is_exit_4(sound: SmokeDeployment) -> None:
     ran = sound.smoke(key="hr_of-nobody-at-all")
 
     assert (ran.code, ran.out) == (4, "")
@@ -126,7 +126,7 @@ def test_a_key_that_is_not_known_is_exit_4(sound: Deployment) -> None:
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "producer", "worker"])
-def test_a_key_that_is_no_admins_is_exit_4(sound: Deployment, role: str) -> None:
+def test_a_key_that_is_no_admins_is_exit_4(sound: SmokeDeployment, role: str) -> None:
     key = sound.client.create_key(role, role, ["*"])
 
     ran = sound.smoke(key=key.secret)
@@ -136,13 +136,13 @@ def test_a_key_that_is_no_admins_is_exit_4(sound: Deployment, role: str) -> None
     assert list(sound.client.list_queues()) == []
 
 
-def test_an_admins_key_for_other_queues_is_exit_4(sound: Deployment) -> None:
+def test_an_admins_key_for_other_queues_is_exit_4(sound: SmokeDeployment) -> None:
     key = sound.client.create_key("mail", "admin", ["mail"])
 
     assert sound.smoke(key=key.secret).code == 4
 
 
-def test_an_admins_key_for_its_queues_alone_is_enough(sound: Deployment) -> None:
+def test_an_admins_key_for_its_queues_alone_is_enough(sound: SmokeDeployment) -> None:
     key = sound.client.create_key("tests", "admin", ["smoke-*"])
 
     ran = sound.smoke("--json", key=key.secret)
@@ -152,7 +152,7 @@ def test_an_admins_key_for_its_queues_alone_is_enough(sound: Deployment) -> None
     assert left_out["NGSI: notify"]["seen"] == "the key is not for ngsi.notify"
 
 
-def test_a_service_that_cannot_be_reached_is_exit_6(sound: Deployment) -> None:
+def test_a_service_that_cannot_be_reached_is_exit_6(sound: SmokeDeployment) -> None:
     sound.spoil = no_answer
 
     ran = sound.smoke()
@@ -164,7 +164,7 @@ def test_a_service_that_cannot_be_reached_is_exit_6(sound: Deployment) -> None:
     )
 
 
-def test_a_service_whose_tables_are_away_is_exit_6(sound: Deployment) -> None:
+def test_a_service_whose_tables_are_away_is_exit_6(sound: SmokeDeployment) -> None:
     sound.spoil = lambda _request, _answer: problem(503, "unavailable")
 
     assert sound.smoke().code == 6
@@ -179,7 +179,9 @@ def test_a_service_whose_tables_are_away_is_exit_6(sound: Deployment) -> None:
         httpx.Response(301, headers={"Location": "https://elsewhere.test/"}),
     ],
 )
-def test_an_address_of_something_else_is_exit_1(sound: Deployment, answer: httpx.Response) -> None:
+def test_an_address_of_something_else_is_exit_1(
+    sound: SmokeDeployment, answer: httpx.Response
+) -> None:
     sound.spoil = lambda _request, _answer: answer
 
     ran = sound.smoke()
@@ -190,7 +192,9 @@ def test_an_address_of_something_else_is_exit_1(sound: Deployment, answer: httpx
     assert len(sound.requests) == 1, "no key goes there"
 
 
-def test_a_clock_that_is_minutes_off_is_told_before_anything_is_made(sound: Deployment) -> None:
+def test_a_clock_that_is_minutes_off_is_told_before_anything_is_made(
+    sound: SmokeDeployment,
+) -> None:
     sound.spoil = for_operation(
         "health", bodies(lambda body: re.sub(rb'"now":"....', b'"now":"2001', body))
     )
@@ -202,4 +206,4 @@ def test_a_clock_that_is_minutes_off_is_told_before_anything_is_made(sound: Depl
 
 
 def test_no_address_is_exit_2() -> None:
-    assert invoke("smoke", session=Session(env={})).code == 2
+    assert invoke("smoke", session=CliSession(env={})).code == 2

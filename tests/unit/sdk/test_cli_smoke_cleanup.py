@@ -7,14 +7,14 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import invoke
 from tests.unit.sdk.smoke_harness import (
     REQUESTS,
     Answer,
-    Counting,
-    Deployment,
+    RequestCounter,
+    SmokeDeployment,
     for_operation,
     no_answer,
     problem,
@@ -24,8 +24,8 @@ PLACES = [3, 4, 5, 9, 60]
 
 
 @pytest.fixture
-def sound() -> Deployment:
-    return Deployment()
+def sound() -> SmokeDeployment:
+    return SmokeDeployment()
 
 
 # ---------------------------------------------------------------------------- what is others'
@@ -54,7 +54,7 @@ def without_stats(things: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("option", [[], ["--ngsi"]])
-def test_nothing_of_others_is_touched(sound: Deployment, option: list[str]) -> None:
+def test_nothing_of_others_is_touched(sound: SmokeDeployment, option: list[str]) -> None:
     fill(sound.service)
     before = things_of(sound.service)
 
@@ -63,7 +63,7 @@ def test_nothing_of_others_is_touched(sound: Deployment, option: list[str]) -> N
     assert without_stats(things_of(sound.service)) == without_stats(before)
 
 
-def test_a_queue_of_notifications_that_is_in_use_is_left_alone(sound: Deployment) -> None:
+def test_a_queue_of_notifications_that_is_in_use_is_left_alone(sound: SmokeDeployment) -> None:
     fill(sound.service)
 
     rows = sound.rows()
@@ -77,7 +77,7 @@ def test_a_queue_of_notifications_that_is_in_use_is_left_alone(sound: Deployment
 
 
 def test_a_queue_of_notifications_that_is_in_use_is_checked_if_that_is_wanted(
-    sound: Deployment,
+    sound: SmokeDeployment,
 ) -> None:
     fill(sound.service)
 
@@ -86,7 +86,7 @@ def test_a_queue_of_notifications_that_is_in_use_is_checked_if_that_is_wanted(
     assert {row["outcome"] for row in rows.values()} == {"ok"}
 
 
-def test_a_worker_may_take_the_notification_before_it_is_found(sound: Deployment) -> None:
+def test_a_worker_may_take_the_notification_before_it_is_found(sound: SmokeDeployment) -> None:
     fill(sound.service)
 
     def taking(request: httpx.Request, answer: Answer) -> httpx.Response:
@@ -103,7 +103,7 @@ def test_a_worker_may_take_the_notification_before_it_is_found(sound: Deployment
 
 
 def test_what_others_put_into_the_queue_of_notifications_meanwhile_is_not_deleted(
-    sound: Deployment,
+    sound: SmokeDeployment,
 ) -> None:
     def joined(request: httpx.Request, answer: Answer) -> httpx.Response:
         given = answer()
@@ -133,7 +133,7 @@ def test_what_others_put_into_the_queue_of_notifications_meanwhile_is_not_delete
     + [pytest.param(each, True, marks=pytest.mark.slow) for each in range(1, REQUESTS)],
 )
 def test_ctrl_c_leaves_nothing_wherever_it_comes(number: int, *, after: bool) -> None:
-    stopped = Deployment(Counting(number, KeyboardInterrupt(), after=after))
+    stopped = SmokeDeployment(RequestCounter(number, KeyboardInterrupt(), after=after))
 
     ran = stopped.smoke()
 
@@ -144,7 +144,7 @@ def test_ctrl_c_leaves_nothing_wherever_it_comes(number: int, *, after: bool) ->
 
 @pytest.mark.parametrize("number", [4, 12, 70])
 def test_an_answer_that_is_lost_on_the_way_is_one_wrong_row(number: int) -> None:
-    lost = Deployment(Counting(number, httpx.ReadTimeout("timed out"), after=True))
+    lost = SmokeDeployment(RequestCounter(number, httpx.ReadTimeout("timed out"), after=True))
 
     ran = lost.smoke("--json")
 
@@ -154,8 +154,8 @@ def test_an_answer_that_is_lost_on_the_way_is_one_wrong_row(number: int) -> None
     assert lost.there() == set()
 
 
-def test_a_defect_of_ours_cleans_up_too(sound: Deployment) -> None:
-    sound.spoil = Counting(40, ZeroDivisionError("a defect"), after=False)
+def test_a_defect_of_ours_cleans_up_too(sound: SmokeDeployment) -> None:
+    sound.spoil = RequestCounter(40, ZeroDivisionError("a defect"), after=False)
 
     ran = sound.smoke()
 
@@ -164,7 +164,7 @@ def test_a_defect_of_ours_cleans_up_too(sound: Deployment) -> None:
     assert sound.there() == set()
 
 
-def test_a_service_that_goes_away_meanwhile_is_not_asked_for_ever(sound: Deployment) -> None:
+def test_a_service_that_goes_away_meanwhile_is_not_asked_for_ever(sound: SmokeDeployment) -> None:
     sound.spoil = lambda request, answer: (
         no_answer(request, answer) if len(sound.requests) > 30 else answer()
     )
@@ -182,7 +182,9 @@ def test_a_service_that_goes_away_meanwhile_is_not_asked_for_ever(sound: Deploym
     ]
 
 
-def test_what_is_left_behind_is_told_with_the_command_that_removes_it(sound: Deployment) -> None:
+def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
+    sound: SmokeDeployment,
+) -> None:
     def refusing(request: httpx.Request, answer: Answer) -> httpx.Response:
         return problem(503, "unavailable") if request.method == "DELETE" else answer()
 
@@ -194,13 +196,13 @@ def test_what_is_left_behind_is_told_with_the_command_that_removes_it(sound: Dep
     assert ran.code == 1
     assert len(left) == 5
     for command in left:
-        session = Session(given_client=sound.client, env={}, at_terminal=lambda: True)
+        session = CliSession(given_client=sound.client, env={}, at_terminal=lambda: True)
         answer = "ngsi.notify\n" if "ngsi.notify" in command and "--yes" not in command else None
         assert invoke(*shlex.split(command), session=session, input=answer).code == 0, command
     assert sound.there() == set()
 
 
-def test_what_cannot_be_removed_at_once_is_tried_again(sound: Deployment) -> None:
+def test_what_cannot_be_removed_at_once_is_tried_again(sound: SmokeDeployment) -> None:
     refused: list[str] = []
 
     def refusing(request: httpx.Request, answer: Answer) -> httpx.Response:
@@ -218,7 +220,7 @@ def test_what_cannot_be_removed_at_once_is_tried_again(sound: Deployment) -> Non
     assert sound.there() == set()
 
 
-def test_no_secret_is_in_what_it_writes(sound: Deployment) -> None:
+def test_no_secret_is_in_what_it_writes(sound: SmokeDeployment) -> None:
     secrets: list[str] = [sound.service.key]
 
     def kept(_request: httpx.Request, answer: Answer) -> httpx.Response:

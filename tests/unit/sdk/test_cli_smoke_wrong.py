@@ -11,7 +11,7 @@ from tests.unit.sdk.cli_runner import Ran
 from tests.unit.sdk.smoke_harness import (
     OPERATIONS,
     Answer,
-    Deployment,
+    SmokeDeployment,
     Spoil,
     another,
     bodies,
@@ -28,8 +28,8 @@ SOME = ("explain_task", "get_metrics", "extend_lease", "notify", "docs", "put_sc
 
 
 @pytest.fixture
-def sound() -> Deployment:
-    return Deployment()
+def sound() -> SmokeDeployment:
+    return SmokeDeployment()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def sound() -> Deployment:
     ],
 )
 def test_an_operation_that_fails_is_told_and_the_rest_goes_on(operation: str) -> None:
-    broken = Deployment(for_operation(operation, lambda _request, _answer: problem(500)))
+    broken = SmokeDeployment(for_operation(operation, lambda _request, _answer: problem(500)))
 
     ran = broken.smoke("--json")
 
@@ -60,7 +60,7 @@ def test_an_operation_that_fails_is_told_and_the_rest_goes_on(operation: str) ->
 
 
 def left_by(operation: str, ran: Ran) -> list[str]:
-    """Return what cannot be removed where *operation* fails."""
+    """The things that cannot be removed where *operation* fails."""
     name, ngsi = ran.json["name"], "queue ngsi.notify, if nobody else uses it"
     return {
         "delete_queue": [ngsi, f"queue {name}-2", f"queue {name}"],
@@ -74,7 +74,7 @@ def left_by(operation: str, ran: Ran) -> list[str]:
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each not in VITAL])
 @pytest.mark.parametrize("body", [b"{}", b'{"results":[]}'])
 def test_an_answer_that_means_nothing_ends_nothing(operation: str, body: bytes) -> None:
-    broken = Deployment(for_operation(operation, bodies(lambda _: body)))
+    broken = SmokeDeployment(for_operation(operation, bodies(lambda _: body)))
 
     ran = broken.smoke("--json")
 
@@ -115,12 +115,12 @@ ASCII = bodies(lambda body: json.dumps(json.loads(body)).encode() if body else b
 def test_an_answer_that_is_not_as_it_should_be_is_told(
     operation: str, spoilt: Spoil, check: str, says: str
 ) -> None:
-    wrong = Deployment(for_operation(operation, spoilt)).wrong()
+    wrong = SmokeDeployment(for_operation(operation, spoilt)).wrong()
 
     assert says in wrong[check]["seen"]
 
 
-def test_a_secret_that_is_shown_again_is_told(sound: Deployment) -> None:
+def test_a_secret_that_is_shown_again_is_told(sound: SmokeDeployment) -> None:
     made: list[bytes] = []
 
     def kept(_request: httpx.Request, answer: Answer) -> httpx.Response:
@@ -139,7 +139,7 @@ def test_a_secret_that_is_shown_again_is_told(sound: Deployment) -> None:
     assert made[0].decode() not in ran.out + ran.err
 
 
-def test_a_key_that_is_let_in_everywhere_is_told(sound: Deployment) -> None:
+def test_a_key_that_is_let_in_everywhere_is_told(sound: SmokeDeployment) -> None:
     def let_in(request: httpx.Request, answer: Answer) -> httpx.Response:
         request.headers["Authorization"] = f"Bearer {sound.service.key}"
         return answer()
@@ -170,12 +170,12 @@ def test_a_list_without_an_end_is_told() -> None:
         lambda request, answer: hidden(request, lambda: first_page(request, answer)),
     )
 
-    wrong = Deployment(spoilt).wrong()
+    wrong = SmokeDeployment(spoilt).wrong()
 
     assert wrong["worker: list"]["seen"] == "the list goes on after 100 pages"
 
 
-def test_timers_and_a_recorder_that_do_not_run_are_told(sound: Deployment) -> None:
+def test_timers_and_a_recorder_that_do_not_run_are_told(sound: SmokeDeployment) -> None:
     sound.timers = False
 
     wrong = sound.wrong()
@@ -225,12 +225,12 @@ def test_a_console_that_is_not_as_it_should_be_is_told(
     def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
         return spoilt(request, answer) if "/console" in request.url.path else answer()
 
-    wrong = Deployment(spoil).wrong()
+    wrong = SmokeDeployment(spoil).wrong()
 
     assert says in wrong[check]["seen"]
 
 
-def test_sessions_that_outlive_signing_out_are_told(sound: Deployment) -> None:
+def test_sessions_that_outlive_signing_out_are_told(sound: SmokeDeployment) -> None:
     def kept_alive(request: httpx.Request, answer: Answer) -> httpx.Response:
         if request.url.path == "/prod/console/sign-out":
             return httpx.Response(303, headers={"Location": "/prod/console/sign-in"})
@@ -243,7 +243,7 @@ def test_sessions_that_outlive_signing_out_are_told(sound: Deployment) -> None:
     assert wrong["console: sign out"]["seen"].startswith("the status of the first page afterwards")
 
 
-def test_what_is_wrong_stands_first_with_the_request_to_look_for(sound: Deployment) -> None:
+def test_what_is_wrong_stands_first_with_the_request_to_look_for(sound: SmokeDeployment) -> None:
     sound.spoil = for_operation(
         "pause_queue", lambda _request, _answer: problem(503, "unavailable")
     )
@@ -259,7 +259,7 @@ def test_what_is_wrong_stands_first_with_the_request_to_look_for(sound: Deployme
     assert ran.code == 1
 
 
-def test_where_no_queue_can_be_made_nothing_else_is_looked_at(sound: Deployment) -> None:
+def test_where_no_queue_can_be_made_nothing_else_is_looked_at(sound: SmokeDeployment) -> None:
     sound.spoil = for_operation("create_queue", lambda _request, _answer: problem(500))
 
     rows = sound.rows(code=1)

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.cli.station import show
 from tests.unit.sdk.cli_runner import invoke
 
@@ -18,7 +18,7 @@ END = '{"ended": "drained", "batches": 1, "tasks": 1900, "moved": 1897, "dead": 
 def test_without_pyspark_one_line_says_what_to_install() -> None:
     assert find_spec("pyspark") is None, "these tests run where only the SDK and the service are"
 
-    ran = invoke("station", "run", "air:cleaning", session=Session(env={}))
+    ran = invoke("station", "run", "air:cleaning", session=CliSession(env={}))
 
     assert ran.code == 1
     assert ran.error.startswith("error: stations need Python packages that are not here (pyspark")
@@ -28,7 +28,7 @@ def test_without_pyspark_one_line_says_what_to_install() -> None:
 def test_a_person_sees_each_batch_and_the_end_and_no_terminal_obeys_a_task(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(Session(env={}), [BATCH, END])
+    show(CliSession(env={}), [BATCH, END])
 
     shown = capsys.readouterr()
     assert shown.err == (
@@ -39,14 +39,14 @@ def test_a_person_sees_each_batch_and_the_end_and_no_terminal_obeys_a_task(
 
 
 def test_a_program_is_given_the_lines_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Session(env={}, json=True), [BATCH, END])
+    show(CliSession(env={}, json=True), [BATCH, END])
 
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (BATCH + END, "")
 
 
 def test_quiet_leaves_the_end_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Session(env={}, quiet=True), [BATCH, END])
+    show(CliSession(env={}, quiet=True), [BATCH, END])
 
     shown = capsys.readouterr()
     assert shown.err == ""

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 
-from headrace.cli.tail import Seen, look
+from headrace.cli.tail import SeenTasks, look
 from headrace.cli.task import list_
 from headrace.client.sending import Failure, Report
 from headrace.testing import MemoryService
@@ -294,7 +294,7 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "answer"),
     [
         ((), "say which tasks: ids, or --queue"),
         (("--queue", "mail"), "--all for every one"),
@@ -302,12 +302,12 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
         (("--queue", "mail", "--state", "DAED"), "'DAED' is none of"),
     ],
 )
-def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer: str) -> None:
     for verb in (("delete", "--yes"), ("run",), ("restart",), ("move", "--to", "news")):
         ran = cli("task", *verb, *words)
 
         assert ran.code == 2
-        assert said in ran.err
+        assert answer in ran.err
 
 
 def test_dead_tasks_are_restarted(cli: Cli) -> None:
@@ -354,7 +354,7 @@ def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
     client, clock = cli.service.client, cli.service.clock
     put(cli, "old", delay_in_seconds=3600)
     clock.forward(1)
-    since, seen = clock.now, Seen()
+    since, seen = clock.now, SeenTasks()
 
     def news() -> list[tuple[str, str]]:
         clock.forward(0.5)
@@ -379,11 +379,11 @@ def test_tail_shows_a_task_given_back_when_that_was_and_not_when_it_began(cli: C
     put(cli, "a", "b")
     held = {task.id: task for task in client.dequeue("mail", batch_size=2).tasks}
     clock.forward(1)
-    since, seen = clock.now, Seen()
+    since, seen = clock.now, SeenTasks()
 
     def news() -> list[tuple[str, str]]:
         found = look(client, "mail", since, seen, now=clock.now)
-        return [(task.id, f"{told:%H:%M:%S}") for told, task in found]
+        return [(task.id, f"{reported:%H:%M:%S}") for reported, task in found]
 
     assert news() == []
     clock.forward(4)
@@ -401,7 +401,7 @@ def test_tail_shows_a_task_given_back_when_that_was_and_not_when_it_began(cli: C
 
 def test_tail_remembers_a_bounded_number(cli: Cli) -> None:
     put(cli, "a", "b", "c")
-    seen = Seen(2)
+    seen = SeenTasks(2)
 
     assert len(list(look(cli.service.client, "mail", START, seen, now=START))) == 3
     assert len(seen) == 2

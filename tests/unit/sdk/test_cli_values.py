@@ -111,7 +111,7 @@ def test_fields_are_put_into_objects_that_are_made_where_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "message"),
     [
         (None, "-"),
         (0.0, "0 s"),
@@ -123,12 +123,12 @@ def test_fields_are_put_into_objects_that_are_made_where_missing() -> None:
         (172_800, "2 d"),
     ],
 )
-def test_lengths_of_time_are_shown_in_their_unit(seconds: float | None, said: str) -> None:
-    assert output.span(seconds) == said
+def test_lengths_of_time_are_shown_in_their_unit(seconds: float | None, message: str) -> None:
+    assert output.span(seconds) == message
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (None, "-"),
         ("", "-"),
@@ -143,12 +143,12 @@ def test_lengths_of_time_are_shown_in_their_unit(seconds: float | None, said: st
         (datetime(2026, 11, 21, 8, tzinfo=UTC), "2026-11-21 08:00:00Z"),
     ],
 )
-def test_cells_say_values_as_people_read_them(value: object, said: str) -> None:
-    assert output.cell(value).plain == said
+def test_cells_say_values_as_people_read_them(value: object, message: str) -> None:
+    assert output.cell(value).plain == message
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("plain é 漢", "plain é 漢"),
         ("\x1b[2J", "\\x1b[2J"),
@@ -158,8 +158,8 @@ def test_cells_say_values_as_people_read_them(value: object, said: str) -> None:
         ("\u202egnp", "\\u202egnp"),
     ],
 )
-def test_nothing_in_data_drives_the_terminal(text: str, said: str) -> None:
-    assert output.clean(text) == said
+def test_nothing_in_data_drives_the_terminal(text: str, message: str) -> None:
+    assert output.clean(text) == message
 
 
 class Terminal(io.StringIO):

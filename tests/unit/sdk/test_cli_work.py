@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY, start_http_server
 
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.testing import MemoryService
 from tests.unit.sdk.cli_runner import Ran, invoke
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def work(*words: str, service: MemoryService | None = None) -> Ran:
     client = service.client if service else None
-    return invoke("work", *words, session=Session(given_client=client, env={}))
+    return invoke("work", *words, session=CliSession(given_client=client, env={}))
 
 
 def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) -> None:
@@ -100,7 +100,7 @@ def test_metrics_are_for_this_machine_unless_told_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("a_shop", "'a_shop' names no app: say module:app"),
         (":app", "':app' names no app"),
@@ -112,11 +112,11 @@ def test_metrics_are_for_this_machine_unless_told_otherwise(
         ("json:app", "json has no app; it holds no App"),
     ],
 )
-def test_an_app_that_is_not_there_is_one_clear_line(name: str, said: str) -> None:
+def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> None:
     ran = work(name)
 
     assert ran.code in (1, 2)
-    assert ran.error.startswith(f"error: {said}")
+    assert ran.error.startswith(f"error: {message}")
 
 
 def test_an_app_may_be_an_attribute_of_something(headrace_service: MemoryService) -> None:
@@ -130,7 +130,7 @@ def test_a_fault_in_the_module_is_told_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--queues", "mail=x"), "no queue, nor a queue with its weight"),
         (("--queues", "mail=0"), "no queue, nor a queue with its weight"),
@@ -142,12 +142,12 @@ def test_a_fault_in_the_module_is_told_as_it_is() -> None:
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(
-    headrace_service: MemoryService, words: tuple[str, ...], said: str
+    headrace_service: MemoryService, words: tuple[str, ...], message: str
 ) -> None:
     ran = work("a_shop:app", *words, service=headrace_service)
 
     assert ran.code == 2
-    assert said in ran.error
+    assert message in ran.error
 
 
 def test_without_a_service_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:

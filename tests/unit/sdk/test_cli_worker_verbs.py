@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from headrace.cli.report import ONLY_WITH
-from headrace.cli.session import Session
+from headrace.cli.session import CliSession
 from headrace.client.sending import Status
 from headrace.http import report_bodies
 from headrace.testing import MemoryService
@@ -110,7 +110,7 @@ def test_tasks_may_be_taken_under_a_group_lease(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--count", "26"), "26 is not in the range 1<=x<=25"),
         (("--wait", "21s"), "wait_seconds must be at most 20"),
@@ -120,12 +120,12 @@ def test_tasks_may_be_taken_under_a_group_lease(cli: Cli) -> None:
     ],
 )
 def test_a_dequeue_that_makes_no_sense_takes_nothing(
-    cli: Cli, words: tuple[str, ...], said: str
+    cli: Cli, words: tuple[str, ...], message: str
 ) -> None:
     ran = cli("dequeue", "mail", *words)
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert shown(cli)["attempts"] == 0
 
 
@@ -207,17 +207,17 @@ def test_what_a_queue_keeps_nothing_of_is_gone(cli: Cli) -> None:
 
 
 def test_a_program_gets_the_result_as_the_api_gives_it(cli: Cli) -> None:
-    said = report(cli, "inflight", "--json", "--quiet")
+    message = report(cli, "inflight", "--json", "--quiet")
 
-    assert said.err == ""
-    assert (said.json["outcome"], said.json["state"]) == ("OK", "INFLIGHT")
-    assert said.json["lease"]["expires_at"].startswith("2026-11-21T08:00:30")
+    assert message.err == ""
+    assert (message.json["outcome"], message.json["state"]) == ("OK", "INFLIGHT")
+    assert message.json["lease"]["expires_at"].startswith("2026-11-21T08:00:30")
 
 
 def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
     held = take(cli)
     env = {"HEADRACE_LEASE": held["lease"]["id"]}
-    session = Session(given_client=cli.service.client, env=env)
+    session = CliSession(given_client=cli.service.client, env=env)
 
     assert invoke("report", "mail", "a", "succeeded", session=session).code == 0
     assert shown(cli)["state"] == "SUCCEEDED"
@@ -225,7 +225,7 @@ def test_the_lease_may_stand_in_the_environment(cli: Cli) -> None:
 
 def test_the_lease_of_a_task_is_not_taken_for_that_of_a_group(cli: Cli) -> None:
     env = {"HEADRACE_LEASE": take(cli)["lease"]["id"]}
-    session = Session(given_client=cli.service.client, env=env)
+    session = CliSession(given_client=cli.service.client, env=env)
 
     assert invoke("dequeue", "mail", session=session).code == 0
 
@@ -258,7 +258,7 @@ def test_a_program_sees_why_a_report_changed_nothing(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("done",), "'STATUS': 'done' is not one of 'succeeded', 'inflight', "),
         (("failed", "--result", "1"), "--result goes with SUCCEEDED"),
@@ -273,12 +273,12 @@ def test_a_program_sees_why_a_report_changed_nothing(cli: Cli) -> None:
     ],
 )
 def test_a_report_that_makes_no_sense_changes_nothing(
-    cli: Cli, words: tuple[str, ...], said: str
+    cli: Cli, words: tuple[str, ...], message: str
 ) -> None:
     ran = report(cli, *words)
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
     assert shown(cli)["state"] == "INFLIGHT"
 
 

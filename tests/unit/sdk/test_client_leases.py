@@ -31,7 +31,7 @@ def test_one_lease_over_many_tasks(service: MemoryService) -> None:
     assert extended.expires_at > lease.expires_at
     assert {client.get_task(task.id).lease_expires_at for task in tasks} == {extended.expires_at}
     done = Report(task_id=tasks[0].id, lease_id=lease.id, status="SUCCEEDED")
-    assert [said.outcome for said in client.report("mail", [done])] == ["OK"]
+    assert [message.outcome for message in client.report("mail", [done])] == ["OK"]
     client.close_lease(lease.id)
     states = [client.get_task(task.id).state for task in tasks]
     assert states == ["SUCCEEDED", "ENQUEUED", "ENQUEUED"]

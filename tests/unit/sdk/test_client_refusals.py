@@ -60,7 +60,7 @@ def with_coroutines(wire: Wire, action: Many, *queues: str, **meant: Any) -> Non
 @pytest.mark.parametrize("action", get_args(Many))
 @pytest.mark.parametrize("act", [synchronous, with_coroutines])
 @pytest.mark.parametrize(
-    ("meant", "fields", "said"),
+    ("meant", "fields", "text"),
     [
         ({"ids": ["t1"], "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
         ({"ids": [], "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
@@ -75,7 +75,7 @@ def with_coroutines(wire: Wire, action: Many, *queues: str, **meant: Any) -> Non
     ],
 )
 def test_a_bulk_action_takes_exactly_one_of_ids_and_filter(
-    act: Callable[..., None], action: Many, meant: Any, fields: list[str], said: str
+    act: Callable[..., None], action: Many, meant: Any, fields: list[str], text: str
 ) -> None:
     wire = Wire([reply(200, DONE)])
     queues = ("mail", "later") if action == "move_tasks" else ("mail",)
@@ -83,7 +83,7 @@ def test_a_bulk_action_takes_exactly_one_of_ids_and_filter(
     with pytest.raises(InvalidRequest) as refused:
         act(wire, action, *queues, **meant)
 
-    assert refused.value.detail == said
+    assert refused.value.detail == text
     assert [one.field for one in refused.value.errors] == fields
     assert not wire.requests
 

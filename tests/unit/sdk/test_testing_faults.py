@@ -82,10 +82,10 @@ def test_a_report_that_comes_too_late_means_another_delivery(service: MemoryServ
     assert say(service, first, "INFLIGHT").outcome == "OK"  # a heartbeat is no end
     late = say(service, first)
     second = take(service)
-    said = say(service, second)
+    text = say(service, second)
 
     assert late.outcome in ("NOT_INFLIGHT", "STALE_LEASE")
-    assert (second.id, second.attempts, said.outcome) == (first.id, 2, "OK")
+    assert (second.id, second.attempts, text.outcome) == (first.id, 2, "OK")
     assert second.errors[0].kind == "lease_expired"
     assert fault.struck == 1
 
@@ -97,7 +97,7 @@ def test_a_lease_that_lapses_takes_no_other_along(service: MemoryService) -> Non
     reports = [Report(task_id=t.id, lease_id=t.lease.id, status="SUCCEEDED") for t in tasks]
 
     with service.faults.duplicate_delivery():
-        outcomes = [said.outcome for said in service.client.report("mail", reports)]
+        outcomes = [text.outcome for text in service.client.report("mail", reports)]
 
     assert outcomes == ["NOT_INFLIGHT", "OK", "OK"]
     assert [task.id for task in service.client.dequeue("mail", batch_size=3).tasks] == [tasks[0].id]
@@ -201,13 +201,15 @@ def story(seed: int) -> list[object]:
         service.faults.duplicate_delivery(rate=0.3)
         service.faults.lose_answers(rate=0.3)
         service.faults.slow_index(rate=0.3)
-        told: list[object] = []
+        reported: list[object] = []
         for number in range(40):
             service.client.enqueue("mail", number, id=f"task-{number:02}")
             tasks = service.client.dequeue("mail", batch_size=2).tasks
-            told += [(task.payload, task.attempts, say(service, task).outcome) for task in tasks]
+            reported += [
+                (task.payload, task.attempts, say(service, task).outcome) for task in tasks
+            ]
             service.clock.forward(5)
-        return [*told, service.clock.now]
+        return [*reported, service.clock.now]
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -225,7 +227,7 @@ def test_the_seed_is_shown_and_taken_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         ({"times": 0}, "times must be 1 or more, not 0"),
         ({"rate": 1.5}, "rate must be from 0 to 1, not 1.5"),
@@ -233,11 +235,11 @@ def test_the_seed_is_shown_and_taken_from_the_environment() -> None:
         ({"of": "purge"}, "of must be enqueue, dequeue or report, not 'purge'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(asked: Any, message: str) -> None:
+def test_what_makes_no_sense_is_refused_by_name(requested: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(message)) as refused:
-        Faults(1).lose_answers(**asked)
+        Faults(1).lose_answers(**requested)
 
-    assert refused.value.errors[0].field in asked
+    assert refused.value.errors[0].field in requested
 
 
 def test_cleared_faults_happen_no_more(service: MemoryService) -> None:

@@ -33,6 +33,6 @@ def test_the_guides_tests_pass(pytester: pytest.Pytester) -> None:
 
 def test_the_guide_knows_every_fault() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", GUIDE.read_text(), re.MULTILINE))
-    asked = {name for name in vars(Faults) if not name.startswith("_")}
+    requested = {name for name in vars(Faults) if not name.startswith("_")}
 
-    assert asked - {"active", "clear", "struck"} <= rows
+    assert requested - {"active", "clear", "struck"} <= rows

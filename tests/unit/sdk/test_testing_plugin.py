@@ -103,8 +103,8 @@ def test_the_seed_is_printed_first_and_with_what_failed(pytester: pytest.Pyteste
     result = run(pytester, "--headrace-seed", "42")
 
     result.assert_outcomes(failed=2)
-    told = [line for line in result.outlines if "--headrace-seed=42" in line]
-    assert told == [
+    reported = [line for line in result.outlines if "--headrace-seed=42" in line]
+    assert reported == [
         "headrace: --headrace-seed=42 draws the same faults again",
         "--headrace-seed=42 draws the same faults again",
     ]
@@ -134,10 +134,10 @@ def test_every_process_draws_from_the_same_seed(pytester: pytest.Pytester) -> No
 
     result = run(pytester, "--numprocesses=2", "--dist=each")
 
-    told = {
+    reported = {
         line.partition("seed ")[2] for line in result.outlines if "AssertionError: seed" in line
     }
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_the_plugin_loads_nothing_until_it_is_asked_to() -> None:

@@ -14,7 +14,7 @@ from headrace.testing import MemoryService
 FIXED = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
 
 
-class Story:
+class AppStory:
     """An app, and what its functions have seen."""
 
     def __init__(self) -> None:
@@ -59,17 +59,17 @@ class Story:
 
 
 @pytest.fixture
-def story() -> Story:
-    return Story()
+def story() -> AppStory:
+    return AppStory()
 
 
 @pytest.fixture
-def service(story: Story) -> Iterator[MemoryService]:
+def service(story: AppStory) -> Iterator[MemoryService]:
     with MemoryService(seed=1) as service, service.serving(story.app):
         yield service
 
 
-def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService, story: Story) -> None:
+def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService, story: AppStory) -> None:
     made = story.note.enqueue_many({"what": letter} for letter in "abc")
     story.note.options(delay=60).enqueue(what="later")
 
@@ -84,7 +84,7 @@ def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService, story: 
     ]
 
 
-def test_retries_come_when_their_time_has_come(service: MemoryService, story: Story) -> None:
+def test_retries_come_when_their_time_has_come(service: MemoryService, story: AppStory) -> None:
     made = story.stubborn.enqueue(times=2)
 
     assert service.run(story.app).failed == 1
@@ -97,7 +97,7 @@ def test_retries_come_when_their_time_has_come(service: MemoryService, story: St
     assert service.client.get_task(str(made.id)).result == 3
 
 
-def test_a_run_shows_what_went_wrong(service: MemoryService, story: Story) -> None:
+def test_a_run_shows_what_went_wrong(service: MemoryService, story: AppStory) -> None:
     story.stubborn.enqueue(times=9)
     story.picky.enqueue()
 
@@ -110,7 +110,9 @@ def test_a_run_shows_what_went_wrong(service: MemoryService, story: Story) -> No
     assert reasons == {"exhausted", "rejected"}
 
 
-def test_a_chosen_delay_is_waited_for_without_waiting(service: MemoryService, story: Story) -> None:
+def test_a_chosen_delay_is_waited_for_without_waiting(
+    service: MemoryService, story: AppStory
+) -> None:
     story.later.enqueue()
     began = service.clock.now
 
@@ -119,7 +121,7 @@ def test_a_chosen_delay_is_waited_for_without_waiting(service: MemoryService, st
 
 
 def test_what_a_function_spawns_or_enqueues_runs_after_it(
-    service: MemoryService, story: Story
+    service: MemoryService, story: AppStory
 ) -> None:
     made = story.parent.enqueue()
 
@@ -131,7 +133,7 @@ def test_what_a_function_spawns_or_enqueues_runs_after_it(
 
 
 def test_async_functions_run_too_with_a_loop_about_or_without(
-    service: MemoryService, story: Story
+    service: MemoryService, story: AppStory
 ) -> None:
     async def work() -> list[Any]:
         await story.think.aenqueue(n=1)
@@ -158,7 +160,7 @@ def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
     assert len(service.run(app, until_settled=True)) == 0  # tomorrow's tick is not waited for
 
 
-def test_a_worker_has_a_key_of_its_own(service: MemoryService, story: Story) -> None:
+def test_a_worker_has_a_key_of_its_own(service: MemoryService, story: AppStory) -> None:
     story.note.enqueue(what="a")
     worker = service.client.create_key("worker", "worker", ["mail"]).secret
     viewer = service.client.create_key("viewer", "viewer", ["mail"]).secret
@@ -168,7 +170,7 @@ def test_a_worker_has_a_key_of_its_own(service: MemoryService, story: Story) -> 
     assert service.run(story.app, key=worker).succeeded == 1
 
 
-def test_times_are_told_by_the_services_clock(service: MemoryService, story: Story) -> None:
+def test_times_are_told_by_the_services_clock(service: MemoryService, story: AppStory) -> None:
     made = story.note.options(expires=timedelta(minutes=5)).enqueue(what="a")
 
     expires_at = service.client.get_task(str(made.id)).expires_at
@@ -177,7 +179,7 @@ def test_times_are_told_by_the_services_clock(service: MemoryService, story: Sto
     assert abs(expires_at - service.clock.now - timedelta(minutes=5)) < timedelta(seconds=1)
 
 
-def test_an_app_talks_to_the_service_as_long_as_the_block_lasts(story: Story) -> None:
+def test_an_app_talks_to_the_service_as_long_as_the_block_lasts(story: AppStory) -> None:
     own = Client("http://127.0.0.1:1", "key", retries=0)
     app = App(own)
     with MemoryService() as service:
@@ -200,7 +202,7 @@ def test_a_story_without_an_end_is_ended(service: MemoryService) -> None:
 
 
 def test_a_paused_queue_is_not_waited_for_unless_it_resumes(
-    service: MemoryService, story: Story
+    service: MemoryService, story: AppStory
 ) -> None:
     service.run(story.app)  # makes the queue
     service.client.pause_queue("mail")
@@ -211,7 +213,9 @@ def test_a_paused_queue_is_not_waited_for_unless_it_resumes(
     assert service.run(story.app, until_settled=True).succeeded == 1
 
 
-def test_a_limited_queue_is_worked_on_at_its_own_pace(service: MemoryService, story: Story) -> None:
+def test_a_limited_queue_is_worked_on_at_its_own_pace(
+    service: MemoryService, story: AppStory
+) -> None:
     limit = {"rate_limiting": {"max_tokens": 1, "interval": 10, "interval_unit": "SECONDS"}}
     service.client.create_queue("mail", dequeuing_settings=limit)
     story.note.enqueue_many({"what": letter} for letter in "abc")
@@ -225,7 +229,7 @@ def test_a_limited_queue_is_worked_on_at_its_own_pace(service: MemoryService, st
 
 
 def test_a_function_runs_twice_when_its_first_report_comes_too_late(
-    service: MemoryService, story: Story
+    service: MemoryService, story: AppStory
 ) -> None:
     story.note.enqueue_many({"what": letter} for letter in "ab")
 
@@ -256,7 +260,7 @@ def test_a_function_can_tell_that_its_lease_is_lost(service: MemoryService) -> N
     assert issubclass(LeaseLost, Exception)
 
 
-def test_a_worker_with_threads_suffers_the_same(service: MemoryService, story: Story) -> None:
+def test_a_worker_with_threads_suffers_the_same(service: MemoryService, story: AppStory) -> None:
     story.note.enqueue_many({"what": str(number)} for number in range(30))
 
     with service.faults.duplicate_delivery(times=3) as fault:
@@ -297,7 +301,7 @@ def test_a_worker_in_a_burst_follows_tasks_that_move_on() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_everything_ends_well_on_a_bad_day(story: Story, seed: int) -> None:
+def test_everything_ends_well_on_a_bad_day(story: AppStory, seed: int) -> None:
     with MemoryService(seed=seed) as service, service.serving(story.app):
         # Each answer of a dequeue that gets lost costs an attempt.
         service.client.create_queue("mail", retry_strategy={**FIXED, "max_retries": 20})

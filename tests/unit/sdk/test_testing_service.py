@@ -42,10 +42,10 @@ def test_a_task_goes_all_the_way_and_back(service: MemoryService) -> None:
 
     (task,) = service.client.dequeue("mail", worker="ada:1").tasks
     report = Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED", result="ok")
-    (said,) = service.client.report("mail", [report])
+    (message,) = service.client.report("mail", [report])
 
     assert task.payload == {"to": "ada", "n": 2**70}
-    assert said.outcome == "OK"
+    assert message.outcome == "OK"
     assert service.client.get_task(str(made.id)).result == "ok"
 
 
@@ -145,8 +145,8 @@ def test_a_recount_is_one_call_to_its_caller(service: MemoryService) -> None:
     again = asyncio.run(in_a_loop())
 
     assert service.client.consumed.calls == calls + 4
-    told = found.counts[State.ENQUEUED], found.was[State.ENQUEUED], found.cursor
-    assert told == (1, 0, None)
+    reported = found.counts[State.ENQUEUED], found.was[State.ENQUEUED], found.cursor
+    assert reported == (1, 0, None)
     assert again.counts == again.was == found.counts
 
 

@@ -12,10 +12,10 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.sending import Report
 from headrace.client.worker import isolate
-from headrace.client.worker.holding import Held
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.isolate import ChildProcess, Children
 from headrace.domain.errors import HeadraceError
-from tests.unit.sdk.worker_ground import SOON, held
+from tests.unit.sdk.worker_harness import SOON, held
 
 
 class FakeChild:
@@ -48,7 +48,7 @@ class FakeChild:
     def end(self) -> None: ...
 
 
-class Ground:
+class ChildHarness:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reports: dict[str, Report | None] = {}
         self.ended = threading.Semaphore(0)
@@ -66,7 +66,7 @@ class Ground:
             fatal=self.fatal.append,
         )
 
-    def run(self, *tasks: Held) -> list[Report | None]:
+    def run(self, *tasks: InflightTask) -> list[Report | None]:
         for task in tasks:
             self.children.start(task)
         for _ in tasks:
@@ -80,60 +80,62 @@ class Ground:
             raise child
         return child
 
-    def _ended(self, task: Held, report: Report | None) -> None:
+    def _ended(self, task: InflightTask, report: Report | None) -> None:
         self.reports[task.task.id] = report
         self.ended.release()
 
 
 @pytest.fixture
-def ground(monkeypatch: pytest.MonkeyPatch) -> Ground:
-    return Ground(monkeypatch)
+def harness(monkeypatch: pytest.MonkeyPatch) -> ChildHarness:
+    return ChildHarness(monkeypatch)
 
 
-def test_a_task_that_no_process_can_be_started_for_goes_back_for_a_while(ground: Ground) -> None:
-    ground.births = iter([OSError(11, "no processes left"), FakeChild()])
+def test_a_task_that_no_process_can_be_started_for_goes_back_for_a_while(
+    harness: ChildHarness,
+) -> None:
+    harness.births = iter([OSError(11, "no processes left"), FakeChild()])
 
-    first, second = ground.run(held(1), held(2))
+    first, second = harness.run(held(1), held(2))
 
     assert first is not None
     assert (first.status, first.delay_in_seconds) == ("RELEASED", 5.0)
     assert second is not None
     assert second.status == "SUCCEEDED"
-    assert ground.fatal == []
+    assert harness.fatal == []
 
 
 def test_a_child_that_dies_before_its_task_is_replaced_and_costs_it_nothing(
-    ground: Ground,
+    harness: ChildHarness,
 ) -> None:
-    ground.births = iter([FakeChild(ready=False), FakeChild(ready=False), FakeChild()])
+    harness.births = iter([FakeChild(ready=False), FakeChild(ready=False), FakeChild()])
 
-    (report,) = ground.run(held(1))
+    (report,) = harness.run(held(1))
 
     assert report is not None
     assert report.status == "SUCCEEDED"
-    assert ground.fatal == []
+    assert harness.fatal == []
 
 
 def test_three_in_a_row_that_cannot_begin_end_the_worker_with_what_the_last_one_said(
-    ground: Ground,
+    harness: ChildHarness,
 ) -> None:
-    ground.births = iter([FakeChild(ready=False, last_words="ImportError: no shop")] * 3)
+    harness.births = iter([FakeChild(ready=False, last_words="ImportError: no shop")] * 3)
 
-    (report,) = ground.run(held(1))
+    (report,) = harness.run(held(1))
 
     assert report is not None
     assert report.status == "RELEASED"
-    (error,) = ground.fatal
+    (error,) = harness.fatal
     assert isinstance(error, HeadraceError)
     assert "exited with code 1: ImportError: no shop" in str(error)
 
 
-def test_a_fault_beside_a_task_ends_it_and_replaces_its_child(ground: Ground) -> None:
+def test_a_fault_beside_a_task_ends_it_and_replaces_its_child(harness: ChildHarness) -> None:
     broken = FakeChild()
     broken.fault = ValueError("cannot be pickled")
-    ground.births = iter([broken, FakeChild()])
+    harness.births = iter([broken, FakeChild()])
 
-    first, second = ground.run(held(1), held(2))
+    first, second = harness.run(held(1), held(2))
 
     assert first is not None
     assert (first.status, first.error and first.error.type) == ("FAILED", "ValueError")

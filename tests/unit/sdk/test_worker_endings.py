@@ -9,7 +9,7 @@ import pytest
 from headrace.client.models import Reported
 from headrace.client.worker.endings import came_of, failed, released
 from headrace.domain.task import State
-from tests.unit.sdk.worker_ground import START, leased
+from tests.unit.sdk.worker_harness import START, leased
 
 
 def answer(state: State | None, *, after: float | None = None) -> Reported:
@@ -26,7 +26,7 @@ def answer(state: State | None, *, after: float | None = None) -> Reported:
 
 
 @pytest.mark.parametrize(
-    ("result", "attempts", "retryable", "said"),
+    ("result", "attempts", "retryable", "message"),
     [
         (answer(State.ENQUEUED, after=19.6), 1, True, "; again in 20 s"),
         (answer(State.ENQUEUED, after=1.26), 1, True, "; again in 1.3 s"),
@@ -39,11 +39,11 @@ def answer(state: State | None, *, after: float | None = None) -> Reported:
     ],
 )
 def test_a_failure_says_whether_it_is_tried_again(
-    result: Reported, attempts: int, said: str, *, retryable: bool
+    result: Reported, attempts: int, message: str, *, retryable: bool
 ) -> None:
     task = msgspec.structs.replace(leased(), attempts=attempts)
 
-    assert came_of(failed(task, "Boom", "", retryable=retryable), result, task) == said
+    assert came_of(failed(task, "Boom", "", retryable=retryable), result, task) == message
 
 
 def test_any_other_end_says_nothing_more() -> None:

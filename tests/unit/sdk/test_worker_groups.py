@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 
 from headrace.client.app.app import App
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.app.outcomes import Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.desk import Desk
-from headrace.client.worker.groups import Group, Groups
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.fetcher import Fetcher
+from headrace.client.worker.groups import GroupLease, OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
-from headrace.client.worker.holding import Held, Holding
+from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.sending import failure_instead, send_each
 from headrace.client.worker.service import RemoteService
 from headrace.client.worker.settings import WorkerSettings
-from headrace.client.worker.taking import Taker
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.task import State
 from headrace.testing import MemoryService
-from tests.unit.sdk.worker_ground import (
+from tests.unit.sdk.worker_harness import (
     SOON,
     START,
     FakeService,
@@ -43,25 +43,25 @@ from tests.unit.sdk.worker_ground import (
 LENGTH = 60.0
 
 
-class Ground:
+class GroupHarness:
     """A service in memory, a clock moved by hand, and what a worker's threads do, step by step."""
 
     def __init__(self) -> None:
         self.monotonic = Monotonic()
         self.service = FakeService(self.monotonic)
         self.clock = heard(self.monotonic)
-        self.holding = Holding()
+        self.inflight = InflightTasks()
         self.lost = Losses()
-        self.unsaid: set[Group] = set()
-        self.groups = Groups(
+        self.unreported: set[GroupLease] = set()
+        self.groups = OpenGroups(
             self.service,
             self.monotonic,
-            self.holding,
+            self.inflight,
             keepalive=None,
-            unsaid=self.unsaid.__contains__,
+            unreported=self.unreported.__contains__,
         )
         self.heartbeats = Heartbeats(
-            self.service, self.clock, self.holding, keepalive=7, lost=self.lost, chance=dice()
+            self.service, self.clock, self.inflight, keepalive=7, lost=self.lost, chance=dice()
         )
         self._number = 0
 
@@ -71,18 +71,18 @@ class Ground:
         calls, self.service.group_calls = self.service.group_calls, []
         return calls
 
-    def hold(self, group: Group, *, queue: str = "mail") -> Held:
+    def hold(self, group: GroupLease, *, queue: str = "mail") -> InflightTask:
         self._number += 1
         task = leased(self._number, queue=queue)
-        held = Held(
+        held = InflightTask(
             task,
-            Route("sync", "mail.send"),
+            TaskRoute("sync", "mail.send"),
             now=self.monotonic(),
             lease_ends=group.lease_ends,
             group=group,
         )
         self.service.leases[task.id] = group.id
-        self.holding.add(held)
+        self.inflight.add(held)
         assert held.begin(Noted(), self.monotonic())
         return held
 
@@ -92,93 +92,97 @@ class Ground:
 
 
 @pytest.fixture
-def ground() -> Ground:
-    return Ground()
+def harness() -> GroupHarness:
+    return GroupHarness()
 
 
 # ------------------------------------------------------------------------------------- heartbeats
 
 
-def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(ground: Ground) -> None:
-    group = ground.groups.current()
-    tasks = [ground.hold(group, queue=queue) for queue in ("mail", "news") for _ in range(100)]
-    ground.after(LENGTH / 3 - 0.1)
-    assert ground.calls == [f"open {group.id}"]
+def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group, queue=queue) for queue in ("mail", "news") for _ in range(100)]
+    harness.after(LENGTH / 3 - 0.1)
+    assert harness.calls == [f"open {group.id}"]
 
-    ground.after(0.2)
+    harness.after(0.2)
 
-    assert ground.calls == [f"extend {group.id}"]
-    assert ground.service.calls == []
-    assert {held.lease_ends for held in tasks} == {ground.monotonic() + LENGTH}
+    assert harness.calls == [f"extend {group.id}"]
+    assert harness.service.calls == []
+    assert {held.lease_ends for held in tasks} == {harness.monotonic() + LENGTH}
     assert {held.lease_expires_at for held in tasks} == {START + timedelta(seconds=20.1 + LENGTH)}
-    ground.after(LENGTH / 3 - 0.1)
-    assert ground.calls == []
+    harness.after(LENGTH / 3 - 0.1)
+    assert harness.calls == []
 
 
-def test_a_group_that_holds_nothing_is_not_extended(ground: Ground) -> None:
-    group = ground.groups.current()
-    held = ground.hold(group)
+def test_a_group_that_holds_nothing_is_not_extended(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    held = harness.hold(group)
     held.end()
-    ground.holding.remove(held)
+    harness.inflight.remove(held)
 
-    ground.after(LENGTH - 1)
+    harness.after(LENGTH - 1)
 
-    assert ground.calls == [f"open {group.id}"]
+    assert harness.calls == [f"open {group.id}"]
 
 
-def test_progress_goes_with_the_extension_and_only_where_there_is_some(ground: Ground) -> None:
-    group = ground.groups.current()
-    tasks = [ground.hold(group) for _ in range(30)]
+def test_progress_goes_with_the_extension_and_only_where_there_is_some(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group) for _ in range(30)]
     tasks[3].progress({"done": 1})
 
-    ground.after(LENGTH / 3 + 0.1)
+    harness.after(LENGTH / 3 + 0.1)
 
-    [(queue, [report])] = ground.service.calls
+    [(queue, [report])] = harness.service.calls
     assert (queue, report.task_id, report.lease_id) == ("mail", tasks[3].task.id, "lease-4")
     assert (report.progress, report.keepalive_timeout_in_seconds) == ({"done": 1}, None)
 
 
-def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(ground: Ground) -> None:
-    group = ground.groups.current()
-    held = ground.hold(group)
-    ground.service.fault = Unavailable("away")
-    ground.after(LENGTH / 3 + 0.1)
-    assert ground.service.within == pytest.approx((LENGTH * 2 / 3) / 2, abs=0.1)
+def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    held = harness.hold(group)
+    harness.service.fault = Unavailable("away")
+    harness.after(LENGTH / 3 + 0.1)
+    assert harness.service.within == pytest.approx((LENGTH * 2 / 3) / 2, abs=0.1)
     ends = held.lease_ends
 
-    ground.service.fault = None
+    harness.service.fault = None
     for _ in range(20):
-        ground.after(0.1)
+        harness.after(0.1)
 
-    assert ground.calls.count(f"extend {group.id}") == 2
+    assert harness.calls.count(f"extend {group.id}") == 2
     assert held.lease_ends > ends
-    assert not ground.lost.all
+    assert not harness.lost.all
 
 
-def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(ground: Ground) -> None:
-    group = ground.groups.current()
-    tasks = [ground.hold(group) for _ in range(3)]
-    ground.service.groups.clear()
+def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group) for _ in range(3)]
+    harness.service.groups.clear()
 
-    ground.after(LENGTH / 3 + 0.1)
-    other = ground.groups.current()
-    alone = ground.hold(other)
-    ground.after(1)
+    harness.after(LENGTH / 3 + 0.1)
+    other = harness.groups.current()
+    alone = harness.hold(other)
+    harness.after(1)
 
-    assert [task for task, _ in ground.lost.all] == [held.task.id for held in tasks]
-    assert {why for _, why in ground.lost.all} == {"the lease of all tasks is lost"}
+    assert [task for task, _ in harness.lost.all] == [held.task.id for held in tasks]
+    assert {why for _, why in harness.lost.all} == {"the lease of all tasks is lost"}
     assert all(held.lost for held in tasks)
     assert not alone.lost
     assert other.id != group.id
-    assert ground.calls == [f"open {group.id}", f"extend {group.id}", f"open {other.id}"]
+    assert harness.calls == [f"open {group.id}", f"extend {group.id}", f"open {other.id}"]
 
 
-def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(ground: Ground) -> None:
-    group = ground.groups.current()
+def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(harness: GroupHarness) -> None:
+    group = harness.groups.current()
     group.lost = True
-    held = ground.hold(group)
+    held = harness.hold(group)
 
-    ground.after(0)
+    harness.after(0)
 
     assert held.lost
 
@@ -186,91 +190,97 @@ def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(ground: Ground
 # ------------------------------------------------------------------------ which group comes next
 
 
-def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(ground: Ground) -> None:
-    group = ground.groups.current()
-    ground.hold(group)
+def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    harness.hold(group)
     for _ in range(20):
-        ground.after(10)
-        assert ground.groups.current() is group
+        harness.after(10)
+        assert harness.groups.current() is group
 
-    assert ground.calls.count(f"open {group.id}") == 1
+    assert harness.calls.count(f"open {group.id}") == 1
 
 
-def test_an_idle_group_is_replaced_before_it_ends_without_being_closed(ground: Ground) -> None:
-    first = ground.groups.current()
-    ground.after(LENGTH * 2 / 3 - 1)
-    assert ground.groups.current() is first
-    ground.after(2)
+def test_an_idle_group_is_replaced_before_it_ends_without_being_closed(
+    harness: GroupHarness,
+) -> None:
+    first = harness.groups.current()
+    harness.after(LENGTH * 2 / 3 - 1)
+    assert harness.groups.current() is first
+    harness.after(2)
 
-    second = ground.groups.current()
+    second = harness.groups.current()
 
     assert second is not first
-    assert ground.calls == [f"open {first.id}", f"open {second.id}"]
+    assert harness.calls == [f"open {first.id}", f"open {second.id}"]
 
 
-def test_a_group_that_is_empty_past_its_first_end_is_replaced(ground: Ground) -> None:
-    first = ground.groups.current()
-    held = ground.hold(first)
+def test_a_group_that_is_empty_past_its_first_end_is_replaced(harness: GroupHarness) -> None:
+    first = harness.groups.current()
+    held = harness.hold(first)
     for _ in range(7):
-        ground.after(10)
+        harness.after(10)
     held.end()
-    ground.holding.remove(held)
+    harness.inflight.remove(held)
 
-    assert first.lease_ends - ground.monotonic() > LENGTH / 3
-    assert ground.groups.current() is not first
+    assert first.lease_ends - harness.monotonic() > LENGTH / 3
+    assert harness.groups.current() is not first
 
 
 def test_a_group_in_doubt_takes_no_more_and_is_closed_when_all_of_it_is_settled(
-    ground: Ground,
+    harness: GroupHarness,
 ) -> None:
-    first = ground.groups.current()
-    held = ground.hold(first)
+    first = harness.groups.current()
+    held = harness.hold(first)
     first.doubtful = True
-    second = ground.groups.current()
-    ground.after(LENGTH / 3 + 0.1)
-    assert ground.groups.current() is second
-    assert ground.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
+    second = harness.groups.current()
+    harness.after(LENGTH / 3 + 0.1)
+    assert harness.groups.current() is second
+    assert harness.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
 
-    ground.unsaid.add(first)  # the report is not answered yet
+    harness.unreported.add(first)  # the report is not answered yet
     held.end()
-    ground.holding.remove(held)
-    assert ground.groups.current() is second
-    assert ground.calls == []
-    ground.unsaid.clear()
-    assert ground.groups.current() is second
+    harness.inflight.remove(held)
+    assert harness.groups.current() is second
+    assert harness.calls == []
+    harness.unreported.clear()
+    assert harness.groups.current() is second
 
-    assert ground.calls == [f"close {first.id}"]
-    assert ground.groups.current() is second
-    assert ground.calls == []
+    assert harness.calls == [f"close {first.id}"]
+    assert harness.groups.current() is second
+    assert harness.calls == []
 
 
 def test_at_the_end_every_open_group_is_closed_and_a_failure_costs_nothing(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = ground.groups.current()
-    ground.hold(first)
+    first = harness.groups.current()
+    harness.hold(first)
     first.doubtful = True
-    second = ground.groups.current()
-    ground.hold(second)
+    second = harness.groups.current()
+    harness.hold(second)
     second.lost = True
-    third = ground.groups.current()
-    ground.service.groups.pop(third.id)
-    ground.service.group_calls.clear()
+    third = harness.groups.current()
+    harness.service.groups.pop(third.id)
+    harness.service.group_calls.clear()
 
-    ground.groups.close()
-    ground.groups.close()
+    harness.groups.close()
+    harness.groups.close()
 
-    assert ground.calls == [f"close {first.id}", f"close {third.id}"]
-    ground.groups.current()
-    ground.service.fault = Unavailable("away")
-    ground.groups.close()
+    assert harness.calls == [f"close {first.id}", f"close {third.id}"]
+    harness.groups.current()
+    harness.service.fault = Unavailable("away")
+    harness.groups.close()
     assert "could not be closed, and ends by itself" in caplog.text
 
 
 # -------------------------------------------------------------------------------------- sending
 
 
-def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(ground: Ground) -> None:
+def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(
+    harness: GroupHarness,
+) -> None:
     class Picky(FakeService):
         def report(self, queue: str, reports: Any, *, within: float) -> Any:
             for place, report in enumerate(reports):
@@ -279,7 +289,7 @@ def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(ground: 
                     raise InvalidRequest("no", errors=[wrong])
             return super().report(queue, reports, within=within)
 
-    service = Picky(ground.monotonic)
+    service = Picky(harness.monotonic)
     service.groups["g"] = LENGTH
     service.leases.update({"t1": "g", "t2": "g", "t3": "g"})
     reports = [
@@ -306,19 +316,21 @@ class Taking:
         self.clock = ServiceClock(lambda: service.clock.now.timestamp())  # noqa: PLW0108 (it moves)
         remote = RemoteService(service.client)
         settings = WorkerSettings.of(["mail"], group_lease=True, name="w")
-        self.desk = Desk(self.app, remote, self.clock, settings, fatal=self._fail, chance=dice())
-        self.groups = Groups(
+        self.dispatcher = Dispatcher(
+            self.app, remote, self.clock, settings, fatal=self._fail, chance=dice()
+        )
+        self.groups = OpenGroups(
             remote,
             self.clock.monotonic,
-            self.desk.holding,
+            self.dispatcher.inflight,
             keepalive=None,
-            unsaid=self.desk.reporter.unsaid_under,
+            unreported=self.dispatcher.reporter.unreported_under,
         )
-        self.taker = Taker(
+        self.fetcher = Fetcher(
             remote,
             self.clock,
             settings,
-            self.desk,
+            self.dispatcher,
             prepare=lambda: None,
             fatal=self._fail,
             drained=lambda: None,
@@ -328,12 +340,12 @@ class Taking:
         self.heartbeats = Heartbeats(
             remote,
             self.clock,
-            self.desk.holding,
+            self.dispatcher.inflight,
             keepalive=None,
-            lost=self.desk.lost,
+            lost=self.dispatcher.lost,
             chance=dice(),
         )
-        assert self.taker.step() == 0
+        assert self.fetcher.step() == 0
 
     def _fail(self, error: Exception) -> None:
         raise error
@@ -345,18 +357,18 @@ class Taking:
     def finish(self) -> None:
         """Let the handlers end, and what they say be said."""
         self.go_on.set()
-        wait_until(lambda: not self.desk.holding)
-        self.desk.reporter.step()
+        wait_until(lambda: not self.dispatcher.inflight)
+        self.dispatcher.reporter.step()
 
 
 @pytest.fixture
-def taking() -> Iterator[Taking]:
+def fetching() -> Iterator[Taking]:
     with MemoryService(seed=1) as service:
         service.client.create_queue("mail")
-        taking = Taking(service)
-        yield taking
-        taking.go_on.set()
-        taking.desk.handlers.stop()
+        fetching = Taking(service)
+        yield fetching
+        fetching.go_on.set()
+        fetching.dispatcher.handlers.stop()
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -366,64 +378,64 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def enqueue(taking: Taking, count: int) -> list[str]:
-    return [str(taking.service.client.enqueue("mail", n).id) for n in range(count)]
+def enqueue(fetching: Taking, count: int) -> list[str]:
+    return [str(fetching.service.client.enqueue("mail", n).id) for n in range(count)]
 
 
-def test_tasks_of_several_dequeues_live_on_one_lease(taking: Taking) -> None:
-    ids = [*enqueue(taking, 2)]
-    taking.taker.step()
-    ids += enqueue(taking, 2)
-    taking.taker.step()
+def test_tasks_of_several_dequeues_live_on_one_lease(fetching: Taking) -> None:
+    ids = [*enqueue(fetching, 2)]
+    fetching.fetcher.step()
+    ids += enqueue(fetching, 2)
+    fetching.fetcher.step()
     for _ in range(12):
-        taking.after(10)
-    taking.service.tick()
+        fetching.after(10)
+    fetching.service.tick()
 
-    client = taking.service.client
+    client = fetching.service.client
     tasks = [client.get_task(task_id) for task_id in ids]
     assert {task.state for task in tasks} == {State.INFLIGHT}
     assert len({task.lease_expires_at for task in tasks}) == 1
-    assert len({held.task.lease.id for held in taking.desk.holding.all()}) == 1
-    assert len(taking.desk.holding) == 4
+    assert len({held.task.lease.id for held in fetching.dispatcher.inflight.all()}) == 1
+    assert len(fetching.dispatcher.inflight) == 4
 
 
-def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(taking: Taking) -> None:
-    enqueue(taking, 1)
-    taking.taker.step()
-    [old] = taking.desk.holding.all()
-    taking.service.clock.forward(LENGTH - 1)
+def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(fetching: Taking) -> None:
+    enqueue(fetching, 1)
+    fetching.fetcher.step()
+    [old] = fetching.dispatcher.inflight.all()
+    fetching.service.clock.forward(LENGTH - 1)
     assert old.group is not None
-    old.group.extended(taking.clock.monotonic())  # as if it had been extended
-    taking.service.clock.forward(2)
-    taking.service.tick()
-    [task_id] = enqueue(taking, 1)
+    old.group.extended(fetching.clock.monotonic())  # as if it had been extended
+    fetching.service.clock.forward(2)
+    fetching.service.tick()
+    [task_id] = enqueue(fetching, 1)
 
-    assert taking.taker.step() > 0
-    taking.taker.step()
-    taking.heartbeats.step()
+    assert fetching.fetcher.step() > 0
+    fetching.fetcher.step()
+    fetching.heartbeats.step()
 
     assert old.lost
-    [new] = [held for held in taking.desk.holding.all() if not held.lost]
+    [new] = [held for held in fetching.dispatcher.inflight.all() if not held.lost]
     assert (new.task.id, new.lost) == (task_id, False)
     assert new.group is not old.group
 
 
-def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(taking: Taking) -> None:
-    service = taking.service
-    [first] = enqueue(taking, 1)
-    taking.taker.step()
-    [orphan] = enqueue(taking, 1)
+def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(fetching: Taking) -> None:
+    service = fetching.service
+    [first] = enqueue(fetching, 1)
+    fetching.fetcher.step()
+    [orphan] = enqueue(fetching, 1)
     with service.faults.lose_answers(times=1, of="dequeue"):
-        taking.taker.step()
+        fetching.fetcher.step()
     assert service.client.get_task(orphan).state is State.INFLIGHT
-    [held] = taking.desk.holding.all()
+    [held] = fetching.dispatcher.inflight.all()
     assert held.task.id == first
 
-    taking.taker.step()
-    taking.finish()
-    taking.after(1)
-    taking.taker.step()  # closes the old one, and takes what that gave back
-    taking.finish()
+    fetching.fetcher.step()
+    fetching.finish()
+    fetching.after(1)
+    fetching.fetcher.step()  # closes the old one, and takes what that gave back
+    fetching.finish()
 
     tasks = [service.client.get_task(task_id) for task_id in (first, orphan)]
     assert [(task.state, task.attempts) for task in tasks] == [(State.SUCCEEDED, 1)] * 2
@@ -476,7 +488,7 @@ def test_a_worker_that_is_stopped_leaves_nothing_in_flight() -> None:
         thread = threading.Thread(target=worker.run)
         thread.start()
         assert begun.wait(SOON)
-        wait_until(lambda: len(worker.desk.holding) > 1)
+        wait_until(lambda: len(worker.dispatcher.inflight) > 1)
         worker.stop()
         thread.join(SOON)
 
@@ -494,10 +506,10 @@ def test_without_the_option_no_group_is_opened() -> None:
     assert service.group_calls == []
 
 
-def test_a_failure_of_one_task_leaves_the_others_under_the_lease(taking: Taking) -> None:
-    ids = enqueue(taking, 3)
-    taking.taker.step()
-    first, *others = taking.desk.holding.all()
+def test_a_failure_of_one_task_leaves_the_others_under_the_lease(fetching: Taking) -> None:
+    ids = enqueue(fetching, 3)
+    fetching.fetcher.step()
+    first, *others = fetching.dispatcher.inflight.all()
     failed = Report(
         task_id=first.task.id,
         lease_id=first.task.lease.id,
@@ -505,9 +517,9 @@ def test_a_failure_of_one_task_leaves_the_others_under_the_lease(taking: Taking)
         error=Failure("E", "no"),
     )
 
-    assert taking.service.client.report("mail", [failed])[0].outcome == "OK"
-    taking.after(LENGTH / 3 + 1)
+    assert fetching.service.client.report("mail", [failed])[0].outcome == "OK"
+    fetching.after(LENGTH / 3 + 1)
 
-    states = [taking.service.client.get_task(task_id).state for task_id in ids]
+    states = [fetching.service.client.get_task(task_id).state for task_id in ids]
     assert sorted(states) == [State.ENQUEUED, State.INFLIGHT, State.INFLIGHT]
     assert not any(held.lost for held in others)

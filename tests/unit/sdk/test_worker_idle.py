@@ -70,8 +70,8 @@ def test_an_idle_worker_asks_for_all_its_queues_in_one_call(
     idle.requests.clear()
     idle.run(seconds)
 
-    asked = idle.requests["POST /v1/queues/q0/dequeue" if count == 1 else "POST /v1/dequeue"]
+    requested = idle.requests["POST /v1/queues/q0/dequeue" if count == 1 else "POST /v1/dequeue"]
     signs = idle.requests["PUT /v1/workers/idle"]
-    assert idle.requests.total() == asked + signs
-    assert seconds / asked == pytest.approx(cost.IDLE_POLL_SECONDS, rel=within)
-    assert seconds / signs == pytest.approx(cost.SIGN_SECONDS, rel=within)
+    assert idle.requests.total() == requested + signs
+    assert seconds / requested == pytest.approx(cost.IDLE_POLL_SECONDS, rel=within)
+    assert seconds / signs == pytest.approx(cost.WORKER_HEARTBEAT_SECONDS, rel=within)

@@ -5,11 +5,11 @@ import time
 from typing import Any
 
 from headrace.client.app.app import App
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.sending import Report
-from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.threads import Threads
-from tests.unit.sdk.worker_ground import SOON, Noted, held
+from tests.unit.sdk.worker_harness import SOON, Noted, held
 
 
 class Ended:
@@ -19,7 +19,7 @@ class Ended:
         self.reports: dict[str, Report | None] = {}
         self.event = threading.Semaphore(0)
 
-    def __call__(self, task: Held, report: Report | None) -> None:
+    def __call__(self, task: InflightTask, report: Report | None) -> None:
         self.reports[task.task.id] = report
         self.event.release()
 
@@ -76,21 +76,21 @@ def test_what_has_ended_is_not_abandoned() -> None:
 
 
 def test_whoever_waits_for_room_is_called_when_the_level_is_reached() -> None:
-    holding, calls = Holding(), []
+    inflight, calls = InflightTasks(), []
     tasks = [held(number) for number in range(4)]
     for task in tasks:
-        holding.add(task)
-    holding.call_at(2, lambda: calls.append(len(holding)))
+        inflight.add(task)
+    inflight.call_at(2, lambda: calls.append(len(inflight)))
 
     for task in tasks:
-        holding.remove(task)
-        holding.remove(task)
+        inflight.remove(task)
+        inflight.remove(task)
 
     assert calls == [2, 1, 0]
 
 
 def test_limits_begin_with_the_handler() -> None:
-    task = held(route=Route("sync", "mail.send", soft_timeout=1, hard_timeout=2))
+    task = held(route=TaskRoute("sync", "mail.send", soft_timeout=1, hard_timeout=2))
     before: list[Any] = [task.soft_at, task.hard_at]
 
     task.begin(Noted(), 50.0)

@@ -1,6 +1,6 @@
 """A whole worker over a service in memory: threads, an event loop, stopping and its orders.
 
-Long, because running, stopping and trouble are told of the same worker on the same ground.
+Long, because running, stopping and failing are tested on the same worker with one harness.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from tests.unit.sdk.worker_ground import SOON, FakeService
+from tests.unit.sdk.worker_harness import SOON, FakeService
 
 BLOCK = 0.002  # seconds between two steps of a handler that waits for an exception
 
 
-class Ground:
+class WorkerHarness:
     """An app, a service, and a worker in a thread."""
 
     def __init__(self) -> None:
@@ -112,21 +112,21 @@ class Ground:
 
 
 @pytest.fixture
-def ground() -> Iterator[Ground]:
-    ground = Ground()
-    yield ground
-    ground.go_on.set()
-    if ground.worker is not None and ground.thread is not None:
+def harness() -> Iterator[WorkerHarness]:
+    harness = WorkerHarness()
+    yield harness
+    harness.go_on.set()
+    if harness.worker is not None and harness.thread is not None:
         with contextlib.suppress(RuntimeError):
-            ground.worker.stop()
-            ground.worker.stop()
-        ground.thread.join(SOON)
+            harness.worker.stop()
+            harness.worker.stop()
+        harness.thread.join(SOON)
 
 
 # ------------------------------------------------------------------------------------- running
 
 
-def test_what_handlers_return_and_raise_is_reported(ground: Ground) -> None:
+def test_what_handlers_return_and_raise_is_reported(harness: WorkerHarness) -> None:
     def handler(payload: Any) -> Any:
         if payload == "reject":
             raise Reject("no good")
@@ -136,108 +136,110 @@ def test_what_handlers_return_and_raise_is_reported(ground: Ground) -> None:
             raise ValueError("broken")
         return {"got": payload}
 
-    ground.handle(handler)
-    good, reject, retry, fail = ground.service.put("good", "reject", "retry", "fail")
+    harness.handle(handler)
+    good, reject, retry, fail = harness.service.put("good", "reject", "retry", "fail")
 
-    ground.burst()
+    harness.burst()
 
-    done = ground.service.done
+    done = harness.service.done
     assert (done[good].status, done[good].result) == ("SUCCEEDED", {"got": "good"})
     assert (done[reject].status, done[reject].retryable) == ("FAILED", False)
     assert (done[retry].status, done[retry].delay_in_seconds) == ("FAILED", 7)
     assert (done[fail].status, done[fail].retryable) == ("FAILED", True)
 
 
-def test_async_handlers_run_side_by_side_in_one_event_loop(ground: Ground) -> None:
+def test_async_handlers_run_side_by_side_in_one_event_loop(harness: WorkerHarness) -> None:
     loops = set()
 
     async def handler(payload: Any) -> None:
         loops.add(id(asyncio.get_running_loop()))
-        await ground.wait_async()
+        await harness.wait_async()
 
-    ground.handle(handler)
-    ids = ground.service.put(*range(20))
-    ground.start(concurrency=20)
-    ground.wait_begun(20)
+    harness.handle(handler)
+    ids = harness.service.put(*range(20))
+    harness.start(concurrency=20)
+    harness.wait_begun(20)
 
-    ground.go_on.set()
-    ground.service.wait_for(*ids)
+    harness.go_on.set()
+    harness.service.wait_for(*ids)
 
     assert len(loops) == 1
 
 
-def test_no_more_handlers_run_than_the_concurrency_allows(ground: Ground) -> None:
-    ground.handle_waiting()
-    ground.service.put(*range(12))
-    ground.start(concurrency=3, prefetch=4)
-    ground.wait_begun(3)
+def test_no_more_handlers_run_than_the_concurrency_allows(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    harness.service.put(*range(12))
+    harness.start(concurrency=3, prefetch=4)
+    harness.wait_begun(3)
 
-    assert not ground.begun.acquire(timeout=0.1)
-    assert len(ground.service.waiting["mail"]) == 12 - 3 - 4
+    assert not harness.begun.acquire(timeout=0.1)
+    assert len(harness.service.waiting["mail"]) == 12 - 3 - 4
 
 
-def test_quick_tasks_come_in_full_batches_and_slow_ones_one_by_one(ground: Ground) -> None:
-    ground.handle(lambda payload: None)
-    ground.service.put(*range(300))
+def test_quick_tasks_come_in_full_batches_and_slow_ones_one_by_one(harness: WorkerHarness) -> None:
+    harness.handle(lambda payload: None)
+    harness.service.put(*range(300))
 
-    ground.burst(concurrency=4)
+    harness.burst(concurrency=4)
 
-    sizes = [size for _, size in ground.service.asked]
+    sizes = [size for _, size in harness.service.polled]
     assert sizes[0] == 4
     assert sizes.count(25) >= 8
 
 
-def test_a_payload_that_cannot_be_read_costs_its_own_task_only(ground: Ground) -> None:
-    ground.handle(lambda payload: payload)
-    good, huge, deep, last = ground.service.put(1, 2, 3, 4)
-    tasks = ground.service.waiting["mail"]
+def test_a_payload_that_cannot_be_read_costs_its_own_task_only(harness: WorkerHarness) -> None:
+    harness.handle(lambda payload: payload)
+    good, huge, deep, last = harness.service.put(1, 2, 3, 4)
+    tasks = harness.service.waiting["mail"]
     tasks[1] = msgspec.structs.replace(tasks[1], payload_json=msgspec.Raw(b"9" * 5000))
     tasks[2] = msgspec.structs.replace(
         tasks[2], payload_json=msgspec.Raw(b"[" * 100_000 + b"]" * 100_000)
     )
 
-    ground.burst()
+    harness.burst()
 
-    done = ground.service.done
+    done = harness.service.done
     assert {done[good].status, done[last].status} == {"SUCCEEDED"}
     for unreadable in (huge, deep):
         assert (done[unreadable].status, done[unreadable].retryable) == ("FAILED", False)
 
 
-def test_progress_that_cannot_be_sent_fails_where_it_is_made(ground: Ground) -> None:
+def test_progress_that_cannot_be_sent_fails_where_it_is_made(harness: WorkerHarness) -> None:
     def handler(ctx: Context) -> None:
         ctx.progress("x" * 5000)
 
-    ground.handle(handler)
-    (task,) = ground.service.put(1)
+    harness.handle(handler)
+    (task,) = harness.service.put(1)
 
-    ground.burst()
+    harness.burst()
 
-    error = ground.service.done[task].error
+    error = harness.service.done[task].error
     assert error is not None
     assert "at most 4096" in error.message
 
 
 def test_progress_is_sent_as_it_was_whatever_the_handler_does_to_it_later(
-    ground: Ground,
+    harness: WorkerHarness,
 ) -> None:
     shown = [1]
 
     def handler(ctx: Context) -> str:
         ctx.progress(shown)
         shown.append(2)
-        return ground.wait()
+        return harness.wait()
 
-    ground.handle(handler)
-    ground.service.put(1)
-    worker = ground.start()
-    ground.wait_begun()
+    harness.handle(handler)
+    harness.service.put(1)
+    worker = harness.start()
+    harness.wait_begun()
 
-    (task,) = worker.desk.holding.all()
+    (task,) = worker.dispatcher.inflight.all()
     assert task.take_progress() == [1]
 
 
-def test_an_async_handler_that_would_end_the_program_ends_only_itself(ground: Ground) -> None:
+def test_an_async_handler_that_would_end_the_program_ends_only_itself(
+    harness: WorkerHarness,
+) -> None:
     async def leave() -> None:
         sys.exit("this is no program")
 
@@ -247,274 +249,276 @@ def test_an_async_handler_that_would_end_the_program_ends_only_itself(ground: Gr
         await asyncio.sleep(0)
         return "done"
 
-    ground.handle(handler)
-    leaving, staying = ground.service.put("leave", "stay")
-    ground.start()
-    ground.service.wait_for(leaving, staying)
+    harness.handle(handler)
+    leaving, staying = harness.service.put("leave", "stay")
+    harness.start()
+    harness.service.wait_for(leaving, staying)
 
-    (later,) = ground.service.put("later")
-    ground.service.wait_for(later)
+    (later,) = harness.service.put("later")
+    harness.service.wait_for(later)
 
-    assert ground.service.statuses() == {
+    assert harness.service.statuses() == {
         leaving: "FAILED",
         staying: "SUCCEEDED",
         later: "SUCCEEDED",
     }
-    assert ground.worker is not None
-    ground.worker.stop()
-    ground.ends()
+    assert harness.worker is not None
+    harness.worker.stop()
+    harness.ends()
 
 
-def test_an_app_that_cannot_be_prepared_ends_the_worker_at_once(ground: Ground) -> None:
+def test_an_app_that_cannot_be_prepared_ends_the_worker_at_once(harness: WorkerHarness) -> None:
     def prepare(app: App) -> None:
         raise TypeError("forgot is periodic but no task: add @app.task")
 
-    ground.service.prepare = prepare  # type: ignore[method-assign]
-    worker = Worker(ground.app, service=ground.service, queues=["mail"])
+    harness.service.prepare = prepare  # type: ignore[method-assign]
+    worker = Worker(harness.app, service=harness.service, queues=["mail"])
 
     with pytest.raises(TypeError, match="forgot is periodic"):
         worker.run()
 
 
-def test_two_workers_share_a_process(ground: Ground) -> None:
-    ground.handle(lambda payload: threading.current_thread().name)
-    other = Ground()
+def test_two_workers_share_a_process(harness: WorkerHarness) -> None:
+    harness.handle(lambda payload: threading.current_thread().name)
+    other = WorkerHarness()
     other.handle(lambda payload: threading.current_thread().name)
-    ids, others = ground.service.put(*range(50)), other.service.put(*range(50))
+    ids, others = harness.service.put(*range(50)), other.service.put(*range(50))
 
-    ground.start(burst=True)
+    harness.start(burst=True)
     other.burst()
-    ground.ends()
+    harness.ends()
 
-    assert set(ground.service.done) == set(ids)
+    assert set(harness.service.done) == set(ids)
     assert set(other.service.done) == set(others)
 
 
-def test_the_context_tells_of_a_lost_lease(ground: Ground) -> None:
+def test_the_context_tells_of_a_lost_lease(harness: WorkerHarness) -> None:
     seen: list[bool] = []
 
     def handler(ctx: Context) -> None:
-        ground.begun.release()
+        harness.begun.release()
         try:
-            while not ground.go_on.wait(BLOCK):
+            while not harness.go_on.wait(BLOCK):
                 pass
         except LeaseLost:
             seen.append(ctx.lost)
             raise
 
-    ground.handle(handler)
-    ground.service.put(1)
-    worker = ground.start()
-    ground.wait_begun()
+    harness.handle(handler)
+    harness.service.put(1)
+    worker = harness.start()
+    harness.wait_begun()
 
-    lose_everything(ground, worker)
+    lose_everything(harness, worker)
     wait_until(lambda: seen == [True])
-    wait_until(lambda: not worker.desk.holding)
+    wait_until(lambda: not worker.dispatcher.inflight)
 
-    assert ground.service.done == {}
-
-
-def test_an_async_handler_is_cancelled_when_its_lease_is_lost(ground: Ground) -> None:
-    ground.handle_waiting("async")
-    ground.service.put(1)
-    worker = ground.start()
-    ground.wait_begun()
-
-    lose_everything(ground, worker)
-    wait_until(lambda: not worker.desk.holding)
-
-    assert isinstance(ground.caught[0], asyncio.CancelledError)
-    assert ground.service.done == {}
+    assert harness.service.done == {}
 
 
-def test_the_hard_limit_ends_a_handler_that_catches_exceptions(ground: Ground) -> None:
+def test_an_async_handler_is_cancelled_when_its_lease_is_lost(harness: WorkerHarness) -> None:
+    harness.handle_waiting("async")
+    harness.service.put(1)
+    worker = harness.start()
+    harness.wait_begun()
+
+    lose_everything(harness, worker)
+    wait_until(lambda: not worker.dispatcher.inflight)
+
+    assert isinstance(harness.caught[0], asyncio.CancelledError)
+    assert harness.service.done == {}
+
+
+def test_the_hard_limit_ends_a_handler_that_catches_exceptions(harness: WorkerHarness) -> None:
     def stubborn(payload: Any) -> None:
-        ground.begun.release()
+        harness.begun.release()
         while True:
             try:
-                while not ground.go_on.wait(BLOCK):
+                while not harness.go_on.wait(BLOCK):
                     pass
                 return
             except Exception as error:  # noqa: BLE001
-                ground.caught.append(error)
+                harness.caught.append(error)
 
-    ground.handle(stubborn, soft_timeout=0.05, timeout=0.3)
-    (task,) = ground.service.put(1)
-    ground.start()
+    harness.handle(stubborn, soft_timeout=0.05, timeout=0.3)
+    (task,) = harness.service.put(1)
+    harness.start()
 
-    ground.service.wait_for(task)
+    harness.service.wait_for(task)
 
-    report = ground.service.done[task]
+    report = harness.service.done[task]
     assert (report.status, report.retryable) == ("FAILED", True)
     assert report.error is not None
     assert report.error.type == "TimeLimit"
-    assert isinstance(ground.caught[0], SoftTimeLimit)
+    assert isinstance(harness.caught[0], SoftTimeLimit)
 
 
-def test_the_soft_limit_lets_a_handler_tidy_up(ground: Ground) -> None:
+def test_the_soft_limit_lets_a_handler_tidy_up(harness: WorkerHarness) -> None:
     async def tidy(payload: Any) -> str:
         try:
-            await ground.wait_async()
+            await harness.wait_async()
         except asyncio.CancelledError:
             return "tidied"
         return "never"
 
-    ground.handle(tidy, soft_timeout=0.05, timeout=60)
-    (task,) = ground.service.put(1)
-    ground.start()
+    harness.handle(tidy, soft_timeout=0.05, timeout=60)
+    (task,) = harness.service.put(1)
+    harness.start()
 
-    ground.service.wait_for(task)
+    harness.service.wait_for(task)
 
-    assert ground.service.done[task].result == "tidied"
+    assert harness.service.done[task].result == "tidied"
 
 
 # ------------------------------------------------------------------------------------- stopping
 
 
-def test_stopping_lets_handlers_finish_and_gives_back_what_waits(ground: Ground) -> None:
-    ground.handle_waiting()
-    running, *waiting = ground.service.put(*range(4))
-    worker = ground.start(concurrency=1, prefetch=3)
-    ground.wait_begun()
-    wait_until(lambda: len(worker.desk.holding) == 4)
+def test_stopping_lets_handlers_finish_and_gives_back_what_waits(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    running, *waiting = harness.service.put(*range(4))
+    worker = harness.start(concurrency=1, prefetch=3)
+    harness.wait_begun()
+    wait_until(lambda: len(worker.dispatcher.inflight) == 4)
 
     worker.stop()
-    ground.service.wait_for(*waiting)
-    assert running not in ground.service.done
-    ground.go_on.set()
-    ground.ends()
+    harness.service.wait_for(*waiting)
+    assert running not in harness.service.done
+    harness.go_on.set()
+    harness.ends()
 
-    assert ground.service.statuses() == {running: "SUCCEEDED"} | dict.fromkeys(waiting, "RELEASED")
+    assert harness.service.statuses() == {running: "SUCCEEDED"} | dict.fromkeys(waiting, "RELEASED")
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_what_does_not_finish_in_time_is_interrupted_and_released(
-    ground: Ground, kind: str
+    harness: WorkerHarness, kind: str
 ) -> None:
-    ground.handle_waiting(kind)
-    ids = ground.service.put(1, 2)
-    worker = ground.start(concurrency=2, shutdown_timeout=0.1)
-    ground.wait_begun(2)
+    harness.handle_waiting(kind)
+    ids = harness.service.put(1, 2)
+    worker = harness.start(concurrency=2, shutdown_timeout=0.1)
+    harness.wait_begun(2)
 
     worker.stop()
-    ground.ends()
+    harness.ends()
 
-    assert ground.service.statuses() == dict.fromkeys(ids, "RELEASED")
-    assert len(ground.caught) == 2
+    assert harness.service.statuses() == dict.fromkeys(ids, "RELEASED")
+    assert len(harness.caught) == 2
 
 
-def test_a_second_stop_does_not_wait(ground: Ground) -> None:
-    ground.handle_waiting()
-    (task,) = ground.service.put(1)
-    worker = ground.start(shutdown_timeout=3600)
-    ground.wait_begun()
+def test_a_second_stop_does_not_wait(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    (task,) = harness.service.put(1)
+    worker = harness.start(shutdown_timeout=3600)
+    harness.wait_begun()
 
     worker.stop()
     worker.stop()
-    ground.ends()
+    harness.ends()
 
-    assert ground.service.statuses() == {task: "RELEASED"}
+    assert harness.service.statuses() == {task: "RELEASED"}
 
 
-def test_a_handler_that_no_exception_reaches_is_released_all_the_same(ground: Ground) -> None:
+def test_a_handler_that_no_exception_reaches_is_released_all_the_same(
+    harness: WorkerHarness,
+) -> None:
     def deaf(payload: Any) -> str:
-        ground.begun.release()
-        ground.go_on.wait(SOON)  # one call into C
+        harness.begun.release()
+        harness.go_on.wait(SOON)  # one call into C
         return "too late"
 
-    ground.handle(deaf)
-    (task,) = ground.service.put(1)
-    worker = ground.start(shutdown_timeout=0)
-    ground.wait_begun()
+    harness.handle(deaf)
+    (task,) = harness.service.put(1)
+    worker = harness.start(shutdown_timeout=0)
+    harness.wait_begun()
 
     worker.stop()
-    ground.ends()
-    ground.go_on.set()
+    harness.ends()
+    harness.go_on.set()
 
-    assert ground.service.statuses() == {task: "RELEASED"}
+    assert harness.service.statuses() == {task: "RELEASED"}
 
 
-def test_tasks_that_a_last_answer_brings_are_given_back(ground: Ground) -> None:
-    ground.handle_waiting()
-    asked, answer = threading.Event(), threading.Event()
+def test_tasks_that_a_last_answer_brings_are_given_back(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    polled, answer = threading.Event(), threading.Event()
 
     class Slow(FakeService):
         def dequeue(self, queues: Sequence[str], **call: Any) -> Any:
             found = super().dequeue(queues, **call)
             if found.tasks:
-                asked.set()
+                polled.set()
                 assert answer.wait(SOON)
             return found
 
-    ground.service = Slow(time.monotonic)
-    ids = ground.service.put(1, 2)
-    worker = ground.start()
-    assert asked.wait(SOON)
+    harness.service = Slow(time.monotonic)
+    ids = harness.service.put(1, 2)
+    worker = harness.start()
+    assert polled.wait(SOON)
 
     worker.stop()
-    wait_until(lambda: worker.desk.closed)
+    wait_until(lambda: worker.dispatcher.closed)
     answer.set()
-    ground.ends()
+    harness.ends()
 
-    assert ground.service.statuses() == dict.fromkeys(ids, "RELEASED")
+    assert harness.service.statuses() == dict.fromkeys(ids, "RELEASED")
 
 
-def test_results_that_are_not_taken_yet_hold_up_the_end(ground: Ground) -> None:
-    ground.handle_waiting()
-    (task,) = ground.service.put(1)
-    worker = ground.start()
-    ground.wait_begun()
-    ground.service.fault = Unavailable("away")
-    ground.go_on.set()
-    wait_until(lambda: worker.desk.reporter.in_trouble)
+def test_results_that_are_not_taken_yet_hold_up_the_end(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    (task,) = harness.service.put(1)
+    worker = harness.start()
+    harness.wait_begun()
+    harness.service.fault = Unavailable("away")
+    harness.go_on.set()
+    wait_until(lambda: worker.dispatcher.reporter.is_retrying)
     worker.stop()
 
-    ground.service.fault = None
-    ground.ends()
+    harness.service.fault = None
+    harness.ends()
 
-    assert ground.service.statuses() == {task: "SUCCEEDED"}
-
-
-def test_a_quiet_worker_takes_nothing_more_but_goes_on(ground: Ground) -> None:
-    ground.handle_waiting()
-    (running,) = ground.service.put(1)
-    ground.service.command = "quiet"
-    ground.start(concurrency=1)
-    ground.wait_begun()
-    wait_until(lambda: len(ground.service.signs) == 1)
-    (left,) = ground.service.put(2)
-
-    ground.go_on.set()
-    ground.service.wait_for(running)
-
-    assert not ground.begun.acquire(timeout=0.1)
-    assert left not in ground.service.done
+    assert harness.service.statuses() == {task: "SUCCEEDED"}
 
 
-def test_an_operator_can_stop_it(ground: Ground) -> None:
-    ground.service.command = "stop"
-    ground.start(name="host-1:4711", version="1.2")
+def test_a_quiet_worker_takes_nothing_more_but_goes_on(harness: WorkerHarness) -> None:
+    harness.handle_waiting()
+    (running,) = harness.service.put(1)
+    harness.service.command = "quiet"
+    harness.start(concurrency=1)
+    harness.wait_begun()
+    wait_until(lambda: len(harness.service.signs) == 1)
+    (left,) = harness.service.put(2)
 
-    ground.ends()
+    harness.go_on.set()
+    harness.service.wait_for(running)
 
-    (sign,) = ground.service.signs
+    assert not harness.begun.acquire(timeout=0.1)
+    assert left not in harness.service.done
+
+
+def test_an_operator_can_stop_it(harness: WorkerHarness) -> None:
+    harness.service.command = "stop"
+    harness.start(name="host-1:4711", version="1.2")
+
+    harness.ends()
+
+    (sign,) = harness.service.signs
     assert (sign["name"], sign["queues"], sign["version"]) == ("host-1:4711", ["mail"], "1.2")
 
 
 def test_a_service_that_knows_no_workers_is_noted_once(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Older(FakeService):
         def sign(self, name: str, **sign: Any) -> str | None:
             raise NotFound("no such route")
 
-    ground.service = Older(time.monotonic)
-    ground.handle(lambda payload: None)
-    ids = ground.service.put(*range(10))
+    harness.service = Older(time.monotonic)
+    harness.handle(lambda payload: None)
+    ids = harness.service.put(*range(10))
 
-    ground.burst()
+    harness.burst()
 
-    assert set(ground.service.done) == set(ids)
+    assert set(harness.service.done) == set(ids)
     assert caplog.text.count("will not be listed") == 1
 
 
@@ -523,45 +527,45 @@ def test_a_service_that_knows_no_workers_is_noted_once(
 
 @pytest.mark.parametrize("fault", [Unauthenticated, Forbidden, NotFound])
 def test_a_worker_that_may_take_nothing_ends_at_once_and_says_why(
-    ground: Ground, fault: type[HeadraceError]
+    harness: WorkerHarness, fault: type[HeadraceError]
 ) -> None:
-    ground.service.fault = fault("the reason")
+    harness.service.fault = fault("the reason")
 
-    ground.start()
-    ground.ends()
+    harness.start()
+    harness.ends()
 
-    (error,) = ground.raised
+    (error,) = harness.raised
     assert type(error) is fault
     expected = "headrace queue create mail" if fault is NotFound else "the reason"
     assert expected in str(error)
 
 
 def test_a_service_that_is_away_at_the_start_is_waited_for(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    ground.handle(lambda payload: None)
-    (task,) = ground.service.put(1)
-    ground.service.fault = Unavailable("away")
-    ground.start()
+    harness.handle(lambda payload: None)
+    (task,) = harness.service.put(1)
+    harness.service.fault = Unavailable("away")
+    harness.start()
     wait_until(lambda: "service is away" in caplog.text)
 
-    ground.service.fault = None
-    ground.service.wait_for(task)
+    harness.service.fault = None
+    harness.service.wait_for(task)
 
-    assert ground.raised == []
+    assert harness.raised == []
 
 
 def test_it_says_that_it_takes_tasks_when_the_service_has_answered(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    ground.service.fault = Unavailable("away")
-    ground.start(name="ada")
+    harness.service.fault = Unavailable("away")
+    harness.start(name="ada")
     wait_until(lambda: "service is away" in caplog.text)
     assert "takes tasks" not in caplog.text
 
-    ground.service.fault = None
+    harness.service.fault = None
 
     wait_until(lambda: "Worker ada takes tasks of mail, 10 at a time" in caplog.text)
 
@@ -576,18 +580,18 @@ class Hurried:
 
 
 def test_a_burst_gives_up_when_the_service_stays_away(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Hurried()
-    ground.service.fault = Unavailable("away")
-    ground.start(burst=True, monotonic=clock)
+    harness.service.fault = Unavailable("away")
+    harness.start(burst=True, monotonic=clock)
     wait_until(lambda: "service is away" in caplog.text)
-    assert ground.raised == []
+    assert harness.raised == []
 
     clock.ahead = 31
-    ground.ends()
+    harness.ends()
 
-    (error,) = ground.raised
+    (error,) = harness.raised
     assert isinstance(error, Unavailable)
 
 
@@ -600,21 +604,21 @@ def test_a_burst_gives_up_when_the_service_stays_away(
     ],
 )
 def test_who_stops_it_is_told_what_is_waited_for(
-    ground: Ground, caplog: pytest.LogCaptureFixture, running: int, words: str
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture, running: int, words: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    ground.handle_waiting()
-    ground.service.put(*range(running))
-    worker = ground.start(shutdown_timeout=0.1)
-    ground.wait_begun(running)
+    harness.handle_waiting()
+    harness.service.put(*range(running))
+    worker = harness.start(shutdown_timeout=0.1)
+    harness.wait_begun(running)
 
     worker.stop()
-    ground.ends()
+    harness.ends()
 
     assert words in [record.getMessage() for record in caplog.records]
 
 
-def test_nothing_new_is_taken_before_what_is_done_is_through(ground: Ground) -> None:
+def test_nothing_new_is_taken_before_what_is_done_is_through(harness: WorkerHarness) -> None:
     class Deaf(FakeService):
         deaf = True
 
@@ -623,39 +627,39 @@ def test_nothing_new_is_taken_before_what_is_done_is_through(ground: Ground) -> 
                 raise Unavailable("not now")
             return super().report(queue, reports, within=within)
 
-    ground.service = deaf = Deaf(time.monotonic)
-    ground.handle(lambda payload: None)
+    harness.service = deaf = Deaf(time.monotonic)
+    harness.handle(lambda payload: None)
     (first,) = deaf.put(1)
-    worker = ground.start()
-    wait_until(lambda: worker.desk.reporter.in_trouble)
-    asked = len(deaf.asked)
+    worker = harness.start()
+    wait_until(lambda: worker.dispatcher.reporter.is_retrying)
+    polled = len(deaf.polled)
     (second,) = deaf.put(2)
 
     deaf.deaf = False
     deaf.wait_for(first, second)
 
     assert list(deaf.done) == [first, second]
-    assert asked >= 1
+    assert polled >= 1
 
 
 def test_a_refusal_later_on_is_logged_and_asked_again(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ground.handle(lambda payload: None)
-    (first,) = ground.service.put(1)
-    ground.start()
-    ground.service.wait_for(first)
-    ground.service.fault = Forbidden("not any more")
+    harness.handle(lambda payload: None)
+    (first,) = harness.service.put(1)
+    harness.start()
+    harness.service.wait_for(first)
+    harness.service.fault = Forbidden("not any more")
     wait_until(lambda: "gives no tasks" in caplog.text)
 
-    ground.service.fault = None
-    (second,) = ground.service.put(2)
-    ground.service.wait_for(second)
+    harness.service.fault = None
+    (second,) = harness.service.put(2)
+    harness.service.wait_for(second)
 
-    assert ground.raised == []
+    assert harness.raised == []
 
 
-def test_who_looks_on_hears_what_happens_and_harms_nothing(ground: Ground) -> None:
+def test_who_looks_on_hears_what_happens_and_harms_nothing(harness: WorkerHarness) -> None:
     heard: list[Any] = []
 
     class Listener(Observer):
@@ -669,33 +673,33 @@ def test_who_looks_on_hears_what_happens_and_harms_nothing(ground: Ground) -> No
         def ended(self, task: LeasedTask, route: Any, outcome: str, seconds: float) -> None:
             heard.append(("ended", task.id, outcome))
 
-    ground.handle(lambda payload: None)
-    (task,) = ground.service.put(1)
+    harness.handle(lambda payload: None)
+    (task,) = harness.service.put(1)
 
-    ground.burst(observers=[Listener()])
+    harness.burst(observers=[Listener()])
 
     assert heard == [("taken", "mail", 1), ("started", task), ("ended", task, "SUCCEEDED")]
-    assert ground.service.statuses() == {task: "SUCCEEDED"}
+    assert harness.service.statuses() == {task: "SUCCEEDED"}
 
 
 def test_a_task_that_ends_leaves_a_line_with_its_id_and_attempt(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    ground.handle(lambda payload: None, name="letters")
-    (task,) = ground.service.put(1)
+    harness.handle(lambda payload: None, name="letters")
+    (task,) = harness.service.put(1)
 
-    ground.burst()
+    harness.burst()
 
     (line,) = [record for record in caplog.records if hasattr(record, "outcome")]
     assert line.getMessage().startswith("letters succeeded in")
     assert vars(line) | {"task_id": task, "attempt": 1, "queue": "mail"} == vars(line)
 
 
-def lose_everything(ground: Ground, worker: Worker) -> None:
+def lose_everything(harness: WorkerHarness, worker: Worker) -> None:
     """Let the service forget every lease, and a heartbeat be due."""
-    ground.service.leases.clear()
-    for task in worker.desk.holding.all():
+    harness.service.leases.clear()
+    for task in worker.dispatcher.inflight.all():
         task.beaten_at = -1e9
     worker.heartbeats.loop.wake()
 

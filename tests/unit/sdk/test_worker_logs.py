@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.client.worker.logs import JsonFormatter, about, configure, configured
-from tests.unit.sdk.worker_ground import leased
+from tests.unit.sdk.worker_harness import leased
 
 LOG = logging.getLogger("headrace.worker")
 
@@ -70,11 +70,11 @@ def test_another_format_is_refused() -> None:
 @pytest.mark.usefixtures("root")
 def test_another_process_can_be_told_to_log_the_same_way() -> None:
     configure("json", level="WARNING", stream=sys.stdout)
-    told = configured()
+    reported = configured()
     configure("text")
 
-    assert told is not None
-    pickle.loads(pickle.dumps(told)).again()  # noqa: S301 (our own)
+    assert reported is not None
+    pickle.loads(pickle.dumps(reported)).again()  # noqa: S301 (our own)
 
     assert logging.getLogger().level == logging.WARNING
     (handler,) = logging.getLogger().handlers

@@ -3,23 +3,23 @@
 import time
 from typing import Any
 
-from headrace.client.worker.holding import Holding
+from headrace.client.worker.inflight import InflightTasks
 from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.registry import Registry
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
-from tests.unit.sdk.worker_ground import START, FakeService, Noted, held
+from tests.unit.sdk.worker_harness import START, FakeService, Noted, held
 
 
-class Ground:
+class RegistryHarness:
     def __init__(self) -> None:
         self.service = FakeService(time.monotonic)
-        self.holding = Holding()
+        self.inflight = InflightTasks()
         self.commands: list[str] = []
         self.registry = Registry(
             self.service,
             WorkerSettings.of(["mail", "sms"], name="host-1:4711"),
-            self.holding,
+            self.inflight,
             version="1.2",
             started_at=START,
             command=self.commands.append,
@@ -27,13 +27,13 @@ class Ground:
 
 
 def test_a_sign_of_life_says_what_is_being_worked_on() -> None:
-    ground = Ground()
+    harness = RegistryHarness()
     waiting, running = held(1), held(2)
     running.begin(Noted(), 1.0)
-    ground.holding.add(waiting)
-    ground.holding.add(running)
+    harness.inflight.add(waiting)
+    harness.inflight.add(running)
 
-    assert ground.registry.step() == 30.0
+    assert harness.registry.step() == 30.0
 
     expected: dict[str, Any] = {
         "name": "host-1:4711",
@@ -43,46 +43,46 @@ def test_a_sign_of_life_says_what_is_being_worked_on() -> None:
         "version": "1.2",
         "started_at": START,
     }
-    assert ground.service.signs == [expected]
+    assert harness.service.signs == [expected]
 
 
 def test_no_more_than_a_hundred_tasks_are_named() -> None:
-    ground = Ground()
+    harness = RegistryHarness()
     for number in range(120):
         task = held(number)
         task.begin(Noted(), 1.0)
-        ground.holding.add(task)
+        harness.inflight.add(task)
 
-    ground.registry.step()
+    harness.registry.step()
 
-    assert len(ground.service.signs[0]["running"]) == 100
+    assert len(harness.service.signs[0]["running"]) == 100
 
 
 def test_a_command_that_is_repeated_counts_once() -> None:
-    ground = Ground()
+    harness = RegistryHarness()
     for command in (None, "quiet", "quiet", "stop", "stop"):
-        ground.service.command = command
-        ground.registry.step()
+        harness.service.command = command
+        harness.registry.step()
 
-    assert ground.commands == ["quiet", "stop"]
+    assert harness.commands == ["quiet", "stop"]
 
 
 def test_a_service_that_is_away_is_told_later() -> None:
-    ground = Ground()
-    ground.service.fault = Unavailable("away")
+    harness = RegistryHarness()
+    harness.service.fault = Unavailable("away")
 
-    assert ground.registry.step() == 30.0
+    assert harness.registry.step() == 30.0
 
 
 def test_a_name_that_another_has_is_asked_for_when_that_is_forgotten() -> None:
-    ground = Ground()
-    ground.service.fault = Forbidden("not you")
+    harness = RegistryHarness()
+    harness.service.fault = Forbidden("not you")
 
-    assert ground.registry.step() == 300.0
+    assert harness.registry.step() == 300.0
 
 
 def test_a_service_that_knows_no_signs_is_given_no_more() -> None:
-    ground = Ground()
-    ground.service.fault = NotFound("no such route")
+    harness = RegistryHarness()
+    harness.service.fault = NotFound("no such route")
 
-    assert ground.registry.step() == UNTIL_WOKEN
+    assert harness.registry.step() == UNTIL_WOKEN

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.client.models import Dequeued
 from headrace.client.worker.sources import Source, Sources
-from tests.unit.sdk.worker_ground import START, dice, leased
+from tests.unit.sdk.worker_harness import START, dice, leased
 
 
 def sources(*, strict: bool = False, **weights: float) -> Sources:
@@ -18,29 +18,29 @@ def source(chance: random.Random | None = None) -> Source:
     return Source("mail", 1, chance or dice())
 
 
-def pauses(*told: float) -> list[float]:
-    asked = source()
+def pauses(*reported: float) -> list[float]:
+    polled = source()
     found = []
-    for poll_after in told:
-        asked.had_nothing(poll_after, 100.0, asked_at=100.0)
-        found.append(asked.next_at - 100.0)
+    for poll_after in reported:
+        polled.had_nothing(poll_after, 100.0, sent_at=100.0)
+        found.append(polled.next_at - 100.0)
     return found
 
 
-def names(asked: list[Source]) -> list[str]:
-    return [source.queue for source in asked]
+def names(polled: list[Source]) -> list[str]:
+    return [source.queue for source in polled]
 
 
 def answer(*gave: str, poll_after: float = 1.0) -> Dequeued:
-    """Return what a call brings: a task of each queue named."""
+    """The answer of a call: a task of each queue named."""
     tasks = [leased(number, queue=queue) for number, queue in enumerate(gave)]
     return Dequeued(tasks=tasks, now=START, poll_after_seconds=poll_after)
 
 
 def answered(
-    queues: Sources, asked: list[Source], *gave: str, now: float, wanted: int = 25
+    queues: Sources, polled: list[Source], *gave: str, now: float, wanted: int = 25
 ) -> None:
-    queues.answered(asked, answer(*gave), wanted, now, asked_at=now)
+    queues.answered(polled, answer(*gave), wanted, now, sent_at=now)
 
 
 def test_the_weights_decide_which_queue_comes_first() -> None:
@@ -62,9 +62,9 @@ def test_idle_queues_are_asked_together_and_rest_together() -> None:
     queues = sources(one=1, two=5, three=1)
     now = 100.0
     for _ in range(20):
-        asked = queues.next(now)
-        assert sorted(names(asked)) == ["one", "three", "two"]
-        answered(queues, asked, now=now)
+        polled = queues.next(now)
+        assert sorted(names(polled)) == ["one", "three", "two"]
+        answered(queues, polled, now=now)
         assert queues.next(now) == []
         assert len({source.next_at for source in queues.all}) == 1
         now += queues.rest(now)
@@ -87,7 +87,7 @@ def test_while_tasks_come_the_empty_queues_are_left_out_until_their_pause_is_ove
 def test_a_pause_that_ends_while_nothing_comes_ends_for_all() -> None:
     queues = sources(strict=True, one=1, two=1)
     one, two = queues.all
-    one.had_nothing(5.0, 100.0, asked_at=100.0)
+    one.had_nothing(5.0, 100.0, sent_at=100.0)
     answered(queues, [two], now=100.0)
 
     assert names(queues.next(101.5)) == ["one", "two"]
@@ -96,9 +96,9 @@ def test_a_pause_that_ends_while_nothing_comes_ends_for_all() -> None:
 def test_more_queues_than_one_call_takes_are_asked_one_lot_after_the_other() -> None:
     queues = sources(strict=True, **{f"q{number:02}": 1 for number in range(70)})
     seen = []
-    while asked := queues.next(100.0):
-        seen.append(names(asked))
-        answered(queues, asked, now=100.0)
+    while polled := queues.next(100.0):
+        seen.append(names(polled))
+        answered(queues, polled, now=100.0)
 
     assert [len(lot) for lot in seen] == [32, 32, 6]
     assert [name for lot in seen for name in lot] == [f"q{number:02}" for number in range(70)]
@@ -124,12 +124,12 @@ def test_a_refused_queue_is_left_out_and_the_others_are_asked() -> None:
 
 
 def test_a_queue_that_gave_tasks_is_asked_again_at_once() -> None:
-    asked = source()
-    asked.had_nothing(1.0, 100.0, asked_at=100.0)
+    polled = source()
+    polled.had_nothing(1.0, 100.0, sent_at=100.0)
 
-    asked.gave()
+    polled.gave()
 
-    assert asked.next_at == 0.0
+    assert polled.next_at == 0.0
 
 
 def test_the_pause_doubles_up_to_five_times_what_the_service_says() -> None:
@@ -143,14 +143,14 @@ def test_the_pause_doubles_up_to_five_times_what_the_service_says() -> None:
 
 
 def test_after_tasks_came_the_pause_begins_anew() -> None:
-    asked = source()
+    polled = source()
     for _ in range(5):
-        asked.had_nothing(1.0, 100.0, asked_at=100.0)
-    asked.gave()
+        polled.had_nothing(1.0, 100.0, sent_at=100.0)
+    polled.gave()
 
-    asked.had_nothing(1.0, 100.0, asked_at=100.0)
+    polled.had_nothing(1.0, 100.0, sent_at=100.0)
 
-    assert asked.next_at <= 101.05
+    assert polled.next_at <= 101.05
 
 
 def test_a_pause_cut_short_by_a_task_that_is_due_soon_is_kept_as_it_is() -> None:
@@ -166,13 +166,13 @@ def test_a_pause_of_nothing_is_still_a_pause() -> None:
 
 
 def test_a_queue_that_refuses_is_left_alone_for_longer_each_time_and_no_longer_empty() -> None:
-    asked = source()
-    asked.had_nothing(0.02, 100.0, asked_at=100.0)
+    polled = source()
+    polled.had_nothing(0.02, 100.0, sent_at=100.0)
     found = []
     for _ in range(20):
-        asked.refused(100.0)
-        found.append(asked.open_at - 100.0)
+        polled.refused(100.0)
+        found.append(polled.open_at - 100.0)
 
     assert found[0] <= 0.1
     assert 30 <= found[-1] <= 60
-    assert asked.empty_since is None
+    assert polled.empty_since is None

@@ -18,7 +18,7 @@ from headrace.client.codec import JsonCodec
 from headrace.client.worker.telemetry.otel import trace, traced
 from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
 from headrace.client.worker.worker import Worker
-from tests.unit.sdk.worker_ground import FakeService, held, leased
+from tests.unit.sdk.worker_harness import FakeService, held, leased
 
 
 class Traces:

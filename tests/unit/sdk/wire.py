@@ -63,5 +63,5 @@ class Wire(httpx.BaseTransport, httpx.AsyncBaseTransport):
         await asyncio.sleep(0)
 
     def body(self, place: int = -1) -> Any:
-        """Return what the request at *place* held."""
+        """The body of the request at *place*."""
         return json.loads(self.requests[place].content)

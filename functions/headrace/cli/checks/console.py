@@ -14,7 +14,7 @@ _HOME: Final = "/console"
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-class _Page(HTMLParser):
+class _PageParser(HTMLParser):
     """What a page has: its forms, by where they go, with their fields; and its style sheet."""
 
     def __init__(self, text: str) -> None:
@@ -45,7 +45,7 @@ def page(smoke: Smoke) -> str:
     if "default-src 'none'" not in seen.headers.get("Content-Security-Policy", ""):
         message = "there is no strict Content-Security-Policy"
         raise Wrong(message)
-    style = _Page(seen.body.decode(errors="replace")).style
+    style = _PageParser(seen.body.decode(errors="replace")).style
     if style is None:
         message = "the page names no style sheet"
         raise Wrong(message)
@@ -111,7 +111,7 @@ def _ask(
 
 def _form(smoke: Smoke, seen: Exchange, target: str) -> dict[str, str]:
     """Return the fields of the form of a page that goes to *target*."""
-    for action, fields in _Page(seen.body.decode(errors="replace")).forms.items():
+    for action, fields in _PageParser(seen.body.decode(errors="replace")).forms.items():
         if _local(smoke, seen.path, action) == target:
             return fields
     message = f"the page has no form that goes to {target}"

@@ -33,12 +33,12 @@ class Thing(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What it is, for people."""
+        """Its description, for people."""
 
     @property
     @abstractmethod
     def command(self) -> str:
-        """What removes it by hand."""
+        """The command that removes it by hand."""
 
     @abstractmethod
     def remove(self, wire: Wire) -> bool:
@@ -51,12 +51,12 @@ class OurQueue(Thing):
 
     @property
     def text(self) -> str:
-        """What it is, for people."""
+        """Its description, for people."""
         return f"queue {self.name}"
 
     @property
     def command(self) -> str:
-        """What removes it by hand."""
+        """The command that removes it by hand."""
         return f"headrace queue delete {self.name} --yes"
 
     def remove(self, wire: Wire) -> bool:
@@ -73,12 +73,12 @@ class SharedQueue(OurQueue):
 
     @property
     def text(self) -> str:
-        """What it is, for people."""
+        """Its description, for people."""
         return f"queue {self.name}, if nobody else uses it"
 
     @property
     def command(self) -> str:
-        """What removes it by hand, and first says what is in it."""
+        """The command that removes it by hand, after showing what is in it."""
         return f"headrace queue delete {self.name}"
 
     def remove(self, wire: Wire) -> bool:
@@ -98,12 +98,12 @@ class Notifications(Thing):
 
     @property
     def text(self) -> str:
-        """What they are, for people."""
+        """Their description, for people."""
         return f"notifications of {SERVICE} {self.name}"
 
     @property
     def command(self) -> str:
-        """What removes them by hand."""
+        """The command that removes them by hand."""
         return f"headrace task delete --queue {self.queue} --tag {SERVICE}={self.name} --yes"
 
     def remove(self, wire: Wire) -> bool:
@@ -114,18 +114,18 @@ class Notifications(Thing):
 
 @dataclass(slots=True)
 class OurKey(Thing):
-    """A key under a name of our own; ``id`` is None until the service has said it."""
+    """A key under a name of our own; ``id`` is None until the service has returned it."""
 
     id: str | None = None
 
     @property
     def text(self) -> str:
-        """What it is, for people."""
+        """Its description, for people."""
         return f"key {self.name}"
 
     @property
     def command(self) -> str:
-        """What removes it by hand."""
+        """The command that removes it by hand."""
         if self.id is None:
             return f"headrace key list, and headrace key revoke with the id of {self.name}"
         return f"headrace key revoke {self.id} --yes"
@@ -150,7 +150,7 @@ T = TypeVar("T", bound=Thing)
 
 @dataclass(slots=True)
 class Made:
-    """What there is to remove, the latest first: that is the order in which it can go."""
+    """The things to remove, the latest first: that is the order in which they can go."""
 
     wire: Wire
     pause: Callable[[float], None]

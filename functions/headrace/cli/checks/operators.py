@@ -147,7 +147,7 @@ def _sign_of_life(smoke: Smoke) -> str | None:
 
 
 def put_worker(smoke: Smoke) -> str:
-    """Give a worker's sign of life."""
+    """Send a worker heartbeat."""
     expect(_sign_of_life(smoke), None, "the command")
     smoke.kept["worker"] = smoke.name
     return "nothing is asked of it"
@@ -166,7 +166,7 @@ def list_workers(smoke: Smoke) -> str:
 
 
 def quiet_worker(smoke: Smoke) -> str:
-    """Ask it to take nothing more, as its next sign of life hears."""
+    """Ask it to take nothing more, as it hears at its next heartbeat."""
     smoke.send(work.quiet_worker(smoke.need("worker", "worker: sign of life")))
     expect(_sign_of_life(smoke), "quiet", "the command")
     return "hears quiet"

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.cli.checks.made import Made
 from headrace.cli.checks.wire import PROBLEM, Exchange, Wire, Wrong
-from headrace.client.call import Call
+from headrace.client.call import ApiCall
 from headrace.client.models import LeasedTask
 from headrace.domain.errors import Forbidden, HeadraceError
 
@@ -39,8 +39,8 @@ class LeftOut(Exception):
     """A check could not be made, which is no fault of the deployment; the text says why."""
 
 
-class Outcome(StrEnum):
-    """What came of a check."""
+class CheckOutcome(StrEnum):
+    """The outcome of a check."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -48,14 +48,14 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CheckRow:
     """One check; ``seen`` is for people.
 
     Of a wrong one, the request whose answer was not as it should be.
     """
 
     check: str
-    outcome: Outcome
+    outcome: CheckOutcome
     seen: str
     milliseconds: int
     method: str | None = None
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(slots=True)
 class Smoke:
-    """What checks work with, and what one leaves for those after it.
+    """The tools of the checks, and what one leaves for those after it.
 
     ``name`` is the main queue's and that of all else that it makes; ``other`` is a second queue, in
     which nothing is dequeued once a lease has been left to lapse there.
@@ -104,7 +104,7 @@ class Smoke:
         return f"{self.name}-{what}"
 
     def need(self, what: str, after: str) -> str:
-        """Return what an earlier check has kept.  Raises LeftOut, naming that check."""
+        """The value that an earlier check has kept.  Raises LeftOut, naming that check."""
         if what not in self.kept:
             message = f"needs what “{after}” did not bring"
             raise LeftOut(message)
@@ -132,12 +132,12 @@ class Smoke:
 
     # ------------------------------------------------------------------------------ expectations
 
-    def send(self, call: Call[T], *, key: str | None = None, repeat: str | None = None) -> T:
+    def send(self, call: ApiCall[T], *, key: str | None = None, repeat: str | None = None) -> T:
         """Send a call and read its answer.  Raises as Wire.send() does."""
         return self.wire.send(call, key=key, repeat=repeat)
 
     def refused(
-        self, expected: type[HeadraceError], call: Call[T], *, key: str | None = None
+        self, expected: type[HeadraceError], call: ApiCall[T], *, key: str | None = None
     ) -> Exchange:
         """Send a call that must be refused as *expected*, in the shape of a problem."""
         try:
@@ -207,7 +207,7 @@ class Check(NamedTuple):
     vital: bool = False
 
 
-def rows(smoke: Smoke, checks: Sequence[Check]) -> Iterator[Row]:
+def rows(smoke: Smoke, checks: Sequence[Check]) -> Iterator[CheckRow]:
     """Make one check after the other and yield what came of each.
 
     The others are left out after a vital one that went wrong, and once two in a row were given no
@@ -216,11 +216,11 @@ def rows(smoke: Smoke, checks: Sequence[Check]) -> Iterator[Row]:
     silent, reason = 0, ""
     for check in checks:
         if reason:
-            yield Row(check.title, Outcome.LEFT_OUT, reason, 0)
+            yield CheckRow(check.title, CheckOutcome.LEFT_OUT, reason, 0)
             continue
         row = row_of(smoke, check)
         yield row
-        wrong = row.outcome is Outcome.WRONG
+        wrong = row.outcome is CheckOutcome.WRONG
         silent = silent + 1 if wrong and row.status is None and row.method else 0
         if silent > 1:
             reason = "the service gives no answer any more"
@@ -228,21 +228,21 @@ def rows(smoke: Smoke, checks: Sequence[Check]) -> Iterator[Row]:
             reason = f"nothing can be checked without “{check.title}”"
 
 
-def row_of(smoke: Smoke, check: Check) -> Row:
+def row_of(smoke: Smoke, check: Check) -> CheckRow:
     """Make one check and return what came of it, whatever the deployment answers."""
     began, before = time.perf_counter(), len(smoke.wire.exchanges)
     wrong: Exchange | None = None
     try:
-        seen, outcome = check.make(smoke), Outcome.OK
+        seen, outcome = check.make(smoke), CheckOutcome.OK
     except LeftOut as error:
-        seen, outcome = str(error), Outcome.LEFT_OUT
+        seen, outcome = str(error), CheckOutcome.LEFT_OUT
     except (HeadraceError, Wrong, msgspec.DecodeError) as error:
         if check.vital and isinstance(error, Forbidden):
             raise
-        seen, outcome = str(error), Outcome.WRONG
+        seen, outcome = str(error), CheckOutcome.WRONG
         if len(smoke.wire.exchanges) > before:
             wrong = smoke.wire.last
-    row = Row(check.title, outcome, seen, _since(began))
+    row = CheckRow(check.title, outcome, seen, _since(began))
     if wrong is None:
         return row
     return replace(
@@ -255,10 +255,10 @@ def row_of(smoke: Smoke, check: Check) -> Row:
     )
 
 
-def must(smoke: Smoke, check: Check) -> Row:
+def must(smoke: Smoke, check: Check) -> CheckRow:
     """Make a check without which there is nothing to check.  Raises what it meets."""
     began = time.perf_counter()
-    return Row(check.title, Outcome.OK, check.make(smoke), _since(began))
+    return CheckRow(check.title, CheckOutcome.OK, check.make(smoke), _since(began))
 
 
 def _since(began: float) -> int:

@@ -182,7 +182,7 @@ def covered(smoke: Smoke) -> str:
 
 
 def _is_of(template: str, path: str) -> bool:
-    """Tell whether *path* is one of those that the *template* of an operation means."""
+    """Whether *path* is one of those that the *template* of an operation means."""
     parts, found = template.split("/"), path.split("/")
     return len(parts) == len(found) and all(
         bool(one) if part.startswith("{") else part == one

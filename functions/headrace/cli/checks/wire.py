@@ -10,9 +10,9 @@ from typing import Any, Final, Self, TypeVar
 import httpx2 as httpx
 import msgspec
 
-from headrace.client.call import Answer, Call, Pages
+from headrace.client.call import ApiCall, PagedCall, RawAnswer
 from headrace.client.codec import PLAIN
-from headrace.client.consumed import HEADER, Consumed, Tally
+from headrace.client.consumed import HEADER, Consumed, Usage
 from headrace.client.refusal import refusal
 from headrace.client.settings import ClientSettings
 from headrace.client.transport import ATTEMPT_HEADER, KEY_HEADER
@@ -81,7 +81,7 @@ class Wire:
         """Prepare connections; *transport* takes the place of the network, in tests."""
         self.settings = settings
         self.exchanges: list[Exchange] = []
-        self._units = Tally()
+        self._units = Usage()
         self._http = httpx.Client(
             headers={"User-Agent": "headrace-smoke"},
             timeout=httpx.Timeout(settings.timeout, connect=min(_CONNECT_WITHIN, settings.timeout)),
@@ -98,7 +98,7 @@ class Wire:
 
     @property
     def consumed(self) -> Consumed:
-        """What all requests together have cost, as their answers say."""
+        """The cost of all requests together, by their answers' headers."""
         return self._units.so_far
 
     @property
@@ -108,7 +108,7 @@ class Wire:
 
     def send(
         self,
-        call: Call[T],
+        call: ApiCall[T],
         *,
         key: str | None = None,
         repeat: str | None = None,
@@ -137,12 +137,12 @@ class Wire:
         )
         status = self.accepted(seen)
         try:
-            return call.read(Answer(status, seen.body, PLAIN))
+            return call.read(RawAnswer(status, seen.body, PLAIN))
         except (msgspec.DecodeError, RecursionError, IndexError) as error:
             message = f"the answer is none of Headrace's: {error}"
             raise Wrong(message) from None
 
-    def each(self, pages: Pages[T]) -> Iterator[T]:
+    def each(self, pages: PagedCall[T]) -> Iterator[T]:
         """Go through a list, page after page.  Raises Wrong for one that has no end."""
         cursor: str | None = None
         for _ in range(_PAGES):

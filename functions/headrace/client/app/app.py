@@ -7,19 +7,19 @@ from datetime import datetime
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app.attempts import Attempt, Middleware, Runnable, unknown
+from headrace.client.app.attempts import AttemptRun, Middleware, Runnable, unknown
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
 from headrace.client.app.dedupe import Dedupe
-from headrace.client.app.execution import Control, Route
+from headrace.client.app.execution import AttemptControl, TaskRoute
 from headrace.client.app.function import ARGS, TASK, TaskFunction
 from headrace.client.app.handler import RawHandler
 from headrace.client.app.hints import named
 from headrace.client.app.names import name_of
 from headrace.client.app.options import Options
-from headrace.client.app.periodic import Beat, Periodic
+from headrace.client.app.periodic import Periodic, Timing
 from headrace.client.app.posting import Posting
-from headrace.client.app.queues import Queues
+from headrace.client.app.queues import AppQueues
 from headrace.client.app.results import OnLargeResult, checked
 from headrace.client.app.timeouts import Timeouts
 from headrace.client.client import Client
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_UNKNOWN: Final = Route("sync", "unknown")
+_UNKNOWN: Final = TaskRoute("sync", "unknown")
 
 
 class Declaring(Protocol):
@@ -54,7 +54,7 @@ class App:
         async_client: likewise for event loops.
         url: where the service is, else ``HEADRACE_URL``.
         key: an API key, else ``HEADRACE_KEY``.
-        codec: how payloads and results are written; the client's, unless said.
+        codec: how payloads and results are written; the client's by default.
         queue: where tasks go that name no queue.
         create_queues: whether a missing queue is made when it is first needed.
         now: the clock, in tests.
@@ -75,7 +75,7 @@ class App:
     ) -> None:
         self._default_queue = queue
         self._now = now
-        self._queues = Queues(create=create_queues)
+        self._queues = AppQueues(create=create_queues)
         self._posting = Posting(
             self._queues,
             client=client,
@@ -88,7 +88,9 @@ class App:
         self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
         self._periodic: dict[tuple[str, str], Periodic] = {}
-        self._beats: dict[Callable[..., Any], list[Beat]] = {}  # of functions that are no task yet
+        self._beats: dict[
+            Callable[..., Any], list[Timing]
+        ] = {}  # of functions that are no task yet
         self._middlewares: list[Middleware] = []
 
     @property
@@ -191,11 +193,11 @@ class App:
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
             dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
                 digest of all; while a task lives under this key, no other is made.
-            keepalive: how long a lease lasts between two signs of life.
+            keepalive: how long a lease lasts between two heartbeats.
             tags: for filters.
             expires: how long after its due time a task is still worth running.
             on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
-                ``"drop"``, nothing; unless it is said, the attempt fails and is not repeated.
+                ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
 
         Raises:
             TypeError: the function cannot be a task, and why.
@@ -282,7 +284,7 @@ class App:
             ValueError: the queue has a schedule of this name.
 
         """
-        beat = Beat.of(cron, every, timezone, name, args)
+        beat = Timing.of(cron, every, timezone, name, args)
 
         def declare(target: F) -> F:
             if isinstance(target, TaskFunction):
@@ -315,7 +317,7 @@ class App:
         }
         self._functions[made.name] = made
 
-    def _schedule(self, function: TaskFunction[..., ..., Any], beat: Beat) -> None:
+    def _schedule(self, function: TaskFunction[..., ..., Any], beat: Timing) -> None:
         made = Periodic.of(function, beat)
         if (made.queue, made.name) in self._periodic:
             raise ValueError(f"two schedules are named {made.name}: give periodic(name=…)")
@@ -342,24 +344,24 @@ class App:
 
     # ------------------------------------------------------------------- for workers: `Executor`
 
-    def route(self, task: LeasedTask) -> Route:
-        """Say how *task* is run.  Raises nothing: what nobody knows fails when it is executed."""
+    def route(self, task: LeasedTask) -> TaskRoute:
+        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
         try:
             found = self._found(task)
         except Exception:  # noqa: BLE001 (raised again in the attempt, which reports it)
             return _UNKNOWN
         kind: Literal["sync", "async"] = "async" if found.is_async else "sync"
-        return Route(kind, found.name, found.timeouts.soft, found.timeouts.hard)
+        return TaskRoute(kind, found.name, found.timeouts.soft, found.timeouts.hard)
 
-    def execute(self, task: LeasedTask, control: Control) -> Report | None:
+    def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
         """Run a task of a sync route here.  See `Executor`."""
         return self._attempt(task, control).run()
 
-    async def execute_async(self, task: LeasedTask, control: Control) -> Report | None:
+    async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
         """Run a task of any route in this event loop.  See `Executor`."""
         return await self._attempt(task, control).run_async()
 
-    def _attempt(self, task: LeasedTask, control: Control) -> Attempt:
+    def _attempt(self, task: LeasedTask, control: AttemptControl) -> AttemptRun:
         hard_timeout: float | None = None
         found: Runnable | Exception
         try:
@@ -368,10 +370,10 @@ class App:
         except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
             found = error
         ctx = Context(task, control, codec=self.codec, now=self._now, hard_timeout=hard_timeout)
-        return Attempt(ctx, found, middlewares=self._middlewares, codec=self.codec)
+        return AttemptRun(ctx, found, middlewares=self._middlewares, codec=self.codec)
 
     def _found(self, task: LeasedTask) -> Runnable:
-        """Return what runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
+        """The function that runs *task*.  Raises UnknownTask, or Unreadable for its payload."""
         payload = task.payload
         named = payload.get(TASK) if _is_call(payload) else None
         function = self._functions.get(named) if isinstance(named, str) else None
@@ -390,5 +392,5 @@ def _is_call(payload: object) -> bool:
 
 
 def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """Tell whether a function was declared again, as notebooks do."""
+    """Whether a function was declared again, as notebooks do."""
     return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)

@@ -34,7 +34,7 @@ _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = W
 
 
 class Runnable(Protocol):
-    """What can be run for a task: a task function or a raw handler."""
+    """The handler of a task: a task function or a raw handler."""
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class Runnable(Protocol):
         ...
 
 
-class Attempt:
+class AttemptRun:
     """One attempt at one task; *found* is what runs it, or why nothing can."""
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
-from headrace.client.app.execution import Control
+from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import Options
 from headrace.client.codec import Codec
 from headrace.client.models import LeasedTask
@@ -36,7 +36,7 @@ class Addressable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MoveTarget:
     """Where a task goes on at the end of its attempt; None keeps what it has."""
 
     queue: str
@@ -54,7 +54,7 @@ class Context:
     def __init__(
         self,
         task: LeasedTask,
-        control: Control,
+        control: AttemptControl,
         *,
         codec: Codec,
         now: Callable[[], datetime],
@@ -66,11 +66,11 @@ class Context:
         self._hard_end = None if hard_timeout is None else now() + timedelta(seconds=hard_timeout)
         self._spawned_bytes = 0
         self.task = task
-        self.moved: Move | None = None
+        self.moved: MoveTarget | None = None
         self.spawned: list[SpawnedTask] = []
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"Context(id={self.id!r}, queue={self.queue!r}, attempt={self.attempt})"
 
     @property
@@ -159,7 +159,9 @@ class Context:
             queue = target.queue
             kept = self._copy("payload", target.envelope(payload or {}))[0]
         wait = checks.seconds("delay", delay, limits.DELAY_SECONDS)
-        self.moved = Move(queue, kept, wait, None if tags is None else checks.tags("tags", tags))
+        self.moved = MoveTarget(
+            queue, kept, wait, None if tags is None else checks.tags("tags", tags)
+        )
 
     def spawn(  # noqa: PLR0913 (options by keyword, as `options` has them)
         self,

@@ -15,7 +15,7 @@ Key: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 
 
 def key_maker(dedupe: Dedupe | None, task: str, signature: Signature) -> Key:
-    """Return what makes the dedupe key of named arguments; defaults count as given.
+    """A function from named arguments to the dedupe key; defaults count as given.
 
     Raises TypeError for a format or function that asks for what is no argument.
     """

@@ -8,8 +8,8 @@ from headrace.client.models import LeasedTask
 from headrace.client.sending import Report
 
 
-class Control(Protocol):
-    """What the worker gives each attempt; it is used from the handler's thread or loop."""
+class AttemptControl(Protocol):
+    """The worker's side of each attempt; used from the handler's thread or loop."""
 
     def progress(self, value: object) -> None:
         """Have *value* sent with a heartbeat soon; does not wait for the network."""
@@ -30,7 +30,7 @@ class Control(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TaskRoute:
     """Where a task goes: how it is run, under which name, and its time limits in seconds.
 
     A ``sync`` route is run by ``execute`` in a thread or process, an ``async`` one by
@@ -44,13 +44,13 @@ class Route:
 
 
 class Executor(Protocol):
-    """What the worker asks of an app."""
+    """The interface of an app that the worker uses."""
 
-    def route(self, task: LeasedTask) -> Route:
-        """Say how *task* is run.  Raises nothing: what nobody knows fails when it is executed."""
+    def route(self, task: LeasedTask) -> TaskRoute:
+        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
         ...
 
-    def execute(self, task: LeasedTask, control: Control) -> Report | None:
+    def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
         """Run a task of a sync route and return its final report; None: the lease is lost.
 
         Raises no Exception.  HardTimeLimit, Stopped or LeaseLost thrown into this thread become
@@ -59,7 +59,7 @@ class Executor(Protocol):
         """
         ...
 
-    async def execute_async(self, task: LeasedTask, control: Control) -> Report | None:
+    async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
         """Run a task of any route, likewise.
 
         To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,

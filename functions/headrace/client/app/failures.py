@@ -28,12 +28,12 @@ def failure_of(error: BaseException, *, private: bool) -> Failure:
     kind = _fitted(type_of(error), _TYPE_ROOM)
     if private:
         return Failure(kind, _WITHHELD)
-    told = traceback.TracebackException(type(error), error, from_the_handler(error))
-    message = _fitted(str(told), _MESSAGE_ROOM)
-    if not told.stack:  # it never came to the handler, so there is no more to tell
+    formatted = traceback.TracebackException(type(error), error, from_the_handler(error))
+    message = _fitted(str(formatted), _MESSAGE_ROOM)
+    if not formatted.stack:  # it never came to the handler, so there is no more to tell
         return Failure(kind, message)
     room = _ROOM - _size(kind) - _size(message)
-    return Failure(kind, message, _fitted("".join(told.format()), room, end=True))
+    return Failure(kind, message, _fitted("".join(formatted.format()), room, end=True))
 
 
 def type_of(error: BaseException) -> str:

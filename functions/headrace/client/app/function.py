@@ -64,7 +64,7 @@ class TaskFunction(Generic[C, P, R]):
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """Return what may stand in a log."""
+        """A short form for logs, without secrets."""
         return f"<task {self.name} of queue {self.queue}>"
 
     if not TYPE_CHECKING:  # checkers know by themselves what is missing
@@ -102,7 +102,7 @@ class TaskFunction(Generic[C, P, R]):
     def enqueue_each(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: batches go out as their results are asked for."""
+        """Do the same in constant memory: batches go out as their results are consumed."""
         return self.options().enqueue_each(calls, errors=errors)
 
     @named
@@ -197,7 +197,7 @@ class Chosen(Generic[P]):
     def enqueue_each(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: batches go out as their results are asked for."""
+        """Do the same in constant memory: batches go out as their results are consumed."""
         for option in ("id", "key"):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")

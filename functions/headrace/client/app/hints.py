@@ -41,7 +41,7 @@ def _options(function: Callable[..., Any]) -> list[str]:
 
 
 def unknown(name: str, of: str, known: list[str]) -> str:
-    """Return what to say of an option that is none."""
+    """The error message for an unknown option."""
     from difflib import get_close_matches  # noqa: PLC0415 (for mistakes only)
 
     near = get_close_matches(name, known, n=1)

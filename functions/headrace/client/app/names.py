@@ -1,4 +1,4 @@
-"""What a task is called when nobody says: the module and the function."""
+"""The default name of a task: the module and the function."""
 
 import sys
 from collections.abc import Callable

@@ -13,7 +13,7 @@ from headrace.domain import limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What may be said of a task besides its arguments; None says nothing.
+    """The options of a task besides its arguments; None leaves one out.
 
     Args:
         delay: how long it waits before it is due.
@@ -23,7 +23,7 @@ class Options:
         expires: how long after it is due it is still worth running, or an aware datetime.
         retries: how often and when a failed attempt is repeated; a number keeps the usual backoff.
         id: an id of your own, which makes the call safe to repeat.
-        keepalive: how long a lease of it lasts between two signs of life.
+        keepalive: how long a lease of it lasts between two heartbeats.
 
     """
 
@@ -37,7 +37,7 @@ class Options:
     keepalive: Duration | None = None
 
     def over(self, declared: "Options") -> "Options":
-        """Return *declared* with what is said here going first."""
+        """These options over *declared*."""
         given = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -72,13 +72,13 @@ class Options:
         )
 
     def keepalive_seconds(self) -> float | None:
-        """Return how long a lease lasts, if that is said."""
+        """Return how long a lease lasts, if that is given."""
         if self.keepalive is None:
             return None
         return checks.seconds("keepalive", self.keepalive, limits.KEEPALIVE_SECONDS)
 
     def expires_seconds(self) -> float | None:
-        """Return how long after its due time a task expires, if that is said.
+        """Return how long after its due time a task expires, if that is given.
 
         Raises InvalidRequest for a moment instead of a length.
         """

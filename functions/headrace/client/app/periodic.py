@@ -8,7 +8,7 @@ from typing import Any, Final
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
 from headrace.client.app.function import TaskFunction
-from headrace.client.app.queues import Queues
+from headrace.client.app.queues import AppQueues
 from headrace.client.client import Client
 from headrace.client.codec import Unreadable
 from headrace.client.models import Schedule
@@ -41,7 +41,7 @@ def _check_cron(cron: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Timing:
     """When, and with what: exactly one of ``cron`` and ``every`` (seconds)."""
 
     cron: str | None
@@ -58,7 +58,7 @@ class Beat:
         timezone: str | None,
         name: str | None,
         args: Mapping[str, Any] | None,
-    ) -> "Beat":
+    ) -> "Timing":
         """Check what was declared.  Raises InvalidRequest naming the field."""
         if (cron is None) == (every is None):
             raise checks.wrong("cron", "or every: give exactly one of the two")
@@ -79,7 +79,7 @@ class Periodic:
     fields: Mapping[str, Any]  # as put_schedule takes them
 
     @classmethod
-    def of(cls, function: TaskFunction[..., ..., Any], beat: Beat) -> "Periodic":
+    def of(cls, function: TaskFunction[..., ..., Any], beat: Timing) -> "Periodic":
         """Check that the beat fits the function.
 
         Raises TypeError for a name that no schedule can have, InvalidRequest for its arguments.
@@ -109,7 +109,7 @@ class Periodic:
         """The queue that the schedule belongs to."""
         return self.function.queue
 
-    def sync(self, client: Client, queues: Queues) -> Schedule:
+    def sync(self, client: Client, queues: AppQueues) -> Schedule:
         """Put the schedule unless it is there already; one that was paused stays paused.
 
         Raises Forbidden that says what to do when the key may not put schedules.
@@ -139,7 +139,7 @@ class Periodic:
             return None
 
     def _is(self, stored: Schedule) -> bool:
-        """Tell whether *stored* says the same; what the service defaults is not compared."""
+        """Whether *stored* says the same; what the service defaults is not compared."""
         wanted = {**self.fields, "tags": self.fields["tags"] or {}}
         if wanted["timezone"] is None:
             wanted["timezone"] = _UTC

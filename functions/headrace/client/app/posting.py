@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app.queues import Queues
+from headrace.client.app.queues import AppQueues
 from headrace.client.batches import Errors
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
@@ -25,7 +25,7 @@ class Posting:
 
     def __init__(
         self,
-        queues: Queues,
+        queues: AppQueues,
         *,
         client: Client | None,
         async_client: AsyncClient | None,
@@ -127,7 +127,7 @@ class Posting:
     def enqueue_each(
         self, queue: str, tasks: Iterable[NewTask], *, errors: Errors
     ) -> Iterator[Enqueued]:
-        """Enqueue tasks as their results are asked for, making the queue where it is missing."""
+        """Enqueue tasks as their results are consumed, making the queue where it is missing."""
         client = self.client
         rest = iter(tasks)
         taken: list[NewTask] = []  # for the first batch, which may have to be sent again

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
-from headrace.client.call import Call
+from headrace.client.call import ApiCall
 from headrace.client.calls.queues import create_queue
 from headrace.client.client import Client
 from headrace.client.models import Queue
@@ -14,7 +14,7 @@ from headrace.domain.errors import Forbidden, NotFound, QueueExists
 T = TypeVar("T")
 
 
-class Queues:
+class AppQueues:
     """Names in order of declaration, each with the settings it is made with.
 
     A worker makes all of them, and takes tasks from those that something is declared for.
@@ -51,7 +51,7 @@ class Queues:
                 self.make(client, name, missing)
 
     def with_queue(self, client: Client, name: str, call: Callable[[], T]) -> T:
-        """Return what *call* does; where the queue is missing, make it and call once more."""
+        """Call *call*; where the queue is missing, create it and call once more."""
         try:
             return call()
         except NotFound as missing:
@@ -78,7 +78,7 @@ class Queues:
         except Forbidden as error:
             raise _missing(name, "this key may not make queues") from error
 
-    def _creation(self, name: str) -> Call[Queue]:
+    def _creation(self, name: str) -> ApiCall[Queue]:
         return create_queue(name, **self._settings.get(name, {}))
 
     def check_wanted(self, name: str, missing: NotFound) -> None:

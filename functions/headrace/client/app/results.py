@@ -22,7 +22,7 @@ def checked(value: OnLargeResult | None) -> OnLargeResult | None:
 
 
 def kept(result: object, codec: Codec, choice: OnLargeResult | None) -> tuple[Any, str]:
-    """Return what is kept of *result*, and why that is not all of it, if it is not.
+    """The part of *result* that is kept, and why it is not all of it, if it is not.
 
     Raises PayloadTooLarge for one over the limit unless there is a *choice*, InvalidRequest for one
     that is no JSON, and whatever a codec of somebody else's does.

@@ -32,7 +32,7 @@ _CANNOT_TRAVEL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes, its ``Context`` aside.
+    """The parameters of a function, its ``Context`` aside.
 
     ``hints`` has every argument in order, ``positional`` those that may be given without a name,
     ``defaults`` those that may be left out; ``context`` names the parameter that gets the context.
@@ -244,7 +244,7 @@ def _cannot_travel(info: object, seen: set[int]) -> type | None:
 
 
 def _is_json(kind: type) -> bool:
-    """Tell whether values as JSON makes them are of a class, as all are of ``object``."""
+    """Whether values as JSON makes them are of a class, as all are of ``object``."""
     try:
         return any(issubclass(each, kind) for each in _JSON)
     except TypeError:  # a protocol that cannot be asked

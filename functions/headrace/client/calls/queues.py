@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from headrace.client.call import (
-    Answer,
-    Call,
-    Page,
-    Pages,
-    Steps,
+    ApiCall,
+    ListPage,
+    PagedCall,
+    RawAnswer,
+    SteppedCall,
     nothing,
     params_of,
     path_of,
@@ -43,13 +43,13 @@ class _Queues(Model, frozen=True, kw_only=True):
     cursor: str | None
 
 
-def create_queue(name: str, **settings: Any) -> Call[Queue]:  # noqa: ANN401 (as the API takes them)
+def create_queue(name: str, **settings: Any) -> ApiCall[Queue]:  # noqa: ANN401 (as the API takes them)
     """Create a queue; *settings* are the contract's fields, defaults for those left out.
 
     Raises QueueExists, or InvalidRequest naming the field.
     """
     body = {**settings, "name": name}
-    return Call(
+    return ApiCall(
         "POST",
         path_of("queues"),
         reads(Queue),
@@ -58,20 +58,20 @@ def create_queue(name: str, **settings: Any) -> Call[Queue]:  # noqa: ANN401 (as
     )
 
 
-def get_queue(name: str) -> Call[Queue]:
+def get_queue(name: str) -> ApiCall[Queue]:
     """Return a queue with its stats and schedules.  Raises NotFound."""
-    return Call("GET", path_of("queues", name), reads(Queue))
+    return ApiCall("GET", path_of("queues", name), reads(Queue))
 
 
-def list_queues(prefix: str | None = None) -> Pages[Queue]:
+def list_queues(prefix: str | None = None) -> PagedCall[Queue]:
     """Go through the queues by name, those that begin with *prefix*."""
 
-    def read(answer: Answer) -> Page[Queue]:
+    def read(answer: RawAnswer) -> ListPage[Queue]:
         page = reads(_Queues)(answer)
-        return Page(page.queues, page.cursor)
+        return ListPage(page.queues, page.cursor)
 
-    return Pages(
-        lambda cursor: Call(
+    return PagedCall(
+        lambda cursor: ApiCall(
             "GET",
             path_of("queues"),
             read,
@@ -80,14 +80,14 @@ def list_queues(prefix: str | None = None) -> Pages[Queue]:
     )
 
 
-def replace_queue(queue: Queue | Mapping[str, Any]) -> Call[Queue]:
+def replace_queue(queue: Queue | Mapping[str, Any]) -> ApiCall[Queue]:
     """Replace a queue's settings; a version in them must be the present one.
 
     Raises VersionMismatch, NotFound, or InvalidRequest naming the field.
     """
     fields: dict[str, Any] = msgspec.to_builtins(queue) if isinstance(queue, Queue) else dict(queue)
     body = {name: value for name, value in fields.items() if name not in _SHOWN_ONLY}
-    return Call(
+    return ApiCall(
         "PUT",
         path_of("queues", str(fields.get("name", ""))),
         reads(Queue),
@@ -96,17 +96,17 @@ def replace_queue(queue: Queue | Mapping[str, Any]) -> Call[Queue]:
     )
 
 
-def delete_queue(name: str) -> Call[bool]:
+def delete_queue(name: str) -> ApiCall[bool]:
     """Delete a queue with all its tasks and schedules; False: it goes on in the background."""
-    return Call(
+    return ApiCall(
         "DELETE", path_of("queues", name), lambda answer: not answer.in_background, repeatable=False
     )
 
 
-def pause_queue(name: str, resume_in_seconds: float | None = None) -> Call[Queue]:
+def pause_queue(name: str, resume_in_seconds: float | None = None) -> ApiCall[Queue]:
     """Stop deliveries, for good or for so many seconds."""
     body = {} if resume_in_seconds is None else {"resume_in_seconds": resume_in_seconds}
-    return Call(
+    return ApiCall(
         "POST",
         path_of("queues", name, "pause"),
         reads(Queue),
@@ -115,20 +115,20 @@ def pause_queue(name: str, resume_in_seconds: float | None = None) -> Call[Queue
     )
 
 
-def resume_queue(name: str) -> Call[Queue]:
+def resume_queue(name: str) -> ApiCall[Queue]:
     """Let deliveries go on."""
     path = path_of("queues", name, "resume")
-    return Call("POST", path, reads(Queue), key=new_idempotency_key())
+    return ApiCall("POST", path, reads(Queue), key=new_idempotency_key())
 
 
-def purge_queue(name: str, states: Sequence[str]) -> Call[Purged]:
+def purge_queue(name: str, states: Sequence[str]) -> ApiCall[Purged]:
     """Remove all tasks in *states*; settings and schedules stay."""
 
-    def read(answer: Answer) -> Purged:
+    def read(answer: RawAnswer) -> Purged:
         purged = reads(Purged)(answer)
         return Purged(deleted=purged.deleted, in_background=answer.in_background)
 
-    return Call(
+    return ApiCall(
         "POST",
         path_of("queues", name, "purge"),
         read,
@@ -137,25 +137,25 @@ def purge_queue(name: str, states: Sequence[str]) -> Call[Purged]:
     )
 
 
-def recount_queue(name: str) -> Steps[Recount]:
+def recount_queue(name: str) -> SteppedCall[Recount]:
     """Count a queue anew by the index and mend its counters, step by step.
 
     For when the recorder was away for too long.  Raises NotFound, and InvalidRequest when somebody
     else has begun another recount of it meanwhile.
     """
 
-    def at(cursor: str | None) -> Call[Recount]:
+    def at(cursor: str | None) -> ApiCall[Recount]:
         body = {} if cursor is None else {"cursor": cursor}
         path = path_of("queues", name, "recount")
         key = new_idempotency_key()
-        return Call("POST", path, reads(Recount), body=lambda _: json_body(body), key=key)
+        return ApiCall("POST", path, reads(Recount), body=lambda _: json_body(body), key=key)
 
-    return Steps(at, lambda _, latest: latest)
+    return SteppedCall(at, lambda _, latest: latest)
 
 
-def get_stats(queue: str, *, exact: bool = False) -> Call[Stats]:
+def get_stats(queue: str, *, exact: bool = False) -> ApiCall[Stats]:
     """Return how a queue is doing; *exact* counts instead of estimating."""
-    return Call(
+    return ApiCall(
         "GET",
         path_of("queues", queue, "stats"),
         reads(Stats),
@@ -169,9 +169,9 @@ def get_metrics(
     from_: datetime | None = None,
     to: datetime | None = None,
     step_seconds: int | None = None,
-) -> Call[Metrics]:
-    """Return what happened in a queue, step by step; by default the last hour."""
-    return Call(
+) -> ApiCall[Metrics]:
+    """The metrics of a queue, step by step; by default the last hour."""
+    return ApiCall(
         "GET",
         path_of("queues", queue, "metrics"),
         reads(Metrics),
@@ -196,7 +196,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     keepalive_timeout_in_seconds: float | None = None,
     retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
     paused: bool = False,
-) -> Call[Schedule]:
+) -> ApiCall[Schedule]:
     """Create or replace a schedule, with exactly one of *cron* and *every_seconds*."""
     given = {
         "cron": cron,
@@ -215,26 +215,26 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
             fields["payload"] = carried(payload, codec, field="payload", most=limits.PAYLOAD_BYTES)
         return json_body({**fields, "paused": paused})
 
-    return Call("PUT", path_of("queues", queue, "schedules", name), _read_schedule, body=body)
+    return ApiCall("PUT", path_of("queues", queue, "schedules", name), _read_schedule, body=body)
 
 
-def get_schedule(queue: str, name: str) -> Call[Schedule]:
+def get_schedule(queue: str, name: str) -> ApiCall[Schedule]:
     """Return a schedule.  Raises NotFound."""
-    return Call("GET", path_of("queues", queue, "schedules", name), _read_schedule)
+    return ApiCall("GET", path_of("queues", queue, "schedules", name), _read_schedule)
 
 
-def delete_schedule(queue: str, name: str) -> Call[None]:
+def delete_schedule(queue: str, name: str) -> ApiCall[None]:
     """Delete a schedule; tasks it has enqueued stay.  Raises NotFound."""
-    return Call("DELETE", path_of("queues", queue, "schedules", name), nothing, repeatable=False)
+    return ApiCall("DELETE", path_of("queues", queue, "schedules", name), nothing, repeatable=False)
 
 
-def run_schedule(queue: str, name: str) -> Call[Enqueued]:
+def run_schedule(queue: str, name: str) -> ApiCall[Enqueued]:
     """Enqueue a schedule's task now.  Raises NotEnqueued."""
     path = path_of("queues", queue, "schedules", name, "run")
-    return Call("POST", path, read_one, key=new_idempotency_key())
+    return ApiCall("POST", path, read_one, key=new_idempotency_key())
 
 
-def _read_schedule(answer: Answer) -> Schedule:
+def _read_schedule(answer: RawAnswer) -> Schedule:
     schedule = reads(Schedule)(answer)
     remember_codec(schedule, answer.codec)
     return schedule

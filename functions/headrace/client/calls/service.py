@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from headrace.client.call import (
-    Answer,
-    Call,
-    Page,
-    Pages,
+    ApiCall,
+    ListPage,
+    PagedCall,
+    RawAnswer,
     Read,
-    instant,
+    instant_text,
     nothing,
     params_of,
     path_of,
@@ -42,7 +42,7 @@ class _Entries(Model, frozen=True, kw_only=True):
 
 def create_key(
     name: str, role: str, queues: Sequence[str], *, expires_at: datetime | None = None
-) -> Call[NewKey]:
+) -> ApiCall[NewKey]:
     """Make a key for the queues that the patterns name; its secret is shown this once.
 
     It stops working at *expires_at*; None is never.  Raises KeyExists when a living key has the
@@ -50,8 +50,8 @@ def create_key(
     """
     body = {"name": name, "role": role, "queues": list(queues)}
     if expires_at is not None:
-        body["expires_at"] = instant(expires_at, field="expires_at")
-    return Call(
+        body["expires_at"] = instant_text(expires_at, field="expires_at")
+    return ApiCall(
         "POST",
         path_of("keys"),
         _reads_secret("was made", "delete it and make another"),
@@ -60,14 +60,14 @@ def create_key(
     )
 
 
-def rotate_key(id: str, *, overlap_seconds: float = 0) -> Call[NewKey]:
+def rotate_key(id: str, *, overlap_seconds: float = 0) -> ApiCall[NewKey]:
     """Give a key another secret, shown this once; the one before works so long beside it.
 
     At most two work at a time.  Raises NotFound, and Conflict when it is rotated, and the answer
     with the secret was lost.
     """
     body = {"overlap_seconds": overlap_seconds}
-    return Call(
+    return ApiCall(
         "POST",
         path_of("keys", id, "rotate"),
         _reads_secret("has another secret", "let the overlap pass and rotate it again"),
@@ -79,7 +79,7 @@ def rotate_key(id: str, *, overlap_seconds: float = 0) -> Call[NewKey]:
 def _reads_secret(done: str, instead: str) -> Read[NewKey]:
     """Return how a key with its secret is read: a repeat after a lost answer shows none."""
 
-    def read(answer: Answer) -> NewKey:
+    def read(answer: RawAnswer) -> NewKey:
         made = reads(_Made)(answer)
         if made.secret is None:
             raise Conflict(f"key {made.id} {done}, and the answer with it was lost: {instead}")
@@ -88,23 +88,23 @@ def _reads_secret(done: str, instead: str) -> Read[NewKey]:
     return read
 
 
-def list_keys() -> Pages[Key]:
+def list_keys() -> PagedCall[Key]:
     """Go through the keys in the order they were made."""
 
-    def read(answer: Answer) -> Page[Key]:
+    def read(answer: RawAnswer) -> ListPage[Key]:
         page = reads(_Keys)(answer)
-        return Page(page.keys, page.cursor)
+        return ListPage(page.keys, page.cursor)
 
-    return Pages(
-        lambda cursor: Call(
+    return PagedCall(
+        lambda cursor: ApiCall(
             "GET", path_of("keys"), read, params=params_of(limit=limits.LIST_PAGE, cursor=cursor)
         )
     )
 
 
-def delete_key(id: str) -> Call[None]:
+def delete_key(id: str) -> ApiCall[None]:
     """Revoke a key.  Raises NotFound."""
-    return Call("DELETE", path_of("keys", id), nothing, repeatable=False)
+    return ApiCall("DELETE", path_of("keys", id), nothing, repeatable=False)
 
 
 def list_audit(
@@ -114,16 +114,16 @@ def list_audit(
     action: str | None = None,
     from_: datetime | None = None,
     to: datetime | None = None,
-) -> Pages[AuditEntry]:
+) -> PagedCall[AuditEntry]:
     """Go through what was changed by hand, newest first; *actor* is a key's name or id."""
     params = params_of(queue=queue, actor=actor, action=action, from_=from_, to=to)
 
-    def read(answer: Answer) -> Page[AuditEntry]:
+    def read(answer: RawAnswer) -> ListPage[AuditEntry]:
         page = reads(_Entries)(answer)
-        return Page(page.entries, page.cursor)
+        return ListPage(page.entries, page.cursor)
 
-    return Pages(
-        lambda cursor: Call(
+    return PagedCall(
+        lambda cursor: ApiCall(
             "GET",
             path_of("audit"),
             read,
@@ -132,9 +132,9 @@ def list_audit(
     )
 
 
-def health() -> Call[Health]:
+def health() -> ApiCall[Health]:
     """Return the service's version and time.  Raises Unavailable when its tables are away."""
-    return Call("GET", path_of("health"), reads(Health))
+    return ApiCall("GET", path_of("health"), reads(Health))
 
 
 def call(
@@ -143,7 +143,7 @@ def call(
     *,
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401 (any JSON value)
-) -> Call[Any]:
+) -> ApiCall[Any]:
     """Send any request, and return what its answer's JSON holds; None for an empty one.
 
     It is sent again where it surely did not arrive, with a method that may be repeated, and a
@@ -154,10 +154,10 @@ def call(
         message = f"must begin with a slash, and {path!r} does not"
         raise InvalidRequest(f"path {message}", errors=[FieldError("path", message)])
 
-    def read(answer: Answer) -> Any:  # noqa: ANN401 (any JSON value)
+    def read(answer: RawAnswer) -> Any:  # noqa: ANN401 (any JSON value)
         return msgspec.json.decode(answer.body) if answer.body else None
 
-    return Call(
+    return ApiCall(
         method.upper(),
         path,
         read,

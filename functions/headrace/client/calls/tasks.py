@@ -7,12 +7,12 @@ from typing import Any, Literal, TypeAlias
 
 from headrace.client.batches import not_enqueued
 from headrace.client.call import (
-    Answer,
-    Call,
-    Page,
-    Pages,
-    Steps,
-    instant,
+    ApiCall,
+    ListPage,
+    PagedCall,
+    RawAnswer,
+    SteppedCall,
+    instant_text,
     nothing,
     params_of,
     path_of,
@@ -41,16 +41,18 @@ class _Reasons(Model, frozen=True, kw_only=True):
     reasons: list[Reason]
 
 
-def enqueue_entries(queue: str, entries: Sequence[bytes]) -> Call[list[Enqueued]]:
+def enqueue_entries(queue: str, entries: Sequence[bytes]) -> ApiCall[list[Enqueued]]:
     """Put up to 25 tasks, written by ``task_entry``, into *queue*; INVALID is a result too."""
 
-    def read(answer: Answer) -> list[Enqueued]:
+    def read(answer: RawAnswer) -> list[Enqueued]:
         return reads(_Results)(answer).results
 
-    return Call("POST", path_of("queues", queue, "tasks"), read, body=lambda _: tasks_body(entries))
+    return ApiCall(
+        "POST", path_of("queues", queue, "tasks"), read, body=lambda _: tasks_body(entries)
+    )
 
 
-def enqueue_task(queue: str, task: NewTask) -> Call[Enqueued]:
+def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
     """Put one task into *queue*.  Raises NotEnqueued."""
     entry: list[bytes] = []
 
@@ -59,10 +61,10 @@ def enqueue_task(queue: str, task: NewTask) -> Call[Enqueued]:
             entry.append(task_entry(task, codec, path="tasks[0]"))
         return tasks_body(entry)
 
-    return Call("POST", path_of("queues", queue, "tasks"), read_one, body=body)
+    return ApiCall("POST", path_of("queues", queue, "tasks"), read_one, body=body)
 
 
-def read_one(answer: Answer) -> Enqueued:
+def read_one(answer: RawAnswer) -> Enqueued:
     """Read what became of the only task.  Raises NotEnqueued."""
     result = reads(_Results)(answer).results[0]
     if result.outcome == "INVALID":
@@ -70,17 +72,17 @@ def read_one(answer: Answer) -> Enqueued:
     return result
 
 
-def get_task(id: str, *, payload: bool | None = None) -> Call[Task]:
+def get_task(id: str, *, payload: bool | None = None) -> ApiCall[Task]:
     """Return a task as it stands; *payload* left out shows it to keys that may see it.
 
     Raises NotFound.
     """
-    return Call("GET", path_of("tasks", id), _read_task, params=params_of(payload=payload))
+    return ApiCall("GET", path_of("tasks", id), _read_task, params=params_of(payload=payload))
 
 
-def delete_task(id: str, *, if_not_inflight: bool = False) -> Call[None]:
+def delete_task(id: str, *, if_not_inflight: bool = False) -> ApiCall[None]:
     """Delete a task.  Raises NotFound, or Inflight if that was to be respected."""
-    return Call(
+    return ApiCall(
         "DELETE",
         path_of("tasks", id),
         nothing,
@@ -89,13 +91,13 @@ def delete_task(id: str, *, if_not_inflight: bool = False) -> Call[None]:
     )
 
 
-def explain_task(id: str) -> Call[list[Reason]]:
+def explain_task(id: str) -> ApiCall[list[Reason]]:
     """Return every reason why a task is not running; none: the next worker gets it."""
 
-    def read(answer: Answer) -> list[Reason]:
+    def read(answer: RawAnswer) -> list[Reason]:
         return reads(_Reasons)(answer).reasons
 
-    return Call("GET", path_of("tasks", id, "explain"), read)
+    return ApiCall("GET", path_of("tasks", id, "explain"), read)
 
 
 def list_tasks(  # noqa: PLR0913 (the API's own fields)
@@ -111,7 +113,7 @@ def list_tasks(  # noqa: PLR0913 (the API's own fields)
     order: Literal["asc", "desc"] | None = None,
     payload: bool = False,
     limit: int | None = None,
-) -> Pages[Task]:
+) -> PagedCall[Task]:
     """Go through the tasks of *queue* that all of the filters hold for; *limit* is of a page."""
     params = _filter_params(
         state=_words(state),
@@ -123,14 +125,14 @@ def list_tasks(  # noqa: PLR0913 (the API's own fields)
         error=error,
     ) | params_of(order=order, payload=payload or None, limit=limit)
 
-    def read(answer: Answer) -> Page[Task]:
+    def read(answer: RawAnswer) -> ListPage[Task]:
         page = reads(_Tasks)(answer)
         for task in page.tasks:
             remember_codec(task, answer.codec)
-        return Page(page.tasks, page.cursor)
+        return ListPage(page.tasks, page.cursor)
 
-    return Pages(
-        lambda cursor: Call(
+    return PagedCall(
+        lambda cursor: ApiCall(
             "GET",
             path_of("queues", queue, "tasks"),
             read,
@@ -149,7 +151,7 @@ def count_tasks(
     scheduled_before: datetime | None = None,
     min_attempts: int | None = None,
     error: str | None = None,
-) -> Steps[Count]:
+) -> SteppedCall[Count]:
     """Count the tasks of *queue* that all of the filters hold for, step by step."""
     params = _filter_params(
         state=_words(state),
@@ -161,12 +163,12 @@ def count_tasks(
         error=error,
     )
 
-    def at(cursor: str | None) -> Call[Count]:
+    def at(cursor: str | None) -> ApiCall[Count]:
         more = params_of(cursor=cursor)
         path = path_of("queues", queue, "count")
-        return Call("GET", path, reads(Count), params={**params, **more})
+        return ApiCall("GET", path, reads(Count), params={**params, **more})
 
-    return Steps(at, _counted_together)
+    return SteppedCall(at, _counted_together)
 
 
 def _counted_together(one: Count, other: Count) -> Count:
@@ -188,7 +190,7 @@ def bulk_by_ids(
     *,
     to_queue: str | None = None,
     dry_run: bool = False,
-) -> Call[Bulk]:
+) -> ApiCall[Bulk]:
     """Act on up to 250 tasks that are named."""
     return _bulk(action, queue, {"ids": list(ids)}, to_queue, dry_run=dry_run)
 
@@ -202,7 +204,7 @@ def bulk_by_filter(
     limit: int | None = None,
     cursor: str | None = None,
     dry_run: bool = False,
-) -> Call[Bulk]:
+) -> ApiCall[Bulk]:
     """Act on the tasks that a filter holds for: one page of them, and where to go on."""
     meant = {"filter": _filter_body(where), "limit": limit, "cursor": cursor}
     return _bulk(action, queue, meant, to_queue, dry_run=dry_run)
@@ -215,10 +217,10 @@ def _bulk(
     to_queue: str | None,
     *,
     dry_run: bool,
-) -> Call[Bulk]:
+) -> ApiCall[Bulk]:
     fields = {**meant, "dry_run": dry_run, "to_queue": to_queue}
     body = {name: value for name, value in fields.items() if value is not None}
-    return Call(
+    return ApiCall(
         "POST",
         path_of("queues", queue, "tasks", action),
         reads(Bulk),
@@ -244,14 +246,14 @@ def _filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
             body[name] = _words(value)
         else:
             is_instant = isinstance(value, datetime)
-            body[name] = instant(value, field=f"filter.{name}") if is_instant else value
+            body[name] = instant_text(value, field=f"filter.{name}") if is_instant else value
     if where and not body:  # {} is every task, but whoever names a field means some
         message = "names fields and gives all of them as None"
         raise InvalidRequest(f"filter {message}", errors=[FieldError("filter", message)])
     return body
 
 
-def _read_task(answer: Answer) -> Task:
+def _read_task(answer: RawAnswer) -> Task:
     task = reads(Task)(answer)
     remember_codec(task, answer.codec)
     return task

@@ -1,4 +1,4 @@
-"""Calls of workers: taking tasks, reporting on them, giving a sign of life."""
+"""Calls of workers: taking tasks, reporting on them, sending worker heartbeats."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from headrace.client.call import (
-    Answer,
-    Call,
-    Page,
-    Pages,
-    instant,
+    ApiCall,
+    ListPage,
+    PagedCall,
+    RawAnswer,
+    instant_text,
     nothing,
     params_of,
     path_of,
@@ -54,7 +54,7 @@ def dequeue(
     worker: str | None = None,
     keepalive_timeout_in_seconds: float | None = None,
     lease_id: str | None = None,
-) -> Call[Dequeued]:
+) -> ApiCall[Dequeued]:
     """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first.
 
     They are of one *queue*, or of up to 32 *queues*: by the *order* ``"preference"`` a later one
@@ -74,7 +74,7 @@ def dequeue(
         "lease_id": lease_id,
     }
     body = {name: value for name, value in fields.items() if value is not None}
-    return Call(
+    return ApiCall(
         "POST",
         _dequeue_path(queue, queues),
         _read_dequeued,
@@ -97,20 +97,22 @@ def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:
     raise InvalidRequest(message, errors=errors)
 
 
-def _read_dequeued(answer: Answer) -> Dequeued:
+def _read_dequeued(answer: RawAnswer) -> Dequeued:
     found = reads(Dequeued)(answer)
     for task in found.tasks:
         remember_codec(task, answer.codec)
     return found
 
 
-def open_lease(name: str | None = None, *, keepalive_timeout_in_seconds: float = 60) -> Call[Lease]:
+def open_lease(
+    name: str | None = None, *, keepalive_timeout_in_seconds: float = 60
+) -> ApiCall[Lease]:
     """Open a lease for many tasks, in whatever queues; name its ``id`` to dequeue().
 
     Raises LeaseLost when *name* is taken: by a lease that is open, or ended within the last day.
     """
     fields = {"name": name, "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds}
-    return Call(
+    return ApiCall(
         "POST",
         path_of("leases"),
         _lease,
@@ -120,31 +122,31 @@ def open_lease(name: str | None = None, *, keepalive_timeout_in_seconds: float =
     )
 
 
-def extend_lease(id: str) -> Call[Lease]:
+def extend_lease(id: str) -> ApiCall[Lease]:
     """Let a lease, with all tasks under it, last as long again from now.  Raises LeaseLost."""
-    return Call("POST", path_of("leases", id, "extend"), _lease)
+    return ApiCall("POST", path_of("leases", id, "extend"), _lease)
 
 
-def close_lease(id: str) -> Call[None]:
-    """End a lease and give back what is unsettled under it, no attempt used.
+def close_lease(id: str) -> ApiCall[None]:
+    """End a lease and release what is unsettled under it, no attempt used.
 
     Raises LeaseLost when it lapsed before, and NotFound.
     """
-    return Call("DELETE", path_of("leases", id), nothing)
+    return ApiCall("DELETE", path_of("leases", id), nothing)
 
 
-def _lease(answer: Answer) -> Lease:
+def _lease(answer: RawAnswer) -> Lease:
     return reads(_Leased)(answer).lease
 
 
-def report_batch(queue: str, reports: Sequence[Report]) -> Call[list[Reported]]:
+def report_batch(queue: str, reports: Sequence[Report]) -> ApiCall[list[Reported]]:
     """Report on up to 25 tasks of *queue*; one result for each, in their order."""
 
-    def read(answer: Answer) -> list[Reported]:
+    def read(answer: RawAnswer) -> list[Reported]:
         found = reads(_Reports)(answer)
         return [msgspec.structs.replace(result, now=found.now) for result in found.results]
 
-    return Call(
+    return ApiCall(
         "POST",
         path_of("queues", queue, "reports"),
         read,
@@ -160,31 +162,31 @@ def put_worker(
     running: Sequence[str],
     version: str,
     started_at: datetime,
-) -> Call[str | None]:
-    """Give a sign of life; returns what an operator asks: None, ``"quiet"`` or ``"stop"``."""
+) -> ApiCall[str | None]:
+    """Send a worker heartbeat; returns an operator's command: None, ``"quiet"`` or ``"stop"``."""
     fields = {
         "queues": list(queues),
         "concurrency": concurrency,
         "running": list(running),
         "version": version,
-        "started_at": instant(started_at, field="started_at"),
+        "started_at": instant_text(started_at, field="started_at"),
     }
 
-    def read(answer: Answer) -> str | None:
+    def read(answer: RawAnswer) -> str | None:
         return reads(_Command)(answer).command
 
-    return Call("PUT", path_of("workers", name), read, body=lambda _: json_body(fields))
+    return ApiCall("PUT", path_of("workers", name), read, body=lambda _: json_body(fields))
 
 
-def list_workers() -> Pages[WorkerSeen]:
-    """Go through the workers that gave a sign of life in the last five minutes."""
+def list_workers() -> PagedCall[WorkerSeen]:
+    """Go through the workers that sent a heartbeat in the last five minutes."""
 
-    def read(answer: Answer) -> Page[WorkerSeen]:
+    def read(answer: RawAnswer) -> ListPage[WorkerSeen]:
         page = reads(_Workers)(answer)
-        return Page(page.workers, page.cursor)
+        return ListPage(page.workers, page.cursor)
 
-    return Pages(
-        lambda cursor: Call(
+    return PagedCall(
+        lambda cursor: ApiCall(
             "GET",
             path_of("workers"),
             read,
@@ -193,11 +195,11 @@ def list_workers() -> Pages[WorkerSeen]:
     )
 
 
-def quiet_worker(name: str) -> Call[None]:
+def quiet_worker(name: str) -> ApiCall[None]:
     """Ask a worker to take nothing more.  Raises NotFound."""
-    return Call("POST", path_of("workers", name, "quiet"), nothing, key=new_idempotency_key())
+    return ApiCall("POST", path_of("workers", name, "quiet"), nothing, key=new_idempotency_key())
 
 
-def stop_worker(name: str) -> Call[None]:
+def stop_worker(name: str) -> ApiCall[None]:
     """Ask a worker to finish what it holds, and end.  Raises NotFound."""
-    return Call("POST", path_of("workers", name, "stop"), nothing, key=new_idempotency_key())
+    return ApiCall("POST", path_of("workers", name, "stop"), nothing, key=new_idempotency_key())

@@ -6,7 +6,7 @@ from typing import Final
 _FIRST: Final = 0.1
 
 
-class Backoff:
+class CallBackoff:
     """Waits that double, at random between half and all, up to *most* seconds."""
 
     def __init__(self, most: float, chance: random.Random) -> None:

@@ -62,7 +62,7 @@ def main(pipe: Connection, app_path: str, logging_as: Configured | None = None) 
         sys.exit(1)
     if logging_as is not None:
         logging_as.again()  # as in the worker, over what the app's module has set up
-    Child(pipe, app).work()
+    ChildWorker(pipe, app).work()
 
 
 def load(app_path: str) -> App:
@@ -76,14 +76,14 @@ def load(app_path: str) -> App:
     return found
 
 
-class Child:
+class ChildWorker:
     """Runs handlers in the main thread, and listens in another one."""
 
     def __init__(self, pipe: Connection, app: App) -> None:
         self._pipe, self._app = pipe, app
         self._tasks: queue.SimpleQueue[tuple[LeasedTask, str] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # of the pipe's sending end
-        self._running: Control | None = None
+        self._running: ChildControl | None = None
         self._cancel_async: asyncio.Task[Report | None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -108,7 +108,7 @@ class Child:
 
     def _run(self, task: LeasedTask, kind: str) -> Report | None:
         remember_codec(task, self._app.codec)
-        control = Control(self, task.lease.expires_at)
+        control = ChildControl(self, task.lease.expires_at)
         report: Report | None
         try:
             self._running = control
@@ -121,7 +121,7 @@ class Child:
         self._running = None
         return report
 
-    def _run_async(self, task: LeasedTask, control: "Control") -> Report | None:
+    def _run_async(self, task: LeasedTask, control: "ChildControl") -> Report | None:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
@@ -161,12 +161,12 @@ class Child:
                 return
 
 
-class Control:
+class ChildControl:
     """What a handler in a child process may do to its lease; one that lost it is killed."""
 
     lost = False
 
-    def __init__(self, child: Child, lease_expires_at: datetime) -> None:
+    def __init__(self, child: ChildWorker, lease_expires_at: datetime) -> None:
         self._child = child
         self.lease_expires_at = lease_expires_at
 

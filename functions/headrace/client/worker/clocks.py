@@ -22,11 +22,11 @@ class ServiceClock:
         self.monotonic = monotonic
         self._known: tuple[float, float, float] | None = None  # at, least, most
 
-    def heard(self, now: datetime, *, asked_at: float) -> None:
-        """Take in an answer of the service's time *now* to what was asked at *asked_at*."""
+    def heard(self, now: datetime, *, sent_at: float) -> None:
+        """Take in an answer with the service's time *now* to the request of *sent_at*."""
         answered_at = self.monotonic()
-        told = now.timestamp()
-        least, most = told - answered_at, told - asked_at
+        service_time = now.timestamp()
+        least, most = service_time - answered_at, service_time - sent_at
         if self._known is not None:
             at, low, high = self._known
             drift = (answered_at - at) * _DRIFT

@@ -11,7 +11,7 @@ from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.endings import THROWN, report_of
-from headrace.client.worker.holding import Held, Interruption
+from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.client.worker.threads import Ended, Started
 
 _log = logging.getLogger("headrace.worker")
@@ -48,11 +48,11 @@ class Coroutines:
         self._app, self._most = app, most
         self._started, self._ended, self._monotonic = started, ended, monotonic
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[InflightTask] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    def start(self, held: Held) -> None:
+    def start(self, held: InflightTask) -> None:
         """Run *held* as soon as there is room.  Called from one thread only."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -85,7 +85,7 @@ class Coroutines:
         if self._loop is not None:
             self._loop.stop()
 
-    def _arrived(self, held: Held) -> None:
+    def _arrived(self, held: InflightTask) -> None:
         self._waiting.append(held)
         self._fill()
 
@@ -101,7 +101,7 @@ class Coroutines:
             _log.error("A fault of the worker itself", exc_info=error)
         self._fill()
 
-    async def _run(self, held: Held) -> None:
+    async def _run(self, held: InflightTask) -> None:
         task = asyncio.current_task()
         if task is None or self._loop is None:
             return

@@ -7,7 +7,7 @@ from typing import Final
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Failure, Report
-from headrace.client.worker.holding import Interruption
+from headrace.client.worker.inflight import Interruption
 from headrace.domain.errors import LeaseLost
 from headrace.domain.task import State
 
@@ -39,7 +39,7 @@ def released(task: LeasedTask, *, delay: float | None = None) -> Report:
 
 
 def failed(task: LeasedTask, kind: str, message: str, *, retryable: bool = True) -> Report:
-    """Say that an attempt failed, and why."""
+    """The report of an attempt that failed, and why."""
     return Report(
         task_id=task.id,
         lease_id=task.lease.id,

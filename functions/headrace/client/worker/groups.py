@@ -15,29 +15,29 @@ from typing import Final
 
 from headrace.client.models import Lease
 from headrace.client.worker.clocks import Monotonic
-from headrace.client.worker.holding import Holding
-from headrace.client.worker.service import Service
+from headrace.client.worker.inflight import InflightTasks
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 
 KEEPALIVE: Final = 60.0
-"""Seconds that a group lasts between two extensions, unless the worker is told otherwise."""
+"""Seconds that a group lasts between two extensions, by default."""
 
 _log = logging.getLogger("headrace.worker")
 
 
-class Group:
+class GroupLease:
     """A group lease; times are of the monotonic clock, and never later than the service's."""
 
-    def __init__(self, lease: Lease, keepalive: float, *, asked_at: float) -> None:
+    def __init__(self, lease: Lease, keepalive: float, *, sent_at: float) -> None:
         self.id, self.keepalive = lease.id, keepalive
-        self.first_end = asked_at + keepalive
+        self.first_end = sent_at + keepalive
         self.lost = self.doubtful = False
         self.next_at = 0.0  # not before, after an extension that did not work
-        self.extended(asked_at)
+        self.extended(sent_at)
 
-    def extended(self, asked_at: float) -> None:
-        """Note that the service, asked then, granted its length again."""
-        self.beaten_at, self.lease_ends = asked_at, asked_at + self.keepalive
+    def extended(self, sent_at: float) -> None:
+        """Note that the service granted its length again, for a request of *sent_at*."""
+        self.beaten_at, self.lease_ends = sent_at, sent_at + self.keepalive
 
     @property
     def beat_at(self) -> float:
@@ -55,7 +55,7 @@ class Group:
         return not (self.lost or self.doubtful or ends_soon or stale)
 
 
-class Groups:
+class OpenGroups:
     """The group leases of a worker: one that tasks are put under, and those before it.
 
     Used by the thread that takes tasks; the others only look at a group of what is held.
@@ -63,21 +63,21 @@ class Groups:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         monotonic: Monotonic,
-        holding: Holding,
+        inflight: InflightTasks,
         *,
         keepalive: float | None,
-        unsaid: Callable[[Group], bool],
+        unreported: Callable[[GroupLease], bool],
     ) -> None:
-        """*unsaid* tells whether a report on a task of a group has not been answered yet."""
-        self._service, self._monotonic, self._holding = service, monotonic, holding
+        """*unreported* tells whether a report on a task of a group has not been answered yet."""
+        self._service, self._monotonic, self._inflight = service, monotonic, inflight
         self._keepalive = KEEPALIVE if keepalive is None else keepalive
-        self._unsaid = unsaid
-        self._current: Group | None = None
-        self._open: list[Group] = []
+        self._unreported = unreported
+        self._current: GroupLease | None = None
+        self._open: list[GroupLease] = []
 
-    def current(self) -> Group:
+    def current(self) -> GroupLease:
         """Return the group to put tasks under, opening one if need be.
 
         Raises headrace.domain.errors.
@@ -85,7 +85,7 @@ class Groups:
         now, group = self._monotonic(), self._current
         if group is None or not group.takes_more(now, busy=self._holds(group)):
             lease = self._service.open_lease(keepalive=self._keepalive)
-            group = self._current = Group(lease, self._keepalive, asked_at=now)
+            group = self._current = GroupLease(lease, self._keepalive, sent_at=now)
             self._open.append(group)
         if len(self._open) > 1:
             self._see_to_the_old(group)
@@ -97,20 +97,20 @@ class Groups:
             self._close(group)
         self._current, self._open = None, []
 
-    def _see_to_the_old(self, current: Group) -> None:
+    def _see_to_the_old(self, current: GroupLease) -> None:
         """Forget the groups that nothing is left of; those in doubt are closed."""
         still_open = []
         for group in self._open:
-            if group is current or self._holds(group) or self._unsaid(group):
+            if group is current or self._holds(group) or self._unreported(group):
                 still_open.append(group)
             elif group.doubtful:
                 self._close(group)
         self._open = still_open
 
-    def _holds(self, group: Group) -> bool:
-        return any(held.group is group for held in self._holding.all())
+    def _holds(self, group: GroupLease) -> bool:
+        return any(held.group is group for held in self._inflight.all())
 
-    def _close(self, group: Group) -> None:
+    def _close(self, group: GroupLease) -> None:
         if group.lost:
             return
         try:

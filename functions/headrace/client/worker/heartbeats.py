@@ -8,13 +8,13 @@ from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.groups import Group
-from headrace.client.worker.holding import NOTHING, Held, Holding
+from headrace.client.worker.groups import GroupLease
+from headrace.client.worker.inflight import NOTHING, InflightTask, InflightTasks
 from headrace.client.worker.loop import Loop
 from headrace.client.worker.sending import send_each, without_progress
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 from headrace.domain.limits import BATCH
 
@@ -40,29 +40,29 @@ class Heartbeats:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         clock: ServiceClock,
-        holding: Holding,
+        inflight: InflightTasks,
         *,
         keepalive: float | None,
-        lost: Callable[[Held, str], None],
+        lost: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
-        """*lost* is told of leases that the service no longer knows."""
-        self._service, self._clock, self._holding = service, clock, holding
+        """*lost* is called for leases that the service no longer knows."""
+        self._service, self._clock, self._inflight = service, clock, inflight
         self._keepalive, self._lost = keepalive, lost
         self._chance = chance
-        self._backoffs: dict[str, Backoff] = {}  # by queue, as next_at
+        self._backoffs: dict[str, CallBackoff] = {}  # by queue, as next_at
         self._next_at: dict[str, float] = {}
         self.loop = Loop("heartbeats", self.step)
 
     def step(self) -> float:
         """Send the heartbeats that are due; return the seconds until the next may be."""
         now = self._clock.monotonic()
-        by_queue: dict[str, list[Held]] = defaultdict(list)
-        by_group: dict[Group, list[Held]] = defaultdict(list)
+        by_queue: dict[str, list[InflightTask]] = defaultdict(list)
+        by_group: dict[GroupLease, list[InflightTask]] = defaultdict(list)
         next_at = now + _LONGEST_REST
-        for held in self._holding.all():
+        for held in self._inflight.all():
             if held.lost or held.over:
                 continue
             if held.group is not None:
@@ -80,13 +80,13 @@ class Heartbeats:
         self._beat_all(by_queue)
         return _SHORTEST_REST
 
-    def _beat_all(self, by_queue: Mapping[str, list[Held]]) -> None:
+    def _beat_all(self, by_queue: Mapping[str, list[InflightTask]]) -> None:
         for queue, due in by_queue.items():
             for start in range(0, len(due), BATCH):
                 if not self._beat(queue, due[start : start + BATCH]):
                     break  # the other queues may fare better
 
-    def _see_to(self, group: Group, members: list[Held], now: float) -> float:
+    def _see_to(self, group: GroupLease, members: list[InflightTask], now: float) -> float:
         """Extend *group* if it is time; return when to look at it again."""
         if not group.lost and max(group.beat_at, group.next_at) <= now:
             self._extend(group, members)
@@ -96,10 +96,10 @@ class Heartbeats:
             return now + _LONGEST_REST
         return max(group.beat_at, group.next_at)
 
-    def _extend(self, group: Group, members: list[Held]) -> None:
-        backoff = self._backoffs.setdefault(group.id, Backoff(_LONGEST_WAIT, self._chance))
-        asked_at = self._clock.monotonic()
-        within = max(_SHORTEST_TIMEOUT, group.lease_ends - asked_at) / 2
+    def _extend(self, group: GroupLease, members: list[InflightTask]) -> None:
+        backoff = self._backoffs.setdefault(group.id, CallBackoff(_LONGEST_WAIT, self._chance))
+        sent_at = self._clock.monotonic()
+        within = max(_SHORTEST_TIMEOUT, group.lease_ends - sent_at) / 2
         try:
             lease = self._service.extend_lease(group.id, within=within)
         except (LeaseLost, NotFound):
@@ -111,31 +111,31 @@ class Heartbeats:
         else:
             if backoff.worked():
                 _log.info("The lease of all tasks is extended again")
-            group.extended(asked_at)
+            group.extended(sent_at)
             for held in members:
-                held.prolong(lease.expires_at, now=asked_at, lease_ends=group.lease_ends)
-            self._tell_progress(members)
+                held.prolong(lease.expires_at, now=sent_at, lease_ends=group.lease_ends)
+            self._send_progress(members)
 
-    def _tell_progress(self, members: list[Held]) -> None:
-        by_queue: dict[str, list[Held]] = defaultdict(list)
+    def _send_progress(self, members: list[InflightTask]) -> None:
+        by_queue: dict[str, list[InflightTask]] = defaultdict(list)
         for held in members:
             if held.has_progress:
                 by_queue[held.task.queue].append(held)
         self._beat_all(by_queue)
 
-    def _beat(self, queue: str, batch: list[Held]) -> bool:
+    def _beat(self, queue: str, batch: list[InflightTask]) -> bool:
         """Send the heartbeats of *batch*; False: that did not work, and *queue* has to wait."""
-        backoff = self._backoffs.setdefault(queue, Backoff(_LONGEST_WAIT, self._chance))
+        backoff = self._backoffs.setdefault(queue, CallBackoff(_LONGEST_WAIT, self._chance))
         sent = [(held, held.take_progress()) for held in batch]
         reports = [self._report(held, progress) for held, progress in sent]
-        asked_at = self._clock.monotonic()
+        sent_at = self._clock.monotonic()
         try:
             results = send_each(
                 self._service,
                 queue,
                 reports,
                 without_progress,
-                within=max(_SHORTEST_TIMEOUT, min(h.lease_ends for h in batch) - asked_at) / 2,
+                within=max(_SHORTEST_TIMEOUT, min(h.lease_ends for h in batch) - sent_at) / 2,
             )
         except NotFound:
             for held in batch:
@@ -153,10 +153,10 @@ class Heartbeats:
             _log.info("Heartbeats of queue %s are taken again", queue)
         for held, result in zip(batch, results, strict=True):
             if result is not None:
-                self._answered(held, result, asked_at)
+                self._answered(held, result, sent_at)
         return True
 
-    def _report(self, held: Held, progress: object) -> Report:
+    def _report(self, held: InflightTask, progress: object) -> Report:
         return Report(
             task_id=held.task.id,
             lease_id=held.task.lease.id,
@@ -165,11 +165,11 @@ class Heartbeats:
             keepalive_timeout_in_seconds=self._keepalive if held.group is None else None,
         )
 
-    def _answered(self, held: Held, result: Reported, asked_at: float) -> None:
+    def _answered(self, held: InflightTask, result: Reported, sent_at: float) -> None:
         if result.now is not None:
-            self._clock.heard(result.now, asked_at=asked_at)
+            self._clock.heard(result.now, sent_at=sent_at)
         if result.lease is not None:
             expires_at = result.lease.expires_at
-            held.prolong(expires_at, now=asked_at, lease_ends=self._clock.monotonic_at(expires_at))
+            held.prolong(expires_at, now=sent_at, lease_ends=self._clock.monotonic_at(expires_at))
         elif result.outcome != "OK" and not held.over:
             self._lost(held, f"the service says {result.outcome}")

@@ -19,7 +19,7 @@ from headrace.client.sending import Report
 from headrace.client.worker import child, logs
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.endings import failed, released
-from headrace.client.worker.holding import Held, Interruption
+from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.client.worker.threads import Ended, Started
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 
@@ -126,7 +126,7 @@ class ChildAttempt:
         self.killed: Interruption | None = None
 
     def interrupt(self, why: Interruption) -> None:
-        """Tell it of the soft limit, kill it for anything else."""
+        """Send it the soft limit, kill it for anything else."""
         if why is Interruption.SOFT_LIMIT:
             self._process.say(("soft",))
         else:
@@ -135,7 +135,7 @@ class ChildAttempt:
             self.killed = why
 
     def prolonged(self, expires_at: datetime) -> None:
-        """Tell it."""
+        """Send it the new end."""
         self._process.say(("lease", expires_at))
 
     def ended(self) -> None:
@@ -156,17 +156,17 @@ class Children:
         *,
         fatal: Callable[[Exception], None],
     ) -> None:
-        """*fatal* is told when children die before they take a task, again and again."""
+        """*fatal* is called when children die before they take a task, again and again."""
         self._app_path = app_path or path_of(app)
         self._fatal = fatal
         self._stillborn = 0
         self._stopping = threading.Event()
         self._most = most
         self._started, self._ended, self._monotonic = started, ended, monotonic
-        self._waiting: queue.SimpleQueue[Held | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def start(self, held: Held) -> None:
+    def start(self, held: InflightTask) -> None:
         """Run *held* as soon as a child is free.  Called from one thread only."""
         if len(self._threads) < self._most:
             name = f"headrace-child-{len(self._threads)}"
@@ -228,12 +228,12 @@ class Children:
             self._stopping.wait(_PAUSE_SECONDS)
         return None
 
-    def _give_back(self, held: Held) -> None:
+    def _give_back(self, held: InflightTask) -> None:
         """Release a task that there is no child for; it has not begun."""
         if held.withdraw():
             self._ended(held, released(held.task, delay=_LATER_SECONDS))
 
-    def _give_up(self, held: Held, error: Exception) -> None:
+    def _give_up(self, held: InflightTask, error: Exception) -> None:
         """Let the task be over that a fault of the worker has met."""
         self._give_back(held)
         if not held.over:
@@ -241,7 +241,7 @@ class Children:
             if not held.abandoned:
                 self._ended(held, failed(held.task, type(error).__name__, str(error)))
 
-    def _run(self, held: Held, process: ChildProcess) -> bool:
+    def _run(self, held: InflightTask, process: ChildProcess) -> bool:
         """Run one task; return whether the child is good for another."""
         attempt = ChildAttempt(process)
         if not held.begin(attempt, self._monotonic()):
@@ -273,14 +273,14 @@ class Children:
         return how_it_died is None and attempt.killed is None
 
 
-def _killed(held: Held, why: Interruption) -> Report | None:
+def _killed(held: InflightTask, why: Interruption) -> Report | None:
     if why is Interruption.HARD_LIMIT:
         limit = f"the hard time limit of {held.route.hard_timeout} seconds is over"
         return failed(held.task, "TimeLimit", f"{limit}; its process was killed")
     return released(held.task) if why is Interruption.STOPPED else None
 
 
-def _answer(process: ChildProcess, held: Held) -> Report | None:
+def _answer(process: ChildProcess, held: InflightTask) -> Report | None:
     """Wait for the report, and pass progress on until then."""
     while True:
         message = process.hear()
@@ -291,7 +291,7 @@ def _answer(process: ChildProcess, held: Held) -> Report | None:
 
 
 def _importable(name: str, module: object) -> str:
-    """Return what a child imports: of programs it finds all as ``__main__`` but a package's."""
+    """The modules a child imports: of programs it finds all as ``__main__`` but a package's."""
     spec: ModuleSpec | None = getattr(module, "__spec__", None)
     if name == "__main__" and spec is not None and spec.name.endswith(".__main__"):
         return spec.name

@@ -17,7 +17,7 @@ FIELDS: Final = ("task_id", "queue", "attempt", "task_name", "outcome", "seconds
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What `configure` was last told, for child processes to do the same."""
+    """The last settings of `configure`, for child processes to use too."""
 
     log_format: LogFormat
     level: int | str

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.models import LeasedTask
 
 _log = logging.getLogger("headrace.worker")
@@ -18,10 +18,10 @@ class Observer:
     def taken(self, queue: str, count: int) -> None:
         """*count* tasks of *queue* were leased by one call."""
 
-    def started(self, task: LeasedTask, route: Route) -> None:
+    def started(self, task: LeasedTask, route: TaskRoute) -> None:
         """A handler is about to run."""
 
-    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
+    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
         """A handler has run; *outcome* is the status of its report, or ``LOST``."""
 
     def lost(self, task: LeasedTask, why: str) -> None:
@@ -35,24 +35,24 @@ class Observers(Observer):
         self._all = tuple(observers)
 
     def taken(self, queue: str, count: int) -> None:
-        """Tell all."""
-        self._tell(lambda observer: observer.taken(queue, count))
+        """Notify all."""
+        self._notify(lambda observer: observer.taken(queue, count))
 
-    def started(self, task: LeasedTask, route: Route) -> None:
-        """Tell all."""
-        self._tell(lambda observer: observer.started(task, route))
+    def started(self, task: LeasedTask, route: TaskRoute) -> None:
+        """Notify all."""
+        self._notify(lambda observer: observer.started(task, route))
 
-    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
-        """Tell all."""
-        self._tell(lambda observer: observer.ended(task, route, outcome, seconds))
+    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
+        """Notify all."""
+        self._notify(lambda observer: observer.ended(task, route, outcome, seconds))
 
     def lost(self, task: LeasedTask, why: str) -> None:
-        """Tell all."""
-        self._tell(lambda observer: observer.lost(task, why))
+        """Notify all."""
+        self._notify(lambda observer: observer.lost(task, why))
 
-    def _tell(self, tell: Callable[[Observer], None]) -> None:
+    def _notify(self, notify: Callable[[Observer], None]) -> None:
         for observer in self._all:
             try:
-                tell(observer)
+                notify(observer)
             except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
                 _log.exception("%s failed", type(observer).__name__)

@@ -1,13 +1,13 @@
-"""The worker's sign of life, and what operators ask of it."""
+"""The worker heartbeat, and the commands of operators that it brings back."""
 
 import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from headrace.client.worker.holding import Holding
+from headrace.client.worker.inflight import InflightTasks
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, HeadraceError, RateLimited, Unavailable
 from headrace.domain.limits import WORKER_TASKS
@@ -20,29 +20,29 @@ _log = logging.getLogger("headrace.worker")
 
 
 class Registry:
-    """Says every 30 seconds what the worker is at, and passes on what is asked of it."""
+    """Reports every 30 seconds what the worker does, and passes on the commands of operators."""
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         settings: WorkerSettings,
-        holding: Holding,
+        inflight: InflightTasks,
         *,
         version: str,
         started_at: datetime,
         command: Callable[[str], None],
     ) -> None:
         """*command* gets ``"quiet"`` or ``"stop"``, once."""
-        self._service, self._settings, self._holding = service, settings, holding
-        self._asked: str | None = None
+        self._service, self._settings, self._inflight = service, settings, inflight
+        self._last_received: str | None = None
         self._version, self._started_at, self._command = version, started_at, command
         self.loop = Loop("sign-of-life", self.step)
 
     def step(self) -> float:
-        """Give a sign of life; return the seconds until the next."""
-        running = [held.task.id for held in self._holding.all() if held.running]
+        """Send a worker heartbeat; return the seconds until the next."""
+        running = [held.task.id for held in self._inflight.all() if held.running]
         try:
-            asked = self._service.sign(
+            received = self._service.sign(
                 self._settings.name,
                 queues=list(self._settings.queues),
                 concurrency=self._settings.concurrency,
@@ -59,7 +59,9 @@ class Registry:
             _log.warning("This worker will not be listed: %s", error)
             return UNTIL_WOKEN
         else:
-            if asked is not None and asked != self._asked:
-                self._command(asked)  # once: told to stop a second time, a worker does not wait
-            self._asked = asked
+            if received is not None and received != self._last_received:
+                self._command(
+                    received
+                )  # once: a worker that is stopped a second time does not wait
+            self._last_received = received
         return _EVERY_SECONDS

@@ -1,4 +1,4 @@
-"""What came of the tasks: gathered, sent in batches, kept and sent again while it counts."""
+"""Reports of tasks: gathered, sent in batches, kept and sent again while they count."""
 
 import logging
 import random
@@ -9,14 +9,14 @@ from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import failed
-from headrace.client.worker.groups import Group
-from headrace.client.worker.holding import Held
+from headrace.client.worker.groups import GroupLease
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.loop import UNTIL_WOKEN, Loop
 from headrace.client.worker.sending import failure_instead, send_each
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -39,7 +39,7 @@ _log = logging.getLogger("headrace.worker")
 class _Kept:
     """A report that the service has not answered yet."""
 
-    held: Held
+    held: InflightTask
     report: Report
     since: float
     tried: bool = False
@@ -51,7 +51,7 @@ class _Line:
     One that is *apart* sends one at a time: those of a batch that this process could not send.
     """
 
-    def __init__(self, backoff: Backoff, *, apart: bool) -> None:
+    def __init__(self, backoff: CallBackoff, *, apart: bool) -> None:
         self.kept: deque[_Kept] = deque()
         self.backoff, self.apart = backoff, apart
         self.next_at = 0.0
@@ -77,12 +77,12 @@ class Reporter:
 
     def __init__(
         self,
-        service: Service,
+        service: WorkerService,
         clock: ServiceClock,
         *,
         idle: Callable[[], bool],
-        settled: Callable[[Held, Report, Reported], None],
-        dropped: Callable[[Held, str], None],
+        settled: Callable[[InflightTask, Report, Reported], None],
+        dropped: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
         """Send what is added.
@@ -94,7 +94,7 @@ class Reporter:
         self._settled, self._dropped = settled, dropped
         self._chance = chance
         self._lines: dict[tuple[str, bool], _Line] = {}  # by queue, and whether apart
-        self.said_at = 0.0
+        self.last_report_at = 0.0
         """When the service last answered reports (monotonic seconds)."""
         self.loop = Loop("reports", self.step)
 
@@ -102,11 +102,11 @@ class Reporter:
         return sum(len(line.kept) for line in list(self._lines.values()))
 
     @property
-    def unsaid(self) -> bool:
+    def unreported(self) -> bool:
         """Whether there are reports that the service has not answered."""
         return len(self) > 0
 
-    def unsaid_under(self, group: Group) -> bool:
+    def unreported_under(self, group: GroupLease) -> bool:
         """Whether there is such a report on a task whose lease is *group*."""
         return any(
             kept.held.group is group
@@ -115,14 +115,14 @@ class Reporter:
         )
 
     @property
-    def in_trouble(self) -> bool:
+    def is_retrying(self) -> bool:
         """Whether there are reports that the service does not take at present."""
         return any(
             line.kept and line.backoff.failures and not line.apart
             for line in list(self._lines.values())
         )
 
-    def add(self, held: Held, report: Report) -> None:
+    def add(self, held: InflightTask, report: Report) -> None:
         """Send *report* soon."""
         line = self._line(held.task.queue)
         line.kept.append(_Kept(held, report, self._clock.monotonic()))
@@ -147,7 +147,7 @@ class Reporter:
         known = self._lines.get((queue, apart))
         if known is not None:
             return known
-        line = _Line(Backoff(_LONGEST_WAIT, self._chance), apart=apart)
+        line = _Line(CallBackoff(_LONGEST_WAIT, self._chance), apart=apart)
         return self._lines.setdefault((queue, apart), line)
 
     def _waiting(self) -> list[_Line]:
@@ -173,7 +173,7 @@ class Reporter:
         except Exception as error:  # noqa: BLE001 (a codec of somebody else's, say: later, and alone)
             self._set_apart(line, batch, error)
         else:
-            self.said_at = self._clock.monotonic()
+            self.last_report_at = self._clock.monotonic()
             if line.backoff.worked() and not line.apart:
                 _log.info("Reports are taken again")
         for _ in batch:
@@ -185,7 +185,7 @@ class Reporter:
 
     def _send(self, batch: list[_Kept]) -> None:
         queue = batch[0].held.task.queue
-        asked_at = self._clock.monotonic()
+        sent_at = self._clock.monotonic()
         results = send_each(
             self._service,
             queue,
@@ -197,11 +197,11 @@ class Reporter:
             if result is None:
                 self._dropped(kept.held, "the service refused its report")
             else:
-                self._answered(kept, result, asked_at)
+                self._answered(kept, result, sent_at)
 
-    def _answered(self, kept: _Kept, result: Reported, asked_at: float) -> None:
+    def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> None:
         if result.now is not None:
-            self._clock.heard(result.now, asked_at=asked_at)
+            self._clock.heard(result.now, sent_at=sent_at)
         if result.outcome == "OK":
             self._settled(kept.held, kept.report, result)
         elif result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:

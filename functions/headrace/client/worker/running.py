@@ -5,7 +5,7 @@ from collections.abc import Callable
 from headrace.client.app.execution import Executor
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.coroutines import Coroutines
-from headrace.client.worker.holding import Held
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.isolate import Children
 from headrace.client.worker.settings import WorkerSettings
 from headrace.client.worker.threads import Ended, Started, Threads
@@ -32,7 +32,7 @@ class Handlers:
         self._threads = Threads(app, most, started, ended, monotonic)
         self._coroutines = Coroutines(app, most, started, ended, monotonic)
 
-    def start(self, held: Held) -> None:
+    def start(self, held: InflightTask) -> None:
         """Run *held* as soon as there is room."""
         if self._children is not None:
             self._children.start(held)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from headrace.client.models import Reported
 from headrace.client.sending import Failure, Report
-from headrace.client.worker.service import Service
+from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import Forbidden, InvalidRequest
 
 Refused: TypeAlias = InvalidRequest | Forbidden
@@ -17,7 +17,7 @@ _NAMED: Final = re.compile(r"reports\[(\d+)\]")
 
 
 def send_each(
-    service: Service,
+    service: WorkerService,
     queue: str,
     reports: Sequence[Report],
     instead: Instead,
@@ -82,11 +82,11 @@ def _reaches_out(report: Report) -> bool:
 
 
 def failure_instead(report: Report, refused: Refused) -> Report | None:
-    """Say of a task whose report cannot be taken that it failed, and why: it would again."""
+    """The report that a task failed, in place of one that cannot be taken: it would fail again."""
     if report.status in {"RELEASED", "INFLIGHT"}:
         return None
-    said = "; ".join(f"{field.field} {field.message}" for field in refused.errors)
-    error = Failure(type(refused).__name__, f"its report was refused: {said or refused.detail}")
+    problems = "; ".join(f"{field.field} {field.message}" for field in refused.errors)
+    error = Failure(type(refused).__name__, f"its report was refused: {problems or refused.detail}")
     return Report(
         task_id=report.task_id,
         lease_id=report.lease_id,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from headrace.client.app.app import App
-from headrace.client.call import Call
+from headrace.client.call import ApiCall
 from headrace.client.calls import queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
@@ -18,8 +18,8 @@ from headrace.domain.errors import Forbidden, NotFound
 _log = logging.getLogger("headrace.worker")
 
 
-class Service(Protocol):
-    """What a worker asks of the service; every method raises headrace.domain.errors."""
+class WorkerService(Protocol):
+    """The service as a worker uses it; every method raises headrace.domain.errors."""
 
     @property
     def codec(self) -> Codec:
@@ -66,7 +66,7 @@ class Service(Protocol):
         ...
 
     def close_lease(self, id: str) -> None:
-        """End it and give back what is unsettled under it.  Raises LeaseLost, NotFound."""
+        """End it and release what is unsettled under it.  Raises LeaseLost, NotFound."""
         ...
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
@@ -86,7 +86,7 @@ class Service(Protocol):
         version: str,
         started_at: datetime,
     ) -> str | None:
-        """Give a sign of life and return what an operator asks."""
+        """Send a worker heartbeat and return the command of an operator."""
         ...
 
 
@@ -124,7 +124,7 @@ class RemoteService:
         key: str,
         attempt: int,
     ) -> Dequeued:
-        """Ask once: who asked sends the same question again, as often as it takes."""
+        """Send it once: the caller sends the same request again, as often as it takes."""
         call = work.dequeue(
             queue=queues[0] if len(queues) == 1 else None,
             queues=None if len(queues) == 1 else queues,
@@ -149,8 +149,8 @@ class RemoteService:
         self._client.send(work.close_lease(id), again=False)
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
-        """Report once: who asked keeps the reports and tries again."""
-        call: Call[list[Reported]] = work.report_batch(queue, reports)
+        """Report once: the caller keeps the reports and tries again."""
+        call: ApiCall[list[Reported]] = work.report_batch(queue, reports)
         return self._client.send(call, again=False, timeout=within)
 
     def sign(
@@ -163,7 +163,7 @@ class RemoteService:
         version: str,
         started_at: datetime,
     ) -> str | None:
-        """Put the sign of life once: the next follows soon."""
+        """Send the worker heartbeat once: the next follows soon."""
         call = work.put_worker(
             name,
             queues=queues,

@@ -1,4 +1,4 @@
-"""What a worker is told, checked."""
+"""The settings of a worker, checked."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 Queues: TypeAlias = Sequence[str] | Mapping[str, float]
 
 THREADS: Final = 10
-"""Tasks at a time unless told otherwise: most tasks wait for a network."""
+"""Tasks at a time by default: most tasks wait for a network."""
 
 _LONGEST_PREFETCH: Final = 1000
 

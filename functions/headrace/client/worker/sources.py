@@ -1,4 +1,4 @@
-"""Which queues to ask in one call, in which order, and when: weights or strict order, and pauses.
+"""Which queues to poll in one call, in which order, and when: by weight or strictly, with pauses.
 
 While nothing comes all queues are asked together, once the first of their pauses is over: one call
 costs more than to look at a few more queues.  While tasks come, those that were found empty are
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.client.models import Dequeued
-from headrace.client.worker.backoff import Backoff
+from headrace.client.worker.backoff import CallBackoff
 from headrace.domain.limits import DEQUEUE_QUEUES
 
 _GROWTH: Final = 5
@@ -25,29 +25,29 @@ _TOGETHER: Final = DEQUEUE_QUEUES[1]
 
 
 class Source:
-    """A queue that tasks are taken from, and when it may be asked again (monotonic seconds)."""
+    """A queue that tasks are taken from, and when it may be polled again (monotonic seconds)."""
 
     def __init__(self, queue: str, weight: float, chance: random.Random) -> None:
         self.queue, self.weight = queue, weight
         self.next_at = self.refused_until = 0.0
-        self.empty_since: float | None = None  # when it was asked, found empty since
-        self.refusals = Backoff(_LONGEST_REFUSED, chance)
+        self.empty_since: float | None = None  # when it was polled, found empty since
+        self.refusals = CallBackoff(_LONGEST_REFUSED, chance)
         self._chance = chance
-        self.poll_after: float | None = None  # as the service said, and how often in a row
+        self.poll_after: float | None = None  # from the service, and how often in a row
         self.times = 0
 
     def gave(self) -> None:
-        """Note that tasks came: it is asked again at once."""
+        """Note that tasks came: it is polled again at once."""
         self.next_at, self.empty_since = 0.0, None
         self.poll_after, self.times = None, 0
 
-    def had_nothing(self, poll_after_seconds: float, now: float, *, asked_at: float) -> None:
-        """Note an empty answer, to the question of *asked_at*, that said when to ask again.
+    def had_nothing(self, poll_after_seconds: float, now: float, *, sent_at: float) -> None:
+        """Note an empty answer, to the request of *sent_at*, with the time to poll again.
 
         While the service keeps saying the same the pause doubles, up to five times what it says.
         One cut short, because a task is due before, never says the same twice and is obeyed.
         """
-        self.empty_since = asked_at
+        self.empty_since = sent_at
         self.times = self.times + 1 if poll_after_seconds == self.poll_after else 0
         self.poll_after = poll_after_seconds
         pause = poll_after_seconds
@@ -57,7 +57,7 @@ class Source:
         self.next_at = now + max(_LEAST_SECONDS, pause * self._chance.uniform(1.0, 1.05))
 
     def rests_with(self, other: "Source") -> None:
-        """Be asked again when *other* is, which was found empty by the same call."""
+        """Be polled again when *other* is, which was found empty by the same call."""
         self.empty_since, self.next_at = other.empty_since, other.next_at
         self.poll_after, self.times = other.poll_after, other.times
 
@@ -68,7 +68,7 @@ class Source:
 
     @property
     def open_at(self) -> float:
-        """When it may be asked."""
+        """When it may be polled."""
         return max(self.next_at, self.refused_until)
 
 
@@ -83,13 +83,13 @@ class Sources:
         self._idle = True  # whether the latest answer was empty
 
     def next(self, now: float) -> list[Source]:
-        """Return the queues to ask in one call, in order; none of them: none yet."""
+        """The queues to poll in one call, in order; none of them: none yet."""
         able = [source for source in self.all if source.refused_until <= now]
         open_now = [source for source in able if source.next_at <= now]
         if not open_now:
             return []
-        asked = able if self._idle and len(able) <= _TOGETHER else open_now
-        return (asked if self._strict else self._drawn(asked))[:_TOGETHER]
+        candidates = able if self._idle and len(able) <= _TOGETHER else open_now
+        return (candidates if self._strict else self._drawn(candidates))[:_TOGETHER]
 
     def _drawn(self, sources: Sequence[Source]) -> list[Source]:
         """Draw an order: which is the first is decided by the weights, so is the next, and so on.
@@ -99,12 +99,18 @@ class Sources:
         return sorted(sources, key=lambda source: self._chance.expovariate(source.weight))
 
     def answered(
-        self, asked: Sequence[Source], found: Dequeued, wanted: int, now: float, *, asked_at: float
+        self,
+        candidates: Sequence[Source],
+        found: Dequeued,
+        wanted: int,
+        now: float,
+        *,
+        sent_at: float,
     ) -> None:
-        """Note what the queues *asked* gave, of *wanted* tasks at the most."""
+        """Note what the queues *candidates* gave, of *wanted* tasks at the most."""
         gave = {task.queue for task in found.tasks}
         self._idle = not gave
-        looked_at = list(asked)
+        looked_at = list(candidates)
         if len(found.tasks) >= wanted:  # those behind the last one that gave were not looked at
             while looked_at and looked_at[-1].queue not in gave:
                 looked_at.pop()
@@ -114,10 +120,10 @@ class Sources:
             if source.queue in gave:
                 source.gave()
         for source in empty if gave else ():
-            source.had_nothing(found.poll_after_seconds, now, asked_at=asked_at)
+            source.had_nothing(found.poll_after_seconds, now, sent_at=sent_at)
         if not gave and empty:
             first = min(empty, key=lambda source: source.times)
-            first.had_nothing(found.poll_after_seconds, now, asked_at=asked_at)
+            first.had_nothing(found.poll_after_seconds, now, sent_at=sent_at)
             for source in empty:
                 source.rests_with(first)
 
@@ -126,7 +132,7 @@ class Sources:
         return max(0.0, min(source.open_at for source in self.all) - now)
 
     def drained(self, since: float) -> bool:
-        """Whether each of them was found empty when it was asked after *since*."""
+        """Whether each of them was found empty when it was polled after *since*."""
         return all(
             source.empty_since is not None and source.empty_since >= since for source in self.all
         )

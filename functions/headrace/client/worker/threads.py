@@ -12,10 +12,10 @@ from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.endings import THROWN, released, report_of
-from headrace.client.worker.holding import Held, Interruption
+from headrace.client.worker.inflight import InflightTask, Interruption
 
-Started: TypeAlias = Callable[[Held], None]
-Ended: TypeAlias = Callable[[Held, Report | None], None]
+Started: TypeAlias = Callable[[InflightTask], None]
+Ended: TypeAlias = Callable[[InflightTask, Report | None], None]
 
 _set_async_exc: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _log = logging.getLogger("headrace.worker")
@@ -58,10 +58,10 @@ class Threads:
     ) -> None:
         self._app, self._most = app, most
         self._started, self._ended, self._monotonic = started, ended, monotonic
-        self._waiting: queue.SimpleQueue[Held | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def start(self, held: Held) -> None:
+    def start(self, held: InflightTask) -> None:
         """Run *held* as soon as a thread is free.  Called from one thread only."""
         if len(self._threads) < self._most:
             number = len(self._threads)
@@ -85,7 +85,7 @@ class Threads:
                 held.end()
                 self._finish(held, released(held.task))
 
-    def _run(self, held: Held) -> None:
+    def _run(self, held: InflightTask) -> None:
         if not held.begin(ThreadAttempt(), self._monotonic()):
             return
         report: Report | None = None
@@ -106,7 +106,7 @@ class Threads:
         if not held.abandoned:
             self._finish(held, report)
 
-    def _finish(self, held: Held, report: Report | None) -> None:
+    def _finish(self, held: InflightTask, report: Report | None) -> None:
         try:
             self._ended(held, report)
         except Exception:  # noqa: BLE001 (a thread that runs tasks must outlive a fault beside them)

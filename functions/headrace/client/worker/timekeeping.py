@@ -5,7 +5,7 @@ from math import inf
 from typing import Final
 
 from headrace.client.worker.clocks import Monotonic
-from headrace.client.worker.holding import Held, Holding, Interruption
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.loop import Loop
 
 _TICK_SECONDS: Final = 0.1
@@ -19,16 +19,19 @@ class Timekeeper:
     """Interrupts handlers whose time is up, from a thread that never waits for the network."""
 
     def __init__(
-        self, holding: Holding, monotonic: Monotonic, lost: Callable[[Held, str], None]
+        self,
+        inflight: InflightTasks,
+        monotonic: Monotonic,
+        lost: Callable[[InflightTask, str], None],
     ) -> None:
-        """*lost* is told of leases that ended."""
-        self._holding, self._monotonic, self._lost = holding, monotonic, lost
+        """*lost* is called for leases that ended."""
+        self._inflight, self._monotonic, self._lost = inflight, monotonic, lost
         self.loop = Loop("time-limits", self.step)
 
     def step(self) -> float:
         """Look at everything that is held; return the seconds until the next look."""
         now = self._monotonic()
-        for held in self._holding.all():
+        for held in self._inflight.all():
             if held.lost:
                 continue
             if held.lease_ends <= now:

@@ -13,16 +13,16 @@ from headrace.client.client import Client
 from headrace.client.clock import utc_now
 from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
-from headrace.client.worker.desk import Desk
-from headrace.client.worker.groups import Groups
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.fetcher import Fetcher
+from headrace.client.worker.groups import OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.registry import Registry
-from headrace.client.worker.service import RemoteService, Service
+from headrace.client.worker.service import RemoteService, WorkerService
 from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.client.worker.signals import signals_to
-from headrace.client.worker.taking import Taker
 from headrace.client.worker.timekeeping import Timekeeper
 from headrace.domain.errors import HeadraceError, Unavailable
 
@@ -40,24 +40,24 @@ _log = logging.getLogger("headrace.worker")
 
 
 class Worker:
-    """Takes tasks from queues and runs the handlers of an app, until it is told to stop.
+    """Takes tasks from queues and runs the handlers of an app, until it is stopped.
 
     Args:
         app: what runs the tasks.
-        client: how to reach the service; the app's, unless said.
-        queues: names, or a mapping of names to weights; the app's own, unless said.
+        client: how to reach the service; the app's by default.
+        queues: names, or a mapping of names to weights; the app's own by default.
         strict: ask the queues in order, a later one only while the ones before have nothing.
         concurrency: tasks at a time; 10, or one for each processor with *isolate*.
         isolate: run each task in a child process, which can be killed.
         prefetch: tasks to hold beyond those that run; None: what starts within half a second.
-        name: how operators see it; host and process, unless said.
+        name: how operators see it; host and process by default.
         shutdown_timeout: seconds that running tasks may take to end when it stops.
-        keepalive: seconds that leases last between two heartbeats; the task's own, unless said.
+        keepalive: seconds that leases last between two heartbeats; the task's own by default.
         group_lease: hold all tasks under one lease, which lasts *keepalive* (60) seconds and is
             extended by one call.
-        app_path: ``module:name`` of the app, for the child processes; found, unless said.
+        app_path: ``module:name`` of the app, for the child processes; found by itself by default.
         version: of the program, for operators to see.
-        observers: are told what happens, to count it.
+        observers: are notified of what happens, to count it.
         log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
         service: takes the place of the client, in tests.
         monotonic, now, chance: clocks and dice, in tests.
@@ -85,7 +85,7 @@ class Worker:
         version: str = "",
         observers: Sequence[Observer] = (),
         log_format: LogFormat | None = None,
-        service: Service | None = None,
+        service: WorkerService | None = None,
         monotonic: Monotonic = time.monotonic,
         now: Callable[[], datetime] = utc_now,
         chance: random.Random | None = None,
@@ -112,7 +112,7 @@ class Worker:
             client = client or app.client
             self._where = f" at {client.settings.url}"
             service = RemoteService(client)
-        self.desk = desk = Desk(
+        self.dispatcher = dispatcher = Dispatcher(
             app,
             service,
             clock,
@@ -123,11 +123,11 @@ class Worker:
             chance=chance,
         )
         self._groups = self._grouped(service) if group_lease else None
-        self._taker = Taker(
+        self._fetcher = Fetcher(
             service,
             clock,
             self.settings,
-            desk,
+            dispatcher,
             prepare=lambda: service.prepare(app),
             fatal=self._fail,
             drained=self._drained,
@@ -137,28 +137,33 @@ class Worker:
             chance=chance,
         )
         self.heartbeats = Heartbeats(
-            service, clock, desk.holding, keepalive=keepalive, lost=desk.lost, chance=chance
+            service,
+            clock,
+            dispatcher.inflight,
+            keepalive=keepalive,
+            lost=dispatcher.lost,
+            chance=chance,
         )
         self.registry = Registry(
             service,
             self.settings,
-            desk.holding,
+            dispatcher.inflight,
             version=version,
             started_at=now(),
             command=self._commands.put,
         )
         self._loops = [
             self.heartbeats.loop,
-            Timekeeper(desk.holding, monotonic, desk.lost).loop,
-            desk.reporter.loop,
+            Timekeeper(dispatcher.inflight, monotonic, dispatcher.lost).loop,
+            dispatcher.reporter.loop,
             self.registry.loop,
-            self._taker.loop,
+            self._fetcher.loop,
         ]
 
     # ------------------------------------------------------------------------- for those outside
 
     def run(self, *, burst: bool = False) -> None:
-        """Work until told to stop, or with *burst* until the queues have nothing to give.
+        """Work until stopped, or with *burst* until the queues have nothing to give.
 
         In the main thread SIGTERM and SIGINT stop it.  Can be called once.
 
@@ -179,7 +184,7 @@ class Worker:
             finally:
                 for loop in self._loops:
                     loop.stop()
-                self.desk.handlers.stop()
+                self.dispatcher.handlers.stop()
         if self._failure is not None:
             raise self._failure
 
@@ -202,32 +207,34 @@ class Worker:
             command = self._commands.get()
             if command == "quiet":
                 _log.info("Asked to be quiet: taking no more tasks")
-                self._taker.quiet()
+                self._fetcher.quiet()
             else:
                 return
 
     def _shut_down(self) -> None:
-        monotonic, desk = self._clock.monotonic, self.desk
+        monotonic, dispatcher = self._clock.monotonic, self.dispatcher
         ends_at = monotonic() + self.settings.shutdown_timeout
-        running = sum(held.running for held in desk.holding.all())
-        _log.info("Stopping%s", _patience(running, self.settings.shutdown_timeout))
-        self._taker.quiet()
-        self._taker.loop.stop()
-        desk.close()
+        running = sum(held.running for held in dispatcher.inflight.all())
+        _log.info("Stopping%s", _shutdown_wait(running, self.settings.shutdown_timeout))
+        self._fetcher.quiet()
+        self._fetcher.loop.stop()
+        dispatcher.close()
         if not self._wait_until(self._nothing_held, ends_at):
             ends_at = 0.0
-        if desk.holding:
-            desk.clear(monotonic() + _UNWIND_SECONDS)
-        desk.reporter.hurry()
-        self._wait_until(self._nothing_unsaid, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS))
-        if desk.reporter.unsaid:
+        if dispatcher.inflight:
+            dispatcher.clear(monotonic() + _UNWIND_SECONDS)
+        dispatcher.reporter.hurry()
+        self._wait_until(
+            self._nothing_unreported, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS)
+        )
+        if dispatcher.reporter.unreported:
             _log.warning("Some reports could not be sent before the end")
         if self._groups is not None:
             self._groups.close()
         _log.info("Stopped")
 
     def _wait_until(self, done: Callable[[], bool], until: float) -> bool:
-        """Wait for *done*, or *until* (monotonic); False: told a second time to stop."""
+        """Wait for *done*, or *until* (monotonic); False: stopped a second time."""
         while not done():
             left = until - self._clock.monotonic()
             if left <= 0:
@@ -242,19 +249,19 @@ class Worker:
         return True
 
     def _nothing_held(self) -> bool:
-        return not self.desk.holding and self._taker.loop.join(0)
+        return not self.dispatcher.inflight and self._fetcher.loop.join(0)
 
-    def _nothing_unsaid(self) -> bool:
-        return not self.desk.reporter.unsaid and self._taker.loop.join(0)
+    def _nothing_unreported(self) -> bool:
+        return not self.dispatcher.reporter.unreported and self._fetcher.loop.join(0)
 
-    def _grouped(self, service: Service) -> Groups:
-        desk = self.desk
-        return Groups(
+    def _grouped(self, service: WorkerService) -> OpenGroups:
+        dispatcher = self.dispatcher
+        return OpenGroups(
             service,
             self._clock.monotonic,
-            desk.holding,
+            dispatcher.inflight,
             keepalive=self.settings.keepalive,
-            unsaid=desk.reporter.unsaid_under,
+            unreported=dispatcher.reporter.unreported_under,
         )
 
     # ------------------------------------------------------------------------- its other threads
@@ -274,17 +281,17 @@ class Worker:
 
     def _away(self, error: HeadraceError, seconds: float) -> None:
         """Give up a burst that waits for nothing but the service."""
-        patient = not self._burst or self.desk.holding or self.desk.reporter.unsaid
+        patient = not self._burst or self.dispatcher.inflight or self.dispatcher.reporter.unreported
         if isinstance(error, Unavailable) and seconds >= _BURST_SECONDS and not patient:
             self._fail(error)
 
     def _drained(self) -> None:
-        if self._burst and not self.desk.holding and not self.desk.reporter.unsaid:
+        if self._burst and not self.dispatcher.inflight and not self.dispatcher.reporter.unreported:
             self._commands.put("drained")
 
 
-def _patience(running: int, seconds: float) -> str:
-    """Say what those who stop a worker wait for."""
+def _shutdown_wait(running: int, seconds: float) -> str:
+    """The part of the log line that says what a stopping worker waits for."""
     if not running:
         return ""
     tasks, them = ("1 task has", "it") if running == 1 else (f"{running} tasks have", "them")

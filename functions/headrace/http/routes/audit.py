@@ -8,7 +8,7 @@ from headrace.http import views
 from headrace.http.fields import Instant
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.audit import AuditFilter
 from headrace.runtime.wiring import use_cases
 
@@ -39,5 +39,5 @@ def list_audit(
 ) -> Answered:
     """Show the audit."""
     where = AuditFilter(queue, actor, action, since, before)
-    page = permitted.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
+    page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
     return json_answer(views.audit_json(page))

@@ -12,8 +12,8 @@ from headrace.http.lease_bodies import LeaseBody
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
-from headrace.http.views import dumps, instant
-from headrace.ops import permitted
+from headrace.http.views import dumps, rfc3339
+from headrace.ops import visibility
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -38,9 +38,9 @@ def open_lease(
     body: Annotated[LeaseBody | None, Body(openapi_examples=examples.OPEN_LEASE)] = None,
 ) -> Answered:
     """Open a group lease."""
-    asked = body or LeaseBody()
+    wanted = body or LeaseBody()
     leases = use_cases().leases
-    return _shown(leases.open(asked.name, keepalive=asked.keepalive_timeout_in_seconds), 201)
+    return _shown(leases.open(wanted.name, keepalive=wanted.keepalive_timeout_in_seconds), 201)
 
 
 @router.post(
@@ -76,12 +76,12 @@ def extend(
 )
 def close(id: LeaseInPath) -> Answered:
     """Close a group lease."""
-    permitted.close_lease(use_cases().leases, principal(), _lease_id(id))
+    visibility.close_lease(use_cases().leases, principal(), _lease_id(id))
     return no_body(204)
 
 
 def _shown(group: Group, status: int = 200) -> Answered:
-    lease = {"id": group.id, "expires_at": instant(group.expires_at)}
+    lease = {"id": group.id, "expires_at": rfc3339(group.expires_at)}
     return json_answer(dumps({"lease": lease}), status)
 
 

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Header
 
 from headrace.domain.errors import FieldError, PayloadTooLarge
 from headrace.domain.limits import PAYLOAD_BYTES, utf8_bytes
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.http import examples
 from headrace.http.fields import TagValue
 from headrace.http.rawjson import JsonText, object_text
@@ -61,7 +61,7 @@ def notify(
     }
     payload = _within_limit(object_text(router.current_event.decoded_body or ""))
     tags = {name: value for name, value in sent.items() if value}
-    use_cases().tasks.enqueue(QUEUE, [NewTask(payload, tags=tags)])
+    use_cases().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
     return Response(200, "text/plain", "Notification successfully processed")
 
 

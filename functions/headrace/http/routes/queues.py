@@ -25,7 +25,7 @@ from headrace.http.routing import (
     no_body,
     queue_name,
 )
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -63,7 +63,7 @@ def list_queues(
 ) -> Answered:
     """List queues."""
     every = use_cases().queues
-    page = permitted.queues(every, principal(), prefix=prefix, limit=limit, cursor=cursor)
+    page = visibility.queues(every, principal(), prefix=prefix, limit=limit, cursor=cursor)
     return json_answer(views.queues_json(page))
 
 

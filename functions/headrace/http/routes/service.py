@@ -27,7 +27,7 @@ def health() -> Answered:
     """Answer when the table does."""
     use = use_cases()
     use.queues.list(limit=1)
-    now = views.instant(use.now())
+    now = views.rfc3339(use.now())
     return json_answer(views.dumps({"status": "ok", "version": __version__, "now": now}))
 
 

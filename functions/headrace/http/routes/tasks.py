@@ -37,7 +37,7 @@ from headrace.http.routing import (
     queue_name,
     task_id,
 )
-from headrace.ops import permitted
+from headrace.ops import visibility
 from headrace.ops.dequeue import Order
 from headrace.runtime.deadline import time_to_wait
 from headrace.runtime.wiring import use_cases
@@ -64,7 +64,7 @@ def enqueue(
     """Enqueue tasks."""
     use = use_cases()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
-    results = permitted.enqueued(principal(), results)
+    results = visibility.enqueued(principal(), results)
     return json_answer(views.enqueued_json(results, now=use.now(), max_retries=max_retries()))
 
 
@@ -110,18 +110,18 @@ def dequeue_many(
 
 
 def _leased(
-    queues: str | Sequence[str], asked: DequeueBody, *, order: Order = Order.PREFERENCE
+    queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
 ) -> Answered:
     context, use, by = router.lambda_context, use_cases(), principal()
     found = use.deliveries.dequeue(
         queues,
         order=order,
-        batch_size=asked.batch_size,
-        wait_seconds=min(asked.wait_seconds, time_to_wait(context)),
-        worker=asked.worker or "",
-        keepalive=asked.keepalive_timeout_in_seconds,
-        lease_id=asked.lease_id,
-        batch=repeats.batch_of(router, grouped=asked.lease_id is not None),
+        batch_size=wanted.batch_size,
+        wait_seconds=min(wanted.wait_seconds, time_to_wait(context)),
+        worker=wanted.worker or "",
+        keepalive=wanted.keepalive_timeout_in_seconds,
+        lease_id=wanted.lease_id,
+        batch=repeats.batch_of(router, grouped=wanted.lease_id is not None),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
     )
@@ -185,7 +185,7 @@ def explain(id: TaskInPath) -> Answered:
 )
 def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
     """Delete a task."""
-    permitted.delete_task(
+    visibility.delete_task(
         use_cases().tasks, principal(), task_id(id), if_not_inflight=if_not_inflight == "true"
     )
     return no_body(204)
@@ -228,7 +228,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         cursor=cursor,
         payload=wanted,
     )
-    page = permitted.page(principal(), page)
+    page = visibility.page(principal(), page)
     return json_answer(
         views.tasks_json(page, now=use.now(), max_retries=max_retries(), payload=wanted)
     )

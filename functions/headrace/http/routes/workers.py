@@ -48,8 +48,8 @@ def put(
 ) -> Answered:
     """Note a sign of life."""
     use = use_cases()
-    sign = body.sign_of(_worker_name(name), use.now())
-    command = use.workers.alive(principal(), sign, goes_on=body.started_at is None)
+    heartbeat = body.heartbeat_of(_worker_name(name), use.now())
+    command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
     return json_answer(command_json(command))
 
 

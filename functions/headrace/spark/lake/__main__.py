@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import InvalidRequest
-from headrace.spark.ends import DONE, FAILED, INTERRUPTED, failed, hush
+from headrace.spark.exit_codes import DONE, FAILED, INTERRUPTED, failed, hush
 from headrace.spark.session import session
 from headrace.store.lake import FolderLake, lake_at
 
@@ -28,7 +28,7 @@ _PATTERNS: Final = frozenset("*?[]{}")
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g"}
 
 
-class Told:
+class JobOutput:
     """Says how it goes on stderr, and the outcome on stdout, as text or as JSON."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
@@ -48,19 +48,19 @@ class Told:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return its exit code."""
-    asked = parser().parse_args(arguments)
-    told = Told(quiet=asked.quiet, as_json=asked.json)
+    options = parser().parse_args(arguments)
+    output = JobOutput(quiet=options.quiet, as_json=options.json)
     hush()
     try:
-        _look_for(asked.lake, begins=asked.run is _backfill)
-        told.progress("starting Spark")
+        _look_for(options.lake, begins=options.run is _backfill)
+        output.progress("starting Spark")
         local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
-        spark = session(f"headrace lake {asked.job}", **local)
+        spark = session(f"headrace lake {options.job}", **local)
         from headrace.spark.lake.frames import LakeFrames, absolute  # noqa: PLC0415 (needs PySpark)
 
-        job: Callable[[LakeFrames, argparse.Namespace, Told], int] = asked.run
+        job: Callable[[LakeFrames, argparse.Namespace, JobOutput], int] = options.run
         try:
-            return job(LakeFrames(spark, absolute(asked.lake)), asked, told)
+            return job(LakeFrames(spark, absolute(options.lake)), options, output)
         finally:
             spark.stop()
     except Exception as error:  # noqa: BLE001 (a defect is raised again there)
@@ -88,11 +88,11 @@ def _look_for(address: str, *, begins: bool) -> None:
         raise InvalidRequest(message)
 
 
-def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _rollup(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
     from headrace.spark.lake.rollup import rollup  # noqa: PLC0415 (needs PySpark)
 
     today = datetime.now(UTC).date()
-    done = rollup(lake, today=today, everything=asked.all, say=told.progress)
+    done = rollup(lake, today=today, everything=options.all, say=output.progress)
     days = ", ".join(map(str, done.days)) or "none"
     lines = [
         f"days        {days}",
@@ -100,39 +100,39 @@ def _rollup(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
         f"duplicates  {done.duplicates:,}",
         f"illegible   {done.illegible:,}",
     ]
-    told.outcome({**asdict(done), "duplicates": done.duplicates}, lines)
+    output.outcome({**asdict(done), "duplicates": done.duplicates}, lines)
     return DONE
 
 
-def _compact(lake: "LakeFrames", _asked: argparse.Namespace, told: Told) -> int:
+def _compact(lake: "LakeFrames", _options: argparse.Namespace, output: JobOutput) -> int:
     from headrace.spark.lake.compact import compact  # noqa: PLC0415 (needs PySpark)
 
-    done = compact(lake, say=told.progress)
+    done = compact(lake, say=output.progress)
     lines = [
         f"{one.table}: {one.days} days, {one.files_before:,} files are now {one.files_after:,}"
         for one in done
     ]
-    told.outcome({"tables": [asdict(one) for one in done]}, lines or ["nothing to compact"])
+    output.outcome({"tables": [asdict(one) for one in done]}, lines or ["nothing to compact"])
     return DONE
 
 
-def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _proof(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
     from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
 
-    if asked.live:
+    if options.live:
         from headrace.spark.lake.live import proof_with_table  # noqa: PLC0415 (needs boto3)
 
         report = proof_with_table(
             lake,
             {},
-            settle_seconds=asked.settle,
+            settle_seconds=options.settle,
             now=lambda: datetime.now(UTC),
             sleep=time.sleep,
-            since=asked.since,
-            say=told.progress,
+            since=options.since,
+            say=output.progress,
         )
     else:
-        report = proof(lake, since=asked.since, now=datetime.now(UTC), say=told.progress)
+        report = proof(lake, since=options.since, now=datetime.now(UTC), say=output.progress)
     span = f"{report.first} to {report.last}" if report.first else "nothing recorded yet"
     lines = [
         f"from            {span}",
@@ -143,16 +143,16 @@ def _proof(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     for kind, number in report.violations.items():
         ids = [f"{one['task_id']} version {one['version']}" for one in report.examples[kind][:3]]
         lines.append(f"  {kind}: {number:,}, such as {'; '.join(ids)}")
-    told.outcome(json.loads(report.text()), lines)
+    output.outcome(json.loads(report.text()), lines)
     return DONE if report.holds else FAILED
 
 
-def _backfill(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _backfill(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
     from headrace.spark.lake.backfill import backfill  # noqa: PLC0415 (needs PySpark)
 
-    payloads = [one.strip() for one in asked.payloads.split(",") if one.strip()]
+    payloads = [one.strip() for one in options.payloads.split(",") if one.strip()]
     today = datetime.now(UTC).date()
-    done = backfill(lake, asked.export, today=today, payloads=payloads, say=told.progress)
+    done = backfill(lake, options.export, today=today, payloads=payloads, say=output.progress)
     kind = "incremental" if done.incremental else "full"
     lines = [
         f"export      {done.export}, {kind}",
@@ -161,18 +161,18 @@ def _backfill(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
         f"changes     {done.changes:,}",
         *(f"  {move}: {number:,}" for move, number in sorted(done.moves.items())),
     ]
-    told.outcome({**asdict(done), "changes": done.changes}, lines)
+    output.outcome({**asdict(done), "changes": done.changes}, lines)
     return DONE
 
 
-def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
+def _replay(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
     from headrace.client.client import Client  # noqa: PLC0415 (only a replay speaks to the service)
     from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (needs PySpark)
 
-    sql = asked.sql if asked.sql is not None else Path(asked.file).read_text()
-    replay = jobs.Replay(asked.name, sql, asked.queue, asked.speed, asked.start)
+    sql = options.sql if options.sql is not None else Path(options.file).read_text()
+    replay = jobs.Replay(options.name, sql, options.queue, options.speed, options.start)
     rows = jobs.selected(lake, replay)
-    told.progress("looking at the selection")
+    output.progress("looking at the selection")
     found = jobs.looked_at(rows)
     lines = [
         f"tasks        {found.tasks:,}, {found.payload_bytes:,} bytes",
@@ -182,13 +182,13 @@ def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     ]
     if found.without_payload:
         lines.insert(2, "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS")
-    body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": asked.dry_run}
-    if asked.dry_run:
-        told.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])
+    body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": options.dry_run}
+    if options.dry_run:
+        output.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])
         return DONE
 
     def say(done: jobs.Replayed) -> None:
-        told.progress(f"{done.added + done.existing:,} of {found.tasks:,}")
+        output.progress(f"{done.added + done.existing:,} of {found.tasks:,}")
 
     done = jobs.replayed(
         rows,
@@ -200,12 +200,12 @@ def _replay(lake: "LakeFrames", asked: argparse.Namespace, told: Told) -> int:
     )
     lines += [f"added        {done.added:,}", f"there before {done.existing:,}"]
     lines += [f"refused      {n:,}: {why}" for why, n in done.refused.items()]
-    told.outcome({**body, **asdict(done)}, lines)
+    output.outcome({**body, **asdict(done)}, lines)
     return FAILED if done.refused else DONE
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments; what it finds has the job to ``run``."""
+    """The parser of the arguments; its result has the job to ``run``."""
     words = argparse.ArgumentParser(prog="headrace lake", description=__doc__)
     words.add_argument("--lake", default=_default_lake(), help="a folder, or s3://bucket/prefix")
     words.add_argument("--json", action="store_true", help="tell the outcome as JSON")

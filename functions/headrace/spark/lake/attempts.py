@@ -1,4 +1,4 @@
-"""Changes to ``attempts``: every delivery, told by the change that ended it."""
+"""Changes to ``attempts``: every delivery, from the change that ended it."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f

@@ -1,10 +1,10 @@
 """Backfill: what a lake does not know of tasks, from an export of the table.
 
 For a lake that was begun on a table with tasks in it, or has a gap.  What is known of a task is
-told in raw lines, as the recorder would have told them, under the export's name; then the days they
-are of are rolled up.  The same export again tells the same lines, in the same files.
+written as raw lines, as the recorder would have written them, under the export's name; then their
+days are rolled up.  The same export again tells the same lines, in the same files.
 
-Of what the recorder has told, nothing is told again.
+What the recorder has written is not written again.
 """
 
 import gzip
@@ -24,7 +24,7 @@ from pyspark.sql import functions as f
 from headrace.domain.access import covers
 from headrace.domain.changelog import FILLED, FORMAT, RAW
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.known import SIDES, told
+from headrace.spark.lake.reconstruct import SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
 from headrace.spark.sources import export as source
@@ -39,7 +39,7 @@ _HOUR: Final = "hh"
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What a backfill found: items of the export, and the changes it told of them, by move."""
+    """What a backfill found: items of the export, and the changes it gave of them, by move."""
 
     export: str
     incremental: bool
@@ -61,7 +61,7 @@ def backfill(
     payloads: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Backfilled:
-    """Tell the lake what the export at *address*, ``…/AWSDynamoDB/<id>``, knows beyond it.
+    """Fill the lake with what the export at *address*, ``…/AWSDynamoDB/<id>``, knows beyond it.
 
     *payloads* are patterns of the queues whose payloads are kept.
     Raises InvalidRequest for an export that is not as it was written.
@@ -148,7 +148,7 @@ def _lives(changes: DataFrame) -> DataFrame:
 def _both(items: DataFrame, lives: DataFrame) -> DataFrame:
     """Return each life once, as exported and as known.
 
-    Of a task that is gone an export may not tell the life: then it is the latest.
+    Of a task that is gone an export may not hold the life: then it is the latest.
     """
     latest = lives.groupBy("task_id").agg(f.max("created_at").alias("_latest"))
     dated = items.join(latest, "task_id", "left").withColumn(
@@ -157,13 +157,13 @@ def _both(items: DataFrame, lives: DataFrame) -> DataFrame:
     return dated.drop("_latest").join(lives, ["task_id", "created_at"], "full")
 
 
-def _told(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _reconstructed(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turn lives into raw lines: day and hour of each, its move, and the JSON text."""
     for batch in batches:
         found = []
         for row in batch.to_pylist():
             life = {"task_id": row["task_id"], "created_at": row["created"], "shard": mark}
-            for line in told(row["task"], row["first"], row["last"]):
+            for line in reconstructed(row["task"], row["first"], row["last"]):
                 whole = {"format": FORMAT, **life, "sequence": str(line["version"]), **line}
                 at = datetime.fromtimestamp(line["recorded_at"] // 1_000_000, UTC)
                 found.append(
@@ -184,7 +184,7 @@ _LINES: Final = pa.schema([(name, pa.string()) for name in (DAY, _HOUR, "move", 
 def _written(lake: LakeFrames, lives: DataFrame, mark: str) -> dict[tuple[date, str], int]:
     """Write the lines of *lives*, files for each hour; return how many of each day and move."""
     lines = lives.drop("created_at").mapInArrow(
-        partial(_told, mark), f"{DAY} string, {_HOUR} string, move string, line string"
+        partial(_reconstructed, mark), f"{DAY} string, {_HOUR} string, move string, line string"
     )
     in_order = lines.repartition(DAY, _HOUR).sortWithinPartitions(DAY, _HOUR, "line")
     counted = in_order.mapInArrow(

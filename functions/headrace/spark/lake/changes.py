@@ -16,23 +16,23 @@ Lines that tell two stories of one version both stay: the proof is there to find
 
 
 def filled_in() -> Column:
-    """Tell what was made up from an export."""
+    """Whether a line was made up from an export."""
     return f.coalesce(f.col("shard").startswith(FILLED), f.expr("false"))
 
 
 def legible(raw: DataFrame) -> Column:
-    """Tell which lines say what a change cannot be without."""
+    """Whether lines hold what a change cannot be without."""
     needed = (*CHANGES.key, "recorded_at", "move")
-    told = f.expr("true")
+    legible_line = f.expr("true")
     for name in needed:
-        told = told & raw[name].isNotNull()
-    return told
+        legible_line = legible_line & raw[name].isNotNull()
+    return legible_line
 
 
 def changes(raw: DataFrame) -> DataFrame:
     """Return the changes that *raw* lines tell, each once however often it came.
 
-    What an export tells of a version counts only where no stream has told it, and once.
+    A version from an export counts only where no stream has it, and once.
     """
     instants = {
         column.name: f.timestamp_micros(column.name).alias(column.name)
@@ -40,7 +40,7 @@ def changes(raw: DataFrame) -> DataFrame:
         if column.type == "timestamp"
     }
     recorded = f.timestamp_micros("recorded_at")
-    told = (
+    lines = (
         raw.where(legible(raw))
         .withColumn("at", f.coalesce("at", "recorded_at"))
         .select(
@@ -54,5 +54,5 @@ def changes(raw: DataFrame) -> DataFrame:
     story = f.struct(*SAME)
     copy = f.lag(story).over(in_order).eqNullSafe(story)
     surplus = f.when(filled_in(), f.row_number().over(in_order) > 1).otherwise(copy)
-    once = told.withColumn("_surplus", surplus).where("NOT _surplus")
+    once = lines.withColumn("_surplus", surplus).where("NOT _surplus")
     return once.select(*(column.name for column in CHANGES.columns))

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from headrace.domain.changelog import FORGET
-from headrace.domain.lifecycle import LIFECYCLE, Action, Lease
+from headrace.domain.lifecycle import LIFECYCLE, Action, LeaseRule
 from headrace.domain.task import FINISHED, State
 
 GONE: Final = "gone"
@@ -38,7 +38,7 @@ def legal_moves() -> set[tuple[str, str, str]]:
     return moves
 
 
-def by_lease(lease: Lease) -> list[str]:
+def by_lease(lease: LeaseRule) -> list[str]:
     """Return the moves that always ask *lease* of the task."""
     asking = {row.action for row in LIFECYCLE if row.lease is lease}
     others = {row.action for row in LIFECYCLE if row.lease is not lease and _held(row.source)}
@@ -68,7 +68,7 @@ def checks() -> dict[str, Column]:
     follows = known & (f.col("version") == f.col("before_version") + 1)
     inflight = f.coalesce(state_to == str(State.INFLIGHT), f.expr("false"))
     finished = f.coalesce(state_to.isin([str(state) for state in FINISHED]), f.expr("false"))
-    reports = [name for name in by_lease(Lease.HELD) if name != Action.HEARTBEAT]
+    reports = [name for name in by_lease(LeaseRule.HELD) if name != Action.HEARTBEAT]
     taken = _moved(Action.DEQUEUE)
     return {
         "illegal_move": ~move.isin(legal),
@@ -83,7 +83,7 @@ def checks() -> dict[str, Column]:
         & (state_from == str(State.INFLIGHT))
         & state_to.isNotNull()
         & ~f.col("settled").eqNullSafe(f.col("lease_from")),
-        "early_reclaim": f.col("move").isin(by_lease(Lease.LAPSED))
+        "early_reclaim": f.col("move").isin(by_lease(LeaseRule.LAPSED))
         & (f.col("lease_end_from") > _surely("at")),
         "early_delivery": taken & (f.col("due_from") > f.col("at")),
         "expired_delivery": taken & (f.col("expires_at") <= f.col("at")),

@@ -46,7 +46,7 @@ def failures(changes: DataFrame) -> DataFrame:
 
 
 def fingerprint(error_type: str, message: str) -> Column:
-    """Return what is the same for errors alike, of the columns *error_type* and *message*."""
+    """A key that alike errors share, from the columns *error_type* and *message*."""
     text = f.lower(f.coalesce(message, f.lit("")))
     for pattern, blank in BLANKS:
         text = f.regexp_replace(text, pattern, blank)

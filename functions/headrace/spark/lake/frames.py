@@ -46,7 +46,7 @@ def struct_of(table: Table) -> StructType:
 
 
 def raw_struct() -> StructType:
-    """Return what a raw line holds: the columns of ``changes``, instants in microseconds."""
+    """The schema of a raw line: the columns of ``changes``, instants in microseconds."""
     fields = [
         StructField(one.name, LongType() if one.type == "timestamp" else _TYPES[one.type])
         for one in CHANGES.columns

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import LOST, Report, proof
+from headrace.spark.lake.proof import LOST, LakeProof, proof
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.sources.table import NAME, TableSource
 
@@ -16,8 +16,8 @@ def live_tasks(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """Return the lives of all tasks in the table; *options* are those of ``headrace.table``."""
     spark.dataSource.register(TableSource)
     reader = spark.read.format(NAME).schema("id string, created_at timestamp")
-    told = reader.options(**options, consistent="true").load()
-    return told.select(f.col("id").alias("task_id"), "created_at")
+    tasks = reader.options(**options, consistent="true").load()
+    return tasks.select(f.col("id").alias("task_id"), "created_at")
 
 
 def proof_with_table(
@@ -29,7 +29,7 @@ def proof_with_table(
     sleep: Callable[[float], None],
     since: date | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> LakeProof:
     """Prove the changes *since* a day, and look for every task that they leave unended.
 
     The table is read first and the lake brought up after it, so that what ended in between is
@@ -42,7 +42,7 @@ def proof_with_table(
     try:
         say(f"{live.count():,} tasks in the table")
 
-        def looked() -> Report:
+        def looked() -> LakeProof:
             rollup(lake, today=now().date(), say=say)
             return proof(lake, since=since, live=live, live_at=at, now=now(), say=say)
 

@@ -1,6 +1,6 @@
 """The proof: every task's history, change by change, against the lifecycle table.
 
-Nothing is believed but the changes themselves.  What is found is told with the task and version it
+Nothing is believed but the changes themselves.  Each finding names the task and the version it
 was found at; a history without findings is one in which every move was legal, no version is
 missing, no task had two leases at a time and none was forgotten.
 """
@@ -20,7 +20,7 @@ from headrace.spark.lake.changes import filled_in
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import CHANGES, DAY
-from headrace.store.items import instant
+from headrace.store.items import from_micros
 
 EXAMPLES: Final = 20
 REAPED_WITHIN: Final = "10 MINUTES"
@@ -36,11 +36,11 @@ _LIFE: Final = ("task_id", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LakeProof:
     """What the proof looked at and found; ``violations`` are numbers by kind.
 
-    ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if that was told;
-    ``since`` the first day that was asked for; ``live`` whether lost tasks were looked for.
+    ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if known;
+    ``since`` the first day requested; ``live`` whether lost tasks were looked for.
     """
 
     first: datetime | None
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Tell whether nothing was found."""
+        """Whether nothing was found."""
         return not self.violations
 
     def text(self) -> str:
@@ -72,7 +72,7 @@ def proof(
     live_at: datetime | None = None,
     now: datetime | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> LakeProof:
     """Prove the changes *since* a day, or all; write the report to ``reports/proof/`` of the lake.
 
     *now* is put on it.
@@ -81,22 +81,22 @@ def proof(
     beyond that moment, or what ended shortly before it seems lost.
     """
     made: dict[str, Any] = {"made_at": now, "since": since, "live": live is not None}
-    told = lake.read(CHANGES)
+    changes = lake.read(CHANGES)
     if since is not None:
-        told = told.where(f.col(DAY) >= f.lit(since))
+        changes = changes.where(f.col(DAY) >= f.lit(since))
     say("looking at " + (f"changes since {since}" if since else "all changes"))
     recorded = f.unix_micros("recorded_at")
-    size = told.agg(
+    size = changes.agg(
         f.coalesce(f.min(f.when(~filled_in(), recorded)), f.min(recorded)).alias("first"),
         f.max(recorded).alias("last"),
         f.count(f.lit(1)).alias("changes"),
         f.approx_count_distinct(f.struct(*_LIFE)).alias("tasks"),
     ).first()
     if size is None or size["first"] is None:
-        return _written(lake, Report(None, None, 0, 0, **made))
-    first, last = instant(size["first"]), instant(size["last"])
+        return _written(lake, LakeProof(None, None, 0, 0, **made))
+    first, last = from_micros(size["first"]), from_micros(size["last"])
     say(f"replaying {size['changes']:,} changes")
-    found = violations(told, first=first, last=last, live=live, live_at=live_at).cache()
+    found = violations(changes, first=first, last=last, live=live, live_at=live_at).cache()
     try:
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         numbered = found.withColumn(
@@ -107,11 +107,11 @@ def proof(
         found.unpersist()
     examples: dict[str, list[dict[str, Any]]] = {}
     for row in some:
-        told_row = row.asDict()
-        examples.setdefault(told_row.pop("kind"), []).append(told_row)
-    tasks = told.select(*_LIFE).distinct().count()
+        finding = row.asDict()
+        examples.setdefault(finding.pop("kind"), []).append(finding)
+    tasks = changes.select(*_LIFE).distinct().count()
     kinds = dict(sorted(counts.items()))
-    report = Report(first, last, tasks, size["changes"], kinds, examples, **made)
+    report = LakeProof(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)
 
 
@@ -123,7 +123,7 @@ def violations(
     live: DataFrame | None = None,
     live_at: datetime | None = None,
 ) -> DataFrame:
-    """Return what *changes*, recorded from *first* to *last*, should not show.
+    """Violations in *changes*, recorded from *first* to *last*.
 
     These have a time zone: without one, an hour that a clock shows twice would be either.
     One row for each finding: its kind, the task, the version it was found at, and what was seen.
@@ -208,7 +208,7 @@ def _seen() -> Column:
     return f.concat_ws(" ", *words)
 
 
-def _written(lake: LakeFrames, report: Report) -> Report:
+def _written(lake: LakeFrames, report: LakeProof) -> LakeProof:
     text = report.text().encode()
     when = report.made_at or report.last
     if when is not None:

@@ -22,7 +22,7 @@ _NAMES: Final = tuple(column.name for column in COUNTS)
 
 
 def queue_minutes(changes: DataFrame, before: DataFrame) -> DataFrame:
-    """Return what happened minute by minute in *changes*, which are of days in a row.
+    """Activity minute by minute in *changes*, which are of days in a row.
 
     *before* has for each ``queue`` how many tasks were waiting (``backlog``) and ``inflight`` when
     the first of these days began; a queue that is not in it had none.
@@ -84,12 +84,12 @@ _DEPARTURE: Final = {
 
 
 def _facts(changes: DataFrame) -> DataFrame:
-    """Return what each change is to the queue it leaves and to the one it comes to."""
+    """The effect of each change on the queue it leaves and on the one it comes to."""
     move = f.col("move")
     ran = f.expr(f"{_FAILED} OR {_HELD} AND move IN ('succeed', 'move')")
     kind = f.when(move == "dequeue", "wait").when(ran, "run")
     waited, took = micros_between("due_from", "started_at"), micros_between("started_at", "at")
-    told = changes.where("move != 'heartbeat'").select(
+    moves = changes.where("move != 'heartbeat'").select(
         "*",
         f.date_trunc("minute", within_day("at")).alias("minute"),
         kind.alias("_kind"),
@@ -102,7 +102,7 @@ def _facts(changes: DataFrame) -> DataFrame:
             _side("queue_from", _DEPARTURE, "_kind", "_micros", "_ready"),
         )
     )
-    return told.selectExpr("minute", "dt", f"inline(array({sides}))").where("queue IS NOT NULL")
+    return moves.selectExpr("minute", "dt", f"inline(array({sides}))").where("queue IS NOT NULL")
 
 
 def _side(queue: str, counts: dict[str, str], kind: str, micros: str, ready: str) -> str:

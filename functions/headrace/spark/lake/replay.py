@@ -22,7 +22,7 @@ from headrace.client.sending import NewTask
 from headrace.domain import cost
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import TASK_ID_RE
-from headrace.spark.ends import first_line
+from headrace.spark.exit_codes import first_line
 from headrace.spark.lake.frames import LakeFrames
 
 REQUIRED: Final = ("task_id", "payload")
@@ -50,7 +50,7 @@ Connect = Callable[[Codec], Client]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What to enqueue again, and how.
+    """A replay: the tasks to enqueue again, and how.
 
     Attributes:
         name: of the replay; a part of every new task's id.
@@ -71,7 +71,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReplaySelection:
     """What a replay would enqueue, and what that costs; ``without_payload`` cannot be replayed."""
 
     tasks: int
@@ -84,7 +84,7 @@ class Selection:
 
     @property
     def usd(self) -> float:
-        """What the writes cost."""
+        """The cost of the writes."""
         return self.write_units * cost.Prices().write / 1e6
 
 
@@ -104,18 +104,18 @@ def selected(lake: LakeFrames, replay: Replay) -> DataFrame:
     """
     _check(replay)
     lake.views()
-    with _told_of_sql():
+    with _sql_errors():
         return _rows(lake.spark.sql(replay.sql), replay).cache()
 
 
 @contextmanager
-def _told_of_sql() -> Iterator[None]:
+def _sql_errors() -> Iterator[None]:
     """Say in one line what Spark has against the SQL, before or while it runs."""
     try:
         yield
     except PySparkException as error:
-        told = first_line(error)
-        raise InvalidRequest(f"sql: {told}", errors=[FieldError("sql", told)]) from error
+        reason = first_line(error)
+        raise InvalidRequest(f"sql: {reason}", errors=[FieldError("sql", reason)]) from error
 
 
 def _rows(found: DataFrame, replay: Replay) -> DataFrame:
@@ -139,16 +139,16 @@ def _rows(found: DataFrame, replay: Replay) -> DataFrame:
     return rows.dropDuplicates(["task_id", "created_at", "version"])
 
 
-def looked_at(rows: DataFrame) -> Selection:
+def looked_at(rows: DataFrame) -> ReplaySelection:
     """Return how many *rows* there are and what they would cost: the dry run.
 
     Raises InvalidRequest when some of them name no queue, or saying why the SQL fails.
     """
-    with _told_of_sql():
+    with _sql_errors():
         return _looked_at(rows)
 
 
-def _looked_at(rows: DataFrame) -> Selection:
+def _looked_at(rows: DataFrame) -> ReplaySelection:
     size = f.octet_length("payload")
     units = f.greatest(f.lit(1), f.ceil((size + cost.OVERHEAD_BYTES) / _KB)) + 1  # and its entry
     known = rows.where("payload IS NOT NULL")
@@ -171,7 +171,7 @@ def _looked_at(rows: DataFrame) -> Selection:
     }
     firsts = [_aware(row["first"]) for row in queues.values() if row["first"]]
     lasts = [_aware(row["last"]) for row in queues.values() if row["last"]]
-    return Selection(
+    return ReplaySelection(
         tasks=sum(row["n"] for row in queues.values()),
         without_payload=rows.where("payload IS NULL").count(),
         payload_bytes=sum(row["bytes"] for row in queues.values()),
@@ -185,7 +185,7 @@ def _looked_at(rows: DataFrame) -> Selection:
 def replayed(
     rows: DataFrame,
     replay: Replay,
-    selection: Selection,
+    selection: ReplaySelection,
     connect: Connect,
     *,
     now: datetime,
@@ -256,5 +256,5 @@ def _wrong(name: str, message: str) -> InvalidRequest:
 
 
 def _aware(instant: datetime) -> datetime:
-    """Return what Spark hands out, this machine's local time, as an aware instant."""
+    """An aware instant of what Spark hands out, this machine's local time."""
     return instant.astimezone(UTC)

@@ -46,7 +46,7 @@ _DAY: Final = timedelta(days=1)
 # A stream keeps its records for a day, so raw files come no later; one more for good measure.
 _LATEST: Final = 3 * _DAY
 _WAITS: Final = 7 * _DAY
-"""How far back the minutes are told of those who waited and only now leave."""
+"""How far back the minutes count those who waited and only now leave."""
 _UNMADE: Final = ""
 """The mark of a day whose tables a run has begun to replace."""
 _BY_DAY: Final[Sequence[tuple[Table, Callable[[DataFrame], DataFrame]]]] = (
@@ -72,7 +72,7 @@ class Rolled:
 
     @property
     def duplicates(self) -> int:
-        """How many lines told again what another had told."""
+        """How many lines repeated another."""
         return self.lines - self.illegible - self.changes
 
 
@@ -86,7 +86,7 @@ def rollup(
 ) -> Rolled:
     """Bring the tables up to the raw changes; *everything* makes every day anew.
 
-    What came late is looked for in the last days and in *also*, unless *everything* is asked for.
+    What came late is looked for in the last days and in *also*, unless *everything* is requested.
     Raises InvalidRequest for a raw file that cannot be read, and names it.
     """
     mend(lake)
@@ -118,9 +118,9 @@ def _write_changes(lake: LakeFrames, days: Sequence[date]) -> Rolled:
         f.count(f.lit(1)).alias("lines"),
         f.count(f.when(~legible(lines), 1)).alias("illegible"),
     )
-    told = changes(observed).observe(kept, f.count(f.lit(1)).alias("changes"))
+    gathered = changes(observed).observe(kept, f.count(f.lit(1)).alias("changes"))
     try:
-        lake.write(told, CHANGES)
+        lake.write(gathered, CHANGES)
     except (Py4JError, PySparkException) as error:
         found = _UNREADABLE.search(str(error))
         if found is None:
@@ -145,11 +145,11 @@ def _write_minutes(lake: LakeFrames, fresh: DataFrame, first: date, say: Say) ->
     since = waited_since(fresh) or first
     start = max(min(since, first - _DAY), first - _WAITS)
     say(f"from {start}: {QUEUE_MINUTES.name}")
-    told = lake.read(CHANGES).where(f.col(DAY) >= f.lit(start))
+    gathered = lake.read(CHANGES).where(f.col(DAY) >= f.lit(start))
     minutes = lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(start))
     # Read before it is written beside: what is written must not depend on it any more.
     before = lake.spark.createDataFrame(levels_of(minutes).collect(), _LEVELS)
-    lake.write(queue_minutes(told, before), QUEUE_MINUTES)
+    lake.write(queue_minutes(gathered, before), QUEUE_MINUTES)
 
 
 _LEVELS: Final = "queue string, backlog bigint, inflight bigint"
@@ -166,7 +166,7 @@ def _found(
 ) -> dict[date, str]:
     """Return for each day that may have something new a mark of the raw files it has.
 
-    A day to come, which a wrong clock has told of, does not say how far the others are.
+    A day to come, which came from a wrong clock, does not say how far the others are.
     """
     prefixes = [f"{RAW}/{DAY}="]
     made = [day for day, mark in known.items() if day <= today and mark != _UNMADE]

@@ -1,4 +1,4 @@
-"""Changes to ``tasks``: the life of a task in one queue, told by the change that ended it."""
+"""Changes to ``tasks``: the life of a task in one queue, from the change that ended it."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f

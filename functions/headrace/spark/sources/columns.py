@@ -28,7 +28,7 @@ class TaskColumn:
 
     Attributes:
         attribute: a dot leads into a map, as in headrace.store.items.
-        asked: whether it is there only where a schema names it.
+        on_request: whether it is there only where a schema names it.
 
     """
 
@@ -36,8 +36,8 @@ class TaskColumn:
     type: Type
     form: Form
     attribute: str
-    says: str
-    asked: bool = False
+    description: str
+    on_request: bool = False
 
     @property
     def top(self) -> str:
@@ -51,12 +51,12 @@ class TaskColumn:
         return (first, *(step for part in inner for step in ("M", part)))
 
 
-def _text(name: str, says: str) -> TaskColumn:
-    return TaskColumn(name, "string", "text", name, says)
+def _text(name: str, description: str) -> TaskColumn:
+    return TaskColumn(name, "string", "text", name, description)
 
 
-def _instant(name: str, says: str, attribute: str | None = None) -> TaskColumn:
-    return TaskColumn(name, "timestamp", "micros", attribute or name, says)
+def _instant(name: str, description: str, attribute: str | None = None) -> TaskColumn:
+    return TaskColumn(name, "timestamp", "micros", attribute or name, description)
 
 
 TASK: Final = (
@@ -99,9 +99,14 @@ TASK: Final = (
     ),
     TaskColumn("retry_strategy", "string", "text", "retry", "JSON, where it has its own"),
     # What costs a look at every row, and what the lake calls by these names.
-    TaskColumn("lease", "string", "digest", "lease.id", "digest of its lease", asked=True),
+    TaskColumn("lease", "string", "digest", "lease.id", "digest of its lease", on_request=True),
     TaskColumn(
-        "lease_group", "string", "group", "lease.id", "digest of that lease's group", asked=True
+        "lease_group",
+        "string",
+        "group",
+        "lease.id",
+        "digest of that lease's group",
+        on_request=True,
     ),
     TaskColumn(
         "settled",
@@ -109,13 +114,17 @@ TASK: Final = (
         "digest",
         "settled_lease_id",
         "digest of the lease whose report last took effect",
-        asked=True,
+        on_request=True,
     ),
-    TaskColumn("payload_bytes", "bigint", "length", "payload", "bytes of the payload", asked=True),
-    TaskColumn("result_bytes", "bigint", "length", "result", "bytes of the result", asked=True),
+    TaskColumn(
+        "payload_bytes", "bigint", "length", "payload", "bytes of the payload", on_request=True
+    ),
+    TaskColumn(
+        "result_bytes", "bigint", "length", "result", "bytes of the result", on_request=True
+    ),
 )
 BY_NAME: Final = {column.name: column for column in TASK}
-DEFAULT: Final = tuple(column for column in TASK if not column.asked)
+DEFAULT: Final = tuple(column for column in TASK if not column.on_request)
 
 
 def ddl(columns: Iterable[TaskColumn]) -> str:
@@ -150,7 +159,8 @@ def columns_of(
 def markdown() -> str:
     """Return the columns as the docs show them."""
     rows = [
-        f"| `{column.name}` | {column.type} | {column.says}{' (if asked for)' * column.asked} |"
+        f"| `{column.name}` | {column.type} |"
+        f" {column.description}{' (if asked for)' * column.on_request} |"
         for column in TASK
     ]
     return "\n".join(("| column | type | holds |", "|---|---|---|", *rows))

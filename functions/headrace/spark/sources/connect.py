@@ -1,7 +1,7 @@
 """The way to the tables, from the driver and from every worker process alike.
 
-A ``Connection`` is plain data: it is made once, where a job is planned, and travels with it, so
-that all its processes work on the same tables whatever their own environment says.
+A ``StoreConnection`` is plain data: it is made once, where a job is planned, and travels with it,
+so that all its processes work on the same tables whatever their own environment says.
 """
 
 import os
@@ -14,18 +14,20 @@ from urllib.parse import urlsplit
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
-from headrace.spark.sources.options import Option, word
-from headrace.spark.sources.patience import Patience
+from headrace.spark.sources.options import SourceOption, word
+from headrace.spark.sources.retrying import RetryingStore
 from headrace.store.base import Store
 
 LANES: Final = 4
 """Batches of writes that one process has under way at a time."""
 
 OPTIONS: Final = (
-    Option("tasks_table", word, "name of the table of tasks; else `HEADRACE_TASKS_TABLE`"),
-    Option("control_table", word, "name of the control table; else `HEADRACE_CONTROL_TABLE`"),
-    Option("dynamodb_url", word, "an endpoint of its own; else `HEADRACE_DYNAMODB_URL`, else AWS"),
-    Option("region", word, "region of the tables; else `AWS_REGION`, `AWS_DEFAULT_REGION`"),
+    SourceOption("tasks_table", word, "name of the table of tasks; else `HEADRACE_TASKS_TABLE`"),
+    SourceOption("control_table", word, "name of the control table; else `HEADRACE_CONTROL_TABLE`"),
+    SourceOption(
+        "dynamodb_url", word, "an endpoint of its own; else `HEADRACE_DYNAMODB_URL`, else AWS"
+    ),
+    SourceOption("region", word, "region of the tables; else `AWS_REGION`, `AWS_DEFAULT_REGION`"),
 )
 """What every format takes; each may be left out where the environment says it."""
 
@@ -46,7 +48,7 @@ _ANY: Final = {  # an engine on this machine asks for credentials and believes a
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class StoreConnection:
     """Which tables, and where they are; None for *dynamodb_url* is Amazon DynamoDB."""
 
     tasks_table: str = Settings.tasks_table
@@ -57,20 +59,20 @@ class Connection:
     @classmethod
     def of(
         cls, given: Mapping[str, Any] | None = None, env: Mapping[str, str] = os.environ
-    ) -> "Connection":
-        """Return what the parsed options *given* say, and else the environment.
+    ) -> "StoreConnection":
+        """Make it from the parsed options *given*, and else from the environment.
 
         Where neither names an endpoint, a local service that runs in this folder is found by
         itself.
         """
-        asked = {name: value for name, value in (given or {}).items() if value is not None}
+        chosen = {name: value for name, value in (given or {}).items() if value is not None}
         settings = Settings.from_env(env)
         region = env.get("AWS_REGION") or env.get(_REGION)
         return cls(
-            asked.get("tasks_table", settings.tasks_table),
-            asked.get("control_table", settings.control_table),
-            asked.get("dynamodb_url", settings.dynamodb_url) or _local_engine(env),
-            asked.get("region", region),
+            chosen.get("tasks_table", settings.tasks_table),
+            chosen.get("control_table", settings.control_table),
+            chosen.get("dynamodb_url", settings.dynamodb_url) or _local_engine(env),
+            chosen.get("region", region),
         )
 
     def options(self) -> dict[str, str]:
@@ -80,13 +82,13 @@ class Connection:
 
 
 @cache
-def opened(connection: Connection) -> UseCases:
+def opened(connection: StoreConnection) -> UseCases:
     """Return the use cases over the tables, made once in each process."""
     return build(_settings(connection), store(connection))
 
 
 @cache
-def store(connection: Connection) -> Store:
+def store(connection: StoreConnection) -> Store:
     """Return the store on the tables, made once in each process; throttling makes it wait.
 
     Raises InvalidRequest where nothing says where they are, as every call does for tables that are
@@ -103,37 +105,37 @@ def store(connection: Connection) -> Store:
         if meant := _meant(error, connection):
             raise meant from None
         raise
-    return cast("Store", Patience(_Told(made, connection)))
+    return cast("Store", RetryingStore(_Explained(made, connection)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Explained:
     """A store, or its pages, that says what is wrong with the way to it."""
 
     there: Any
-    connection: Connection
+    connection: StoreConnection
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
         call = getattr(self.there, name)
         if not callable(call):
             return call
 
-        def told(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+        def explained(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
             try:
                 answer = call(*given, **named)
             except Exception as error:
                 if meant := _meant(error, self.connection):
                     raise meant from None
                 raise
-            return _Told(answer, self.connection) if name == "pages" else answer
+            return _Explained(answer, self.connection) if name == "pages" else answer
 
-        return told
+        return explained
 
 
-def _meant(error: Exception, connection: Connection) -> InvalidRequest | None:
-    """Return what *error* says to who has set this up, if it is about that.
+def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:
+    """The error for whoever set this up, if *error* is about the setup.
 
-    Told by names: botocore's errors are known to the store alone.
+    Recognised by names: botocore's errors are known to the store alone.
     """
     if type(error).__name__ == "NoRegionError":
         return _nowhere("region", "no local service runs here, and no region is known")
@@ -154,7 +156,7 @@ def _nowhere(field: str, what: str) -> InvalidRequest:
     return InvalidRequest(message, errors=[FieldError(field, message)])
 
 
-def _settings(connection: Connection) -> Settings:
+def _settings(connection: StoreConnection) -> Settings:
     return Settings(
         tasks_table=connection.tasks_table,
         control_table=connection.control_table,
@@ -163,8 +165,8 @@ def _settings(connection: Connection) -> Settings:
     )
 
 
-def _is_here(connection: Connection) -> bool:
-    """Tell whether the tables are on this machine, where units are free and syncs are not."""
+def _is_here(connection: StoreConnection) -> bool:
+    """Whether the tables are on this machine, where units are free and syncs are not."""
     url = connection.dynamodb_url
     return url is not None and urlsplit(url).hostname in _LOOPBACK
 

@@ -132,7 +132,7 @@ def number(texts: Array, kind: pa.DataType) -> Array:
         return pa.array([None if one is None else read(one) for one in texts.to_pylist()], kind)
 
 
-def instant(texts: Array) -> Array:
+def timestamps(texts: Array) -> Array:
     """Return microseconds as instants."""
     return number(texts, pa.int64()).cast(INSTANT)
 
@@ -146,7 +146,7 @@ def _number(items: Array, column: TaskColumn) -> Array:
 
 
 def _micros(items: Array, column: TaskColumn) -> Array:
-    return instant(pc.struct_field(items, [*column.path, "N"]))
+    return timestamps(pc.struct_field(items, [*column.path, "N"]))
 
 
 def _seconds(items: Array, column: TaskColumn) -> Array:
@@ -155,7 +155,7 @@ def _seconds(items: Array, column: TaskColumn) -> Array:
 
 
 def _part(place: int, kind: pa.DataType) -> Callable[[Array, TaskColumn], Array]:
-    """Return what takes one part out of queue, state and shard: few are different in a page."""
+    """A function that takes one part out of queue, state and shard: few differ in a page."""
 
     def taken(items: Array, column: TaskColumn) -> Array:
         spots = _text(items, column).dictionary_encode()
@@ -175,19 +175,19 @@ def _texts(items: Array, column: TaskColumn) -> Array:
 
 def _tags(items: Array, column: TaskColumn) -> Array:
     found = _text(items, column).dictionary_encode()  # many tasks have the same tags
-    told = [
+    tags = [
         [(key, tag["S"]) for key, tag in json.loads(text).items()]
         for text in found.dictionary.to_pylist()
     ]
-    return pc.take(pa.array(told, ARROW[column.type]), found.indices)
+    return pc.take(pa.array(tags, ARROW[column.type]), found.indices)
 
 
-def _each(tell: Callable[[str], str | None]) -> Callable[[Array, TaskColumn], Array]:
-    def told(items: Array, column: TaskColumn) -> Array:
+def _each(value_of: Callable[[str], str | None]) -> Callable[[Array, TaskColumn], Array]:
+    def column_of(items: Array, column: TaskColumn) -> Array:
         found = _text(items, column).to_pylist()
-        return pa.array([None if one is None else tell(one) for one in found], pa.string())
+        return pa.array([None if one is None else value_of(one) for one in found], pa.string())
 
-    return told
+    return column_of
 
 
 def _group(lease: str) -> str | None:

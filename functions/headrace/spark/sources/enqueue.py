@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.spark.sources import connect
 from headrace.spark.sources.newrows import (
@@ -36,7 +36,7 @@ from headrace.spark.sources.newrows import (
     wrong_columns,
 )
 from headrace.spark.sources.options import (
-    Option,
+    SourceOption,
     flag,
     number,
     parsed,
@@ -44,7 +44,7 @@ from headrace.spark.sources.options import (
     refused,
     word,
 )
-from headrace.spark.sources.patience import Pace
+from headrace.spark.sources.retrying import RateLimiter
 from headrace.spark.sources.rows import BadRow
 
 if TYPE_CHECKING:
@@ -52,17 +52,21 @@ if TYPE_CHECKING:
 
 NAME: Final = "headrace.enqueue"
 OPTIONS: Final = (
-    Option("queue", queue_name, "where all rows go; else the column `queue` says it"),
-    Option("id_column", word, "the column that has the ids; this, or `id_from`"),
-    Option("id_from", word, "columns, with commas, that tell a row from all others of its queue"),
-    Option("run", word, "with `id_from`: another name makes other ids, so the rows are added anew"),
-    Option(
+    SourceOption("queue", queue_name, "where all rows go; else the column `queue` says it"),
+    SourceOption("id_column", word, "the column that has the ids; this, or `id_from`"),
+    SourceOption(
+        "id_from", word, "columns, with commas, that tell a row from all others of its queue"
+    ),
+    SourceOption(
+        "run", word, "with `id_from`: another name makes other ids, so the rows are added anew"
+    ),
+    SourceOption(
         "random_ids",
         flag,
         "take ids that look drawn: they are stored, not made here",
         default=False,
     ),
-    Option("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
+    SourceOption("rate", number(1, 1e6), "tasks a second of each partition; else no limit"),
     *connect.OPTIONS,
 )
 EXAMPLES: Final = 20
@@ -75,7 +79,7 @@ _LOG: Final = logging.getLogger(__name__)
 class Sending:
     """How rows become tasks: plain data, which travels to every worker."""
 
-    connection: connect.Connection
+    connection: connect.StoreConnection
     identity: Identity
     queue: str | None = None
     random_ids: bool = False
@@ -83,8 +87,8 @@ class Sending:
 
 
 @dataclass(slots=True)
-class Told(WriterCommitMessage):
-    """What became of rows: numbers by outcome, and the first bad ones with their reasons.
+class EnqueueSummary(WriterCommitMessage):
+    """The outcome of rows: numbers by outcome, and the first bad ones with their reasons.
 
     ``differing`` of those that were there before have another payload than the row.
     Of rows that Spark sent twice it tells the second time; who wants to know counts the queue.
@@ -100,7 +104,7 @@ class Told(WriterCommitMessage):
         if len(self.bad) < EXAMPLES:
             self.bad.append(reason)
 
-    def merge(self, other: "Told") -> None:
+    def merge(self, other: "EnqueueSummary") -> None:
         """Add what another has counted."""
         self.counts += other.counts
         self.differing += other.differing
@@ -121,16 +125,16 @@ class EnqueueSource(DataSource):
         return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite))
 
     def _sending(self, schema: "StructType", *, overwrite: bool) -> Sending:
-        asked = parsed(OPTIONS, self.options, of=NAME)
-        names = tuple(name.strip() for name in (asked["id_from"] or "").split(",") if name.strip())
-        identity = Identity(asked["id_column"], names, asked["run"] or "")
+        chosen = parsed(OPTIONS, self.options, of=NAME)
+        names = tuple(name.strip() for name in (chosen["id_from"] or "").split(",") if name.strip())
+        identity = Identity(chosen["id_column"], names, chosen["run"] or "")
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
-        wrong = _contradictions(asked, identity, overwrite=overwrite)
-        columns = wrong_columns(fields, identity, asked["queue"])
+        wrong = _contradictions(chosen, identity, overwrite=overwrite)
+        columns = wrong_columns(fields, identity, chosen["queue"])
         if wrong or columns:
             raise refused(wrong, of=NAME, columns=columns)
-        connection = connect.Connection.of(asked)
-        return Sending(connection, identity, asked["queue"], asked["random_ids"], asked["rate"])
+        connection = connect.StoreConnection.of(chosen)
+        return Sending(connection, identity, chosen["queue"], chosen["random_ids"], chosen["rate"])
 
 
 class EnqueueWriter(DataSourceArrowWriter):
@@ -139,7 +143,7 @@ class EnqueueWriter(DataSourceArrowWriter):
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> EnqueueSummary:
         return enqueued(self.sending, (row for batch in iterator for row in batch.to_pylist()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -152,24 +156,24 @@ class EnqueueStreamWriter(DataSourceStreamWriter):
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
-    def write(self, iterator: Iterator[Row]) -> Told:
+    def write(self, iterator: Iterator[Row]) -> EnqueueSummary:
         return enqueued(self.sending, (row.asDict() for row in iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
         _checked(messages)
 
 
-def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
+def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSummary:
     """Enqueue *rows*; return what became of them.
 
     Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
     table stays throttled: then it may be called again.
     """
-    told, pace = Told(), Pace(sending.rate)
+    summary, limiter = EnqueueSummary(), RateLimiter(sending.rate)
     source = iter(rows)
     while some := list(islice(source, _AT_A_TIME)):
         _check_ids(sending, some)
-        good: dict[str, list[NewTask]] = {}
+        good: dict[str, list[TaskSpec]] = {}
         payloads: dict[tuple[str, str | None], str] = {}
         for row in some:
             try:
@@ -178,45 +182,47 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> Told:
                 _check_payload(task, payloads.setdefault((queue, task.id), task.payload))
                 good.setdefault(queue, []).append(task)
             except BadRow as wrong:
-                told.refuse(f"{_name(row, sending.identity)}: {wrong}")
+                summary.refuse(f"{_name(row, sending.identity)}: {wrong}")
         for queue, tasks in good.items():
-            for batch in _bounded(tasks, pace):
-                _enqueue(sending, queue, batch, told)
-    return told
+            for batch in _bounded(tasks, limiter):
+                _enqueue(sending, queue, batch, summary)
+    return summary
 
 
-def _enqueue(sending: Sending, queue: str, tasks: Sequence[NewTask], told: Told) -> None:
+def _enqueue(
+    sending: Sending, queue: str, tasks: Sequence[TaskSpec], summary: EnqueueSummary
+) -> None:
     try:
         results = connect.opened(sending.connection).tasks.enqueue(queue, tasks)
     except NotFound as missing:
         for task in tasks:
-            told.refuse(f"{task.id}: {missing}")
+            summary.refuse(f"{task.id}: {missing}")
         return
     strayed = [result.id for result in results if result.elsewhere and result.id]
     there = connect.store(sending.connection).read(strayed, payload=False) if strayed else {}
     for task, result in zip(tasks, results, strict=True):
         if result.outcome == "INVALID":
-            told.refuse(f"{result.id}: {result.detail}")
+            summary.refuse(f"{result.id}: {result.detail}")
         elif result.elsewhere is not None and not _was_in(queue, there.get(result.id or "")):
-            told.refuse(f"{result.id}: {result.detail}, {result.elsewhere}; {_way_out(sending)}")
+            summary.refuse(f"{result.id}: {result.detail}, {result.elsewhere}; {_way_out(sending)}")
         else:
-            told.counts[result.outcome.lower()] += 1
-            told.differing += result.outcome == "EXISTING" and _differs(result.task, task)
+            summary.counts[result.outcome.lower()] += 1
+            summary.differing += result.outcome == "EXISTING" and _differs(result.task, task)
 
 
 def _was_in(queue: str, task: Task | None) -> bool:
-    """Tell whether *task* was added to *queue* once, and has gone on since."""
+    """Whether *task* was added to *queue* once, and has gone on since."""
     return task is not None and any(hop.queue == queue for hop in task.trail)
 
 
-def _check_payload(task: NewTask, first: str) -> None:
+def _check_payload(task: TaskSpec, first: str) -> None:
     """Refuse a row that would be one task with another one, whose payload is *first*."""
     if task.payload != first:
         message = f"another row has the same, and so the id {task.id}, but another payload"
         raise BadRow(message)
 
 
-def _differs(there: Task | None, row: NewTask) -> bool:
+def _differs(there: Task | None, row: TaskSpec) -> bool:
     return there is not None and there.payload is not None and there.payload != row.payload
 
 
@@ -226,7 +232,7 @@ def _way_out(sending: Sending) -> str:
     return "another name in run makes other ids"
 
 
-def _bounded(tasks: Sequence[NewTask], pace: Pace) -> Iterator[list[NewTask]]:
+def _bounded(tasks: Sequence[TaskSpec], limiter: RateLimiter) -> Iterator[list[TaskSpec]]:
     """Yield *tasks* in parts that neither the memory nor the rate is too small for."""
     left = list(tasks)
     while left:
@@ -234,7 +240,7 @@ def _bounded(tasks: Sequence[NewTask], pace: Pace) -> Iterator[list[NewTask]]:
         while number < len(left) and (number == 0 or size + len(left[number].payload) <= _BYTES):
             size += len(left[number].payload)
             number += 1
-        number = pace.next(number)
+        number = limiter.next(number)
         yield left[:number]
         left = left[number:]
 
@@ -255,13 +261,16 @@ def _name(row: Mapping[str, Any], identity: Identity) -> str:
 
 
 def _contradictions(
-    asked: Mapping[str, Any], identity: Identity, *, overwrite: bool
+    chosen: Mapping[str, Any], identity: Identity, *, overwrite: bool
 ) -> list[FieldError]:
     wrong = []
     if bool(identity.id_column) == bool(identity.id_from):
-        told = "give exactly one of id_column and id_from: without ids of their own, rows that are"
-        wrong.append(FieldError("id_column", f"{told} sent again are added again"))
-    if asked["run"] and not identity.id_from:
+        message = (
+            "give exactly one of id_column and id_from: without ids of their own, rows that are"
+            " sent again are added again"
+        )
+        wrong.append(FieldError("id_column", message))
+    if chosen["run"] and not identity.id_from:
         wrong.append(FieldError("run", "has a meaning only with id_from"))
     if overwrite:
         wrong.append(FieldError("mode", "must be append: nothing here replaces tasks"))
@@ -271,26 +280,28 @@ def _contradictions(
 def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
     """Log what became of the rows; raise InvalidRequest if some were bad.
 
-    The good ones are in by now.  These are what the parts told, each of which may have run more
+    The good ones are in by now.  These are the counts of the parts, each of which may have run more
     than once: what is true stands in the tables.
     """
-    told = Told()
+    summary = EnqueueSummary()
     for message in messages:
-        if isinstance(message, Told):
-            told.merge(message)
-    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in sorted(told.counts.items()))
+        if isinstance(message, EnqueueSummary):
+            summary.merge(message)
+    counts = ", ".join(
+        f"{number:,} {outcome}" for outcome, number in sorted(summary.counts.items())
+    )
     _LOG.info("%s: rows by outcome, as told: %s", NAME, counts or "none")
-    if told.differing:
+    if summary.differing:
         _LOG.warning(
             "%s: of the existing ones, %s have another payload than their row and keep it",
             NAME,
-            f"{told.differing:,}",
+            f"{summary.differing:,}",
         )
-    if bad := told.counts["bad"]:
-        good = sum(told.counts.values()) - bad
-        more = f"; and {bad - len(told.bad):,} more" if bad > len(told.bad) else ""
+    if bad := summary.counts["bad"]:
+        good = sum(summary.counts.values()) - bad
+        more = f"; and {bad - len(summary.bad):,} more" if bad > len(summary.bad) else ""
         raise InvalidRequest(
             f"{NAME}: {bad:,} rows are no tasks, the other {good:,} are in: "
-            + "; ".join(told.bad)
+            + "; ".join(summary.bad)
             + more
         )

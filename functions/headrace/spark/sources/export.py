@@ -18,7 +18,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.spark.sources import decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.manifest import DataFile, Export, blocks, export_at, illegible
-from headrace.spark.sources.options import Option, flag, parsed, refused
+from headrace.spark.sources.options import SourceOption, flag, parsed, refused
 from headrace.store import keys
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "headrace.export"
 OPTIONS: Final = (
-    Option(
+    SourceOption(
         "verify", flag, "compare manifests and files with their checksums and counts", default=True
     ),
 )
@@ -53,17 +53,17 @@ class ExportSource(DataSource):
         return ddl((*DEFAULT, *OWN))
 
     def reader(self, schema: "StructType") -> "ExportReader":
-        asked = parsed(OPTIONS, self.options, of=NAME)
+        chosen = parsed(OPTIONS, self.options, of=NAME)
         path = self.options.get("path")
         if not path:
             raise refused(
                 [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=NAME
             )
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
-        return ExportReader(path, columns_of(fields, OWN), verify=asked["verify"])
+        return ExportReader(path, columns_of(fields, OWN), verify=chosen["verify"])
 
 
-class Part(InputPartition):
+class ExportPart(InputPartition):
     """One file of an export."""
 
     def __init__(self, export: Export, file: DataFile) -> None:
@@ -80,7 +80,7 @@ class ExportReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         export = export_at(self.path, verify=self.verify)
-        return [Part(export, file) for file in export.files]
+        return [ExportPart(export, file) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark makes one up where there are none
@@ -123,7 +123,7 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
         WRITTEN.name: pa.nulls(len(ids), decode.INSTANT),
     }
     if incremental:
-        own[WRITTEN.name] = decode.instant(
+        own[WRITTEN.name] = decode.timestamps(
             pc.struct_field(images["Metadata"], ["WriteTimestampMicros", "N"])
         )
     rows = decode.batch_of(
@@ -134,7 +134,7 @@ def exported(lines: bytes, columns: Sequence[TaskColumn], *, incremental: bool) 
 
 
 def _there(items: decode.Array, column: TaskColumn) -> decode.Array:
-    """Tell of each of *items* whether it has what *column* is made of."""
+    """Whether each of *items* has what *column* is made of."""
     return pc.is_valid(pc.struct_field(items, [*column.path, "S"]))
 
 

@@ -16,8 +16,8 @@ from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import Task
 from headrace.ops.shard_deliveries import ShardDeliveries
-from headrace.spark.sources.connect import Connection, opened, store
-from headrace.spark.sources.patience import Pace
+from headrace.spark.sources.connect import StoreConnection, opened, store
+from headrace.spark.sources.retrying import RateLimiter
 from headrace.store.items import micros
 
 ROWS: Final = 500
@@ -47,11 +47,11 @@ ARROW: Final = pa.schema(
 class Intake:
     """What to lease: up to *max_rows* tasks, under *group* and in *worker*'s name.
 
-    They are shared out over *shards*; if that is not told, each shard may give as many.
+    They are shared out over *shards*; if that is not known, each shard may give as many.
     *rate* is how many tasks a second each shard may give; None is as many as there are.
     """
 
-    connection: Connection
+    connection: StoreConnection
     queue: str
     group: str
     worker: str
@@ -80,21 +80,21 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
     for tasks in chunks(held):
         room -= len(tasks)
         yield record_batch(tasks)
-    pace = Pace(intake.rate)
+    limiter = RateLimiter(intake.rate)
     pages = shard_deliveries(intake.connection).dequeue(
         intake.queue,
         shard,
         count=room,
         worker=intake.worker,
         lease_id=intake.group,
-        page=lambda: pace.next(ROWS),
+        page=lambda: limiter.next(ROWS),
     )
     for tasks in pages:
         yield record_batch(tasks)
 
 
 def named(
-    connection: Connection, queue: str, group_id: str, ids: Sequence[str]
+    connection: StoreConnection, queue: str, group_id: str, ids: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield those tasks of *ids* that a group still holds of *queue*."""
     for start in range(0, len(ids), ROWS):
@@ -129,7 +129,7 @@ def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
 
 
 @cache
-def shard_deliveries(connection: Connection) -> ShardDeliveries:
+def shard_deliveries(connection: StoreConnection) -> ShardDeliveries:
     """Return the use cases of whole shards, made once in each process."""
     uses = opened(connection)
     return ShardDeliveries(

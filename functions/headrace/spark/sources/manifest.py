@@ -56,21 +56,21 @@ class Export:
 
     @property
     def incremental(self) -> bool:
-        """Tell whether it has what changed, and not the whole table."""
+        """Whether it has what changed, and not the whole table."""
         return self.since is not None
 
 
 def export_at(address: str, *, verify: bool = True) -> Export:
-    """Return what the manifests at *address*, ``…/AWSDynamoDB/<id>``, say.
+    """Read the manifests at *address*, ``…/AWSDynamoDB/<id>``.
 
     *verify* compares them with their checksums, and their numbers with each other.
     Raises InvalidRequest for what is no export, or not as it was written.
     """
     place, _, name = address.rstrip("/").removesuffix(f"/{SUMMARY}.json").rpartition("/")
     place, lake = place or ".", lake_at(place or ".")
-    told = _manifest(lake, name, SUMMARY, verify=verify)
+    text = _manifest(lake, name, SUMMARY, verify=verify)
     with _legible(name, SUMMARY):
-        summary = json.loads(told)
+        summary = json.loads(text)
         kind, items = summary["outputFormat"], int(summary["itemCount"])
         incremental = summary.get("exportType") == _INCREMENTAL
         if kind != _FORMAT:
@@ -142,10 +142,13 @@ def _manifest(lake: Lake, name: str, which: str, *, verify: bool) -> bytes:
         raise _wrong(name, f"is no export, or not finished: it has no {which}.json")
     if verify:
         sums = (lake.get(f"{name}/{which}.{ending}") for ending in _SUMS)
-        told = next((found for found in sums if found is not None), None)
-        if told is None:
+        checksum = next((found for found in sums if found is not None), None)
+        if checksum is None:
             raise _wrong(name, f"has no {' nor '.join(f'{which}.{ending}' for ending in _SUMS)}")
-        if told.decode().strip() not in (_md5(text), md5(text, usedforsecurity=False).hexdigest()):
+        if checksum.decode().strip() not in (
+            _md5(text),
+            md5(text, usedforsecurity=False).hexdigest(),
+        ):
             raise _wrong(name, f"has a {which}.json that does not match its checksum")
     return text
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from headrace.domain import limits
 from headrace.domain.errors import FieldError
 from headrace.domain.limits import utf8_bytes
-from headrace.domain.plan import NewTask
+from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.rows import BadRow, json_text
 
 _NULL: Final = "null"
@@ -80,15 +80,15 @@ class Identity:
         if all(value is None for value in values.values()):
             message = f"the id comes from {', '.join(self.id_from)}: not all of it may be null"
             raise BadRow(message)
-        told = [self.run, queue, values]
-        text = json.dumps(told, default=_plain, ensure_ascii=False, sort_keys=True)
+        parts = [self.run, queue, values]
+        text = json.dumps(parts, default=_plain, ensure_ascii=False, sort_keys=True)
         return f"row-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def wrong_columns(
     fields: Sequence[tuple[str, str]], identity: Identity, queue: str | None
 ) -> list[FieldError]:
-    """Return what is wrong with a frame of columns (name, type)."""
+    """The errors of a frame of columns (name, type)."""
     types = dict(fields)
     known = {column.name: column for column in COLUMNS}
     wrong = [
@@ -115,7 +115,7 @@ def _all() -> str:
 
 
 def random_ids(ids: Sequence[object]) -> bool:
-    """Tell whether *ids* look as if they were drawn: all of them are UUIDs of version 4."""
+    """Whether *ids* look as if they were drawn: all of them are UUIDs of version 4."""
 
     def drawn(text: object) -> bool:
         try:
@@ -126,12 +126,12 @@ def random_ids(ids: Sequence[object]) -> bool:
     return bool(ids) and all(map(drawn, ids))
 
 
-def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> NewTask:
+def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> TaskSpec:
     """Return the task of *queue* that *row* is.  Raises BadRow with the first thing wrong."""
-    told = {name: row.get(name) for name in _READ}
-    task = NewTask(
+    columns = {name: row.get(name) for name in _READ}
+    task = TaskSpec(
         id=identity.of(row, queue),
-        **{_FIELDS.get(name, name): read(name, told[name]) for name, read in _READ.items()},
+        **{_FIELDS.get(name, name): read(name, columns[name]) for name, read in _READ.items()},
     )
     if task.scheduled_at is not None and task.delay_in_seconds is not None:
         message = "delay_in_seconds and scheduled_at exclude each other"
@@ -156,7 +156,7 @@ def _payload(name: str, text: str | None) -> str:
     return _NULL if text is None else json_text(name, text)
 
 
-def _instant(_: str, at: datetime | None) -> datetime | None:
+def _aware(_: str, at: datetime | None) -> datetime | None:
     """Return an aware instant; Spark hands rows out in this machine's local time."""
     return None if at is None else at.astimezone(UTC)
 
@@ -181,8 +181,8 @@ def _key(name: str, text: str | None) -> str | None:
     return text
 
 
-def _tags(name: str, told: Any) -> dict[str, str]:  # noqa: ANN401 (as Arrow has it)
-    tags: dict[str, Any] = {} if told is None else dict(told)  # a map, or its pairs
+def _tags(name: str, pairs: Any) -> dict[str, str]:  # noqa: ANN401 (as Arrow has it)
+    tags: dict[str, Any] = {} if pairs is None else dict(pairs)  # a map, or its pairs
     if len(tags) > limits.TAGS:
         message = f"{name} must be at most {limits.TAGS}, not {len(tags)}"
         raise BadRow(message)
@@ -204,9 +204,9 @@ def _plain(value: object) -> str:
 
 _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "payload": _payload,
-    "scheduled_at": _instant,
+    "scheduled_at": _aware,
     "delay_in_seconds": _within(*limits.DELAY_SECONDS),
-    "expires_at": _instant,
+    "expires_at": _aware,
     "dedupe_key": _key,
     "tags": _tags,
     "keepalive_timeout_in_seconds": _within(*limits.KEEPALIVE_SECONDS),

@@ -1,6 +1,6 @@
 """The options of the formats: one row each, from which they are read, refused and documented.
 
-Spark hands options over as texts.  What is wrong with one is told by its name and its limit.
+Spark hands options over as texts.  An error names the option and its limit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ _FLAGS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SourceOption:
     """One option: *parse* returns the value of its text, or raises ValueError with the limit.
 
     Without a *default* it is None where it is not given, unless it is *required*.  *what* is its
@@ -30,7 +30,7 @@ class Option:
     required: bool = False
 
 
-def parsed(rows: Sequence[Option], given: Mapping[str, str], *, of: str) -> dict[str, Any]:
+def parsed(rows: Sequence[SourceOption], given: Mapping[str, str], *, of: str) -> dict[str, Any]:
     """Return the value of each of *rows*, by name, as *given* to the format *of*.
 
     Raises InvalidRequest that names every option that is wrong, missing or unknown.
@@ -61,9 +61,9 @@ def refused(
     wrong: Sequence[FieldError], *, of: str, columns: Sequence[FieldError] = ()
 ) -> InvalidRequest:
     """Return the error that says what is wrong with the options of *of*, and with its *columns*."""
-    told = [f"option {one.field} {one.message}" for one in wrong]
-    told += [f"column {one.field} {one.message}" for one in columns]
-    return InvalidRequest(f"{of}: {'; '.join(told)}", errors=[*wrong, *columns])
+    problems = [f"option {one.field} {one.message}" for one in wrong]
+    problems += [f"column {one.field} {one.message}" for one in columns]
+    return InvalidRequest(f"{of}: {'; '.join(problems)}", errors=[*wrong, *columns])
 
 
 def queue_name(text: str) -> str:
@@ -83,7 +83,7 @@ def word(text: str) -> str:
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Return what parses a whole number from *low* to *high*, both included."""
+    """A parser of a whole number from *low* to *high*, both included."""
 
     def parse(text: str) -> int:
         try:
@@ -99,7 +99,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def number(low: float, high: float) -> Callable[[str], Seconds]:
-    """Return what parses a number from *low* to *high*, both included, fractions allowed."""
+    """A parser of a number from *low* to *high*, both included, fractions allowed."""
 
     def parse(text: str) -> float:
         try:
@@ -115,7 +115,7 @@ def number(low: float, high: float) -> Callable[[str], Seconds]:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """Return what parses one of *words*, upper or lower case."""
+    """A parser of one of *words*, upper or lower case."""
 
     def parse(text: str) -> str:
         if text.lower() not in words:
@@ -134,7 +134,7 @@ def flag(text: str) -> bool:
     return _FLAGS[text.lower()]
 
 
-def table(rows: Iterable[Option]) -> str:
+def table(rows: Iterable[SourceOption]) -> str:
     """Return *rows* as a table in Markdown, which the docs show."""
     lines = ["| option | default | means |", "|---|---|---|"]
     for row in rows:

@@ -17,10 +17,10 @@ from headrace.domain.errors import HeadraceError
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.task import State
 from headrace.spark.sources import connect
-from headrace.spark.sources.beat import Every, beating
-from headrace.spark.sources.connect import Connection, opened
+from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
-from headrace.spark.sources.options import Option, number, parsed, queue_name, whole
+from headrace.spark.sources.options import SourceOption, number, parsed, queue_name, whole
+from headrace.spark.sources.periodic import PeriodicThread, group_heartbeat
 from headrace.spark.sources.sweeping import sweep
 from headrace.spark.sources.writing import NAME, QueueStreamWriter, QueueWriter, outlet_of
 from headrace.store.items import micros
@@ -36,17 +36,19 @@ except ImportError:
 _BATCH_SECONDS: Final = 600.0
 _STREAM_SECONDS: Final = 60.0  # a heartbeat extends it; who is killed holds its tasks no longer
 READING: Final = (
-    Option("queue", queue_name, "the queue to lease from", required=True),
-    Option("station", queue_name, "the worker's name on the tasks it takes", "spark"),
-    Option("max_rows", whole(1, 1_000_000), "most tasks of a read, or of a micro-batch", 5_000),
-    Option(
+    SourceOption("queue", queue_name, "the queue to lease from", required=True),
+    SourceOption("station", queue_name, "the worker's name on the tasks it takes", "spark"),
+    SourceOption(
+        "max_rows", whole(1, 1_000_000), "most tasks of a read, or of a micro-batch", 5_000
+    ),
+    SourceOption(
         "lease_seconds",
         number(*KEEPALIVE_SECONDS),
         "how long a read holds its tasks: for a batch, which nothing extends, longer than the job,"
         f" else {_BATCH_SECONDS:g}; for a stream, which is extended while it runs, else"
         f" {_STREAM_SECONDS:g}",
     ),
-    Option("rate", number(0.001, 1_000_000), "most tasks a second, all shards together"),
+    SourceOption("rate", number(0.001, 1_000_000), "most tasks a second, all shards together"),
     *connect.OPTIONS,
 )
 
@@ -56,7 +58,7 @@ class QueueSource(api.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what the format is called."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
@@ -64,15 +66,15 @@ class QueueSource(api.DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> "QueueReader":  # noqa: ARG002 (always all columns)
-        """Return what reads a batch.  Raises InvalidRequest for wrong options."""
-        return QueueReader(Reading.of(self.options))
+        """The reader of a batch.  Raises InvalidRequest for wrong options."""
+        return QueueReader(QueueReading.of(self.options))
 
     def streamReader(self, schema: StructType) -> "QueueStream":  # noqa: ARG002, N802 (Spark's)
-        """Return what reads a stream.  Raises InvalidRequest for wrong options."""
-        return QueueStream(Reading.of(self.options, lease_seconds=_STREAM_SECONDS))
+        """The reader of a stream.  Raises InvalidRequest for wrong options."""
+        return QueueStream(QueueReading.of(self.options, lease_seconds=_STREAM_SECONDS))
 
     def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":  # noqa: FBT001 (Spark's)
-        """Return what settles a batch.
+        """The writer that settles a batch.
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
@@ -83,7 +85,7 @@ class QueueSource(api.DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001 (Spark's)
     ) -> "QueueStreamWriter":
-        """Return what settles a stream.
+        """The writer that settles a stream.
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
@@ -91,10 +93,10 @@ class QueueSource(api.DataSource):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class QueueReading:
     """The options of a read."""
 
-    connection: Connection
+    connection: StoreConnection
     queue: str
     station: str
     max_rows: int
@@ -102,15 +104,17 @@ class Reading:
     rate: float | None
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, lease_seconds: float = _BATCH_SECONDS) -> "Reading":
-        """Return what *given* says, and *lease_seconds* if it does not.  Raises InvalidRequest."""
+    def of(
+        cls, given: Mapping[str, str], *, lease_seconds: float = _BATCH_SECONDS
+    ) -> "QueueReading":
+        """Make it from the options *given*, else with *lease_seconds*.  Raises InvalidRequest."""
         values = parsed(READING, given, of=NAME)
         if values["lease_seconds"] is None:
             values["lease_seconds"] = lease_seconds
         own = {row.name: values[row.name] for row in READING if row not in connect.OPTIONS}
-        return cls(Connection.of(values), **own)
+        return cls(StoreConnection.of(values), **own)
 
-    def open(self) -> "list[Share]":
+    def open(self) -> "list[QueuePartition]":
         """Open a group and divide it: a share for each shard.
 
         Raises NotFound when there is no such queue.
@@ -127,10 +131,10 @@ class Reading:
             self.rate / shards if self.rate else None,
             shards,
         )
-        return [Share(intake, shard) for shard in range(shards)]
+        return [QueuePartition(intake, shard) for shard in range(shards)]
 
 
-class Share(api.InputPartition):
+class QueuePartition(api.InputPartition):
     """One partition: a shard of the queue, and the group that its tasks are leased under."""
 
     def __init__(self, intake: Intake, shard: int) -> None:
@@ -142,16 +146,16 @@ class Share(api.InputPartition):
 class QueueReader(api.DataSourceReader):
     """Leases up to ``max_rows`` due tasks; all reads of one plan are of one group."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: QueueReading) -> None:
         self.reading = reading
 
-    def partitions(self) -> Sequence[Share]:
+    def partitions(self) -> Sequence[QueuePartition]:
         """Open the group; called once for a plan, on the driver's side."""
         return self.reading.open()
 
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share holds already, and what it can lease."""
-        assert isinstance(partition, Share)  # noqa: S101 (we made it)
+        assert isinstance(partition, QueuePartition)  # noqa: S101 (we made it)
         return leased(partition.intake, partition.shard)
 
 
@@ -159,8 +163,8 @@ class QueueReader(api.DataSourceReader):
 class _Epoch:
     """One micro-batch: its shares, and the heartbeat of its group."""
 
-    shares: list[Share]
-    beat: Every
+    shares: list[QueuePartition]
+    beat: PeriodicThread
 
 
 class QueueStream(api.DataSourceStreamReader, Drained):
@@ -171,7 +175,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
     that lease ends.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: QueueReading) -> None:
         self.reading = reading
         self._open: dict[int, _Epoch] = {}
         self._until: datetime | None = None
@@ -204,12 +208,12 @@ class QueueStream(api.DataSourceStreamReader, Drained):
             return {"epoch": max(micros(shards.now()), last + 1)}
         return {"epoch": last}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Share]:  # noqa: ARG002 (see above)
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[QueuePartition]:  # noqa: ARG002 (see above)
         """Open a group for the batch that ends at *end*, once."""
         epoch = self._open.get(end["epoch"])
         if epoch is None:
             shares = self.reading.open()
-            beat = beating(
+            beat = group_heartbeat(
                 opened(self.reading.connection).leases,
                 shares[0].intake.group,
                 lease_seconds=self.reading.lease_seconds,
@@ -220,7 +224,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share holds already, and what it can lease."""
-        assert isinstance(partition, Share)  # noqa: S101 (we made it)
+        assert isinstance(partition, QueuePartition)  # noqa: S101 (we made it)
         return leased(partition.intake, partition.shard)
 
     def commit(self, end: dict[str, int]) -> None:

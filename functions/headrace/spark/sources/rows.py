@@ -16,8 +16,8 @@ from headrace.domain.limits import (
     SPAWNED_BYTES,
     utf8_bytes,
 )
-from headrace.domain.plan import NewTask
-from headrace.ops.reports import Report, ReportStatus, WorkerError
+from headrace.domain.plan import TaskSpec
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
 
 COLUMNS: Final = {
     "id": "string",
@@ -53,7 +53,7 @@ class BadRow(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettlingRow:
     """One row as the transform made it; ``payload`` is JSON text."""
 
     id: str
@@ -65,19 +65,19 @@ class Row:
     error: str | None = None
 
 
-def report_of(rows: Sequence[Row], *, to: str | None) -> Report:
+def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> TaskReport:
     """Return the report that all *rows* of one task make.
 
     One of them settles it, the others spawn; only spawning is success.  Raises BadRow.
     """
     spawning = [row for row in rows if row.action == SPAWN]
     settling = [row for row in rows if row.action != SPAWN] or [
-        Row(rows[0].id, rows[0].lease, "succeed")
+        SettlingRow(rows[0].id, rows[0].lease, "succeed")
     ]
     row = settling[0]
     if len(settling) > 1:
-        told = ", ".join(one.action for one in settling[:_SAMPLES])
-        message = f"a task is settled by one row, not by {len(settling)} ({told}, …)"
+        actions = ", ".join(one.action for one in settling[:_SAMPLES])
+        message = f"a task is settled by one row, not by {len(settling)} ({actions}, …)"
         raise BadRow(message)
     status = _STATUSES.get(row.action)
     if status is None:
@@ -94,7 +94,7 @@ def report_of(rows: Sequence[Row], *, to: str | None) -> Report:
         message = f"payloads that a task spawns are at most {SPAWNED_BYTES:,} bytes, not {size:,}"
         raise BadRow(message)
     moved = status is ReportStatus.MOVED
-    return Report(
+    return TaskReport(
         row.id,
         row.lease,
         status,
@@ -107,7 +107,7 @@ def report_of(rows: Sequence[Row], *, to: str | None) -> Report:
     )
 
 
-def _target(row: Row, to: str | None) -> str:
+def _target(row: SettlingRow, to: str | None) -> str:
     target = row.to_queue or to
     if not target:
         message = f"to_queue must be given for {row.action}"
@@ -118,15 +118,15 @@ def _target(row: Row, to: str | None) -> str:
     return target
 
 
-def _child(row: Row) -> NewTask:
+def _child(row: SettlingRow) -> TaskSpec:
     payload = _payload(row)
     if payload is None:
         message = "payload must be given for spawn"
         raise BadRow(message)
-    return NewTask(payload, delay_in_seconds=_delay(row))
+    return TaskSpec(payload, delay_in_seconds=_delay(row))
 
 
-def _payload(row: Row) -> str | None:
+def _payload(row: SettlingRow) -> str | None:
     return None if row.payload is None else json_text("payload", row.payload)
 
 
@@ -144,7 +144,7 @@ def json_text(name: str, text: str) -> str:
     return text
 
 
-def _delay(row: Row) -> float | None:
+def _delay(row: SettlingRow) -> float | None:
     low, high = DELAY_SECONDS
     if row.delay_seconds is not None and not low <= row.delay_seconds <= high:
         message = f"delay_seconds must be from {low} to {high:,}, not {row.delay_seconds!r}"
@@ -175,7 +175,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
+def rows_of(batches: Iterable[Any], default: str) -> Iterator[SettlingRow]:
     """Yield the rows of record batches; one without an action has the *default* one."""
     for batch in batches:
         columns = {name: _values(batch.column(name)) for name in batch.schema.names}
@@ -189,7 +189,7 @@ def rows_of(batches: Iterable[Any], default: str) -> Iterator[Row]:
             columns.get("error", blank),
             strict=True,
         ):
-            yield Row(id_, lease, action or default, to_queue, payload, delay, error)
+            yield SettlingRow(id_, lease, action or default, to_queue, payload, delay, error)
 
 
 def _values(column: Any) -> list[Any]:  # noqa: ANN401 (Arrow's)

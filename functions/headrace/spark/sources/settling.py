@@ -15,9 +15,16 @@ from operator import attrgetter
 from typing import Final
 
 from headrace.domain.task import State
-from headrace.ops.reports import Report, Reported, ReportOutcome, Reports, ReportStatus, WorkerError
-from headrace.spark.sources.connect import LANES, Connection, opened
-from headrace.spark.sources.rows import SPAWN, BadRow, Row, fitted, report_of
+from headrace.ops.reports import (
+    ReportOutcome,
+    ReportResult,
+    Reports,
+    ReportStatus,
+    TaskReport,
+    WorkerError,
+)
+from headrace.spark.sources.connect import LANES, StoreConnection, opened
+from headrace.spark.sources.rows import SPAWN, BadRow, SettlingRow, fitted, report_of
 
 _AT_A_TIME: Final = 500
 _SAMPLES: Final = 3
@@ -28,7 +35,7 @@ _BAD: Final = "BadRow"
 class Outlet:
     """Where rows are settled: tasks of *queue*; *to* is where a row goes that names no queue."""
 
-    connection: Connection
+    connection: StoreConnection
     queue: str
     to: str | None = None
 
@@ -39,8 +46,8 @@ class Outlet:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What became of rows: numbers of tasks by outcome, and a few reasons of each bad one.
+class SettleSummary:
+    """The outcome of rows: numbers of tasks by outcome, and a few reasons of each bad one.
 
     ``amiss`` are those of ``counts`` that were not settled as their rows say, by outcome too: of
     those that were retried or are dead the ones whose rows could not be carried out, and all that
@@ -58,28 +65,28 @@ class Tally:
         if amiss:
             self.amiss[outcome] += 1
             self.why.setdefault(outcome, reason or "")
-        told = self.reasons.setdefault(outcome, []) if reason else []
-        if reason and len(told) < _SAMPLES:
-            told.append(reason)
+        samples = self.reasons.setdefault(outcome, []) if reason else []
+        if reason and len(samples) < _SAMPLES:
+            samples.append(reason)
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "SettleSummary") -> None:
         """Add what another has counted."""
         self.counts += other.counts
         self.amiss += other.amiss
         self.why = {**other.why, **self.why}
-        for outcome, told in other.reasons.items():
+        for outcome, samples in other.reasons.items():
             mine = self.reasons.setdefault(outcome, [])
-            mine += told[: _SAMPLES - len(mine)]
+            mine += samples[: _SAMPLES - len(mine)]
 
 
 @dataclass(slots=True)
-class Runs:
+class RowRuns:
     """How the rows of one partition stand: the task of each run of rows, and which tasks spawn."""
 
     ids: list[str] = field(default_factory=list)
     spawning: set[str] = field(default_factory=set)
 
-    def watched(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def watched(self, rows: Iterable[SettlingRow]) -> Iterator[SettlingRow]:
         """Yield *rows*, and note how they stand."""
         for row in rows:
             if not self.ids or self.ids[-1] != row.id:
@@ -89,7 +96,7 @@ class Runs:
             yield row
 
 
-def apart(parts: Sequence[Runs]) -> list[str]:
+def apart(parts: Sequence[RowRuns]) -> list[str]:
     """Return the tasks that spawn and whose rows stand apart, in one of *parts* or in several.
 
     The first run of rows has settled such a task, without the children that the others tell of.
@@ -98,66 +105,73 @@ def apart(parts: Sequence[Runs]) -> list[str]:
     return sorted(id_ for id_ in set().union(*(part.spawning for part in parts)) if runs[id_] > 1)
 
 
-def settle(outlet: Outlet, rows: Iterable[Row]) -> Tally:
+def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
     """Settle the tasks of *rows*, in which all rows of a task stand together; return the outcomes.
 
     Raises Unavailable when the table stays throttled: then it may be called again.
     """
-    tally = Tally()
-    waiting: list[Report] = []
-    births: list[Report] = []
+    summary = SettleSummary()
+    waiting: list[TaskReport] = []
+    births: list[TaskReport] = []
     for _, of_task in groupby(rows, key=attrgetter("id")):
         report = _checked(outlet, list(of_task))
         (births if report.spawn else waiting).append(report)
         if len(waiting) + len(births) >= _AT_A_TIME:
-            _send(outlet, waiting, births, tally)
+            _send(outlet, waiting, births, summary)
             waiting, births = [], []
-    _send(outlet, waiting, births, tally)
-    return tally
+    _send(outlet, waiting, births, summary)
+    return summary
 
 
-def _checked(outlet: Outlet, rows: Sequence[Row]) -> Report:
+def _checked(outlet: Outlet, rows: Sequence[SettlingRow]) -> TaskReport:
     try:
         return report_of(rows, to=outlet.to)
     except BadRow as wrong:
         error = WorkerError(_BAD, fitted(str(wrong)))
         first = rows[0]
-        return Report(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
+        return TaskReport(first.id, first.lease, ReportStatus.FAILED, error=error, retryable=False)
 
 
 def _send(
-    outlet: Outlet, reports: Sequence[Report], births: Sequence[Report], tally: Tally
+    outlet: Outlet,
+    reports: Sequence[TaskReport],
+    births: Sequence[TaskReport],
+    summary: SettleSummary,
 ) -> None:
     """Send *reports* in batches, and each of *births* in a transaction of its own."""
     use_case = opened(outlet.connection).reports
     results = use_case.report(outlet.queue, reports) if reports else []
     for report, result in zip(reports, results, strict=True):
-        _note(outlet, use_case, report, result, tally)
+        _note(outlet, use_case, report, result, summary)
     if not births:
         return
     singles = _pool().map(lambda report: use_case.report(outlet.queue, [report])[0], births)
     for report, result in zip(births, singles, strict=True):
-        _note(outlet, use_case, report, result, tally)
+        _note(outlet, use_case, report, result, summary)
         if result.outcome is ReportOutcome.OK:
-            tally.counts["spawned"] += len(report.spawn)
+            summary.counts["spawned"] += len(report.spawn)
 
 
 def _note(
-    outlet: Outlet, use_case: Reports, report: Report, result: Reported, tally: Tally
+    outlet: Outlet,
+    use_case: Reports,
+    report: TaskReport,
+    result: ReportResult,
+    summary: SettleSummary,
 ) -> None:
     if result.outcome is ReportOutcome.INVALID:  # such as a queue that is not there: it may come
         error = WorkerError(_BAD, result.detail or "")
-        report = Report(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
+        report = TaskReport(report.task_id, report.lease_id, ReportStatus.FAILED, error=error)
         result = use_case.report(outlet.queue, [report])[0]
     if result.outcome is not ReportOutcome.OK:
-        tally.note("lost", result.detail, amiss=True)
+        summary.note("lost", result.detail, amiss=True)
         return
     failed = report.status is ReportStatus.FAILED
     bad = failed and report.error.type == _BAD
-    tally.note(_outcome(report, result), report.error.message if failed else None, amiss=bad)
+    summary.note(_outcome(report, result), report.error.message if failed else None, amiss=bad)
 
 
-def _outcome(report: Report, result: Reported) -> str:
+def _outcome(report: TaskReport, result: ReportResult) -> str:
     match report.status:
         case ReportStatus.MOVED:
             return "moved"

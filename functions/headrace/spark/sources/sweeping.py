@@ -4,8 +4,8 @@ from typing import Final
 
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportOutcome, ReportStatus, WorkerError
-from headrace.spark.sources.connect import Connection, opened
+from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
+from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import chunks
 
 DROPPED: Final = WorkerError(
@@ -13,7 +13,7 @@ DROPPED: Final = WorkerError(
 )
 
 
-def sweep(connection: Connection, queue: str, group_id: str) -> int:
+def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
     """Report what *group_id* still holds of *queue* as failed; return how many tasks that were.
 
     So a task that is dropped time and again is dead in the end, and no drain goes on for ever.
@@ -23,9 +23,9 @@ def sweep(connection: Connection, queue: str, group_id: str) -> int:
     for shard in range(uses.queues.cached(queue).shards_of(State.INFLIGHT)):
         for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False)):
             reports = [
-                Report(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
+                TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
                 for task in tasks
             ]
-            told = uses.reports.report(queue, reports)
-            swept += sum(one.outcome is ReportOutcome.OK for one in told)
+            results = uses.reports.report(queue, reports)
+            swept += sum(one.outcome is ReportOutcome.OK for one in results)
     return swept

@@ -18,7 +18,7 @@ from headrace.domain.task import Place, State
 from headrace.spark.sources import connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.options import (
-    Option,
+    SourceOption,
     choice,
     flag,
     number,
@@ -27,7 +27,7 @@ from headrace.spark.sources.options import (
     refused,
     whole,
 )
-from headrace.spark.sources.patience import Pace, Patience
+from headrace.spark.sources.retrying import RateLimiter, RetryingStore
 from headrace.store import keys
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.pages import READ_AT_ONCE, Pages
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 NAME: Final = "headrace.table"
 OPTIONS: Final = (
-    Option("queue", queue_name, "only this queue, read by the index; else the whole table"),
-    Option(
+    SourceOption("queue", queue_name, "only this queue, read by the index; else the whole table"),
+    SourceOption(
         "state",
         choice(*(state.lower() for state in State)),
         "only this state of the queue, such as `dead`",
     ),
-    Option("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
-    Option(
+    SourceOption("segments", whole(1, 10_000), "parts of the table that are read at a time", 8),
+    SourceOption(
         "consistent",
         flag,
         "see every write that was answered; costs twice the units",
         default=False,
     ),
-    Option("rate", number(1, 1e9), "read units a second, all parts together; else no limit"),
+    SourceOption("rate", number(1, 1e9), "read units a second, all parts together; else no limit"),
     *connect.OPTIONS,
 )
 _IN_INDEX: Final = frozenset({keys.TASK_ID, keys.QUEUE_STATE, keys.SCHEDULED_AT, keys.EXPIRES_AT})
@@ -84,13 +84,13 @@ class Shard(InputPartition):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableReading:
     """What to read: plain data, which travels to every worker.
 
     ``rate`` is read units a second of one partition.
     """
 
-    connection: connect.Connection
+    connection: connect.StoreConnection
     columns: tuple[TaskColumn, ...]
     queue: str | None = None
     segments: int = 1
@@ -114,37 +114,37 @@ class TableSource(DataSource):
         return ddl(DEFAULT)
 
     def reader(self, schema: "StructType") -> "TableReader":
-        asked = parsed(OPTIONS, self.options, of=NAME)
-        if asked["state"] and not asked["queue"]:
+        chosen = parsed(OPTIONS, self.options, of=NAME)
+        if chosen["state"] and not chosen["queue"]:
             raise refused([FieldError("state", "needs a queue")], of=NAME)
         columns = columns_of([(one.name, one.dataType.simpleString()) for one in schema.fields])
-        return TableReader(asked, columns)
+        return TableReader(chosen, columns)
 
 
 class TableReader(DataSourceReader):
     """Reads the partitions of one frame."""
 
-    def __init__(self, asked: dict[str, Any], columns: tuple[TaskColumn, ...]) -> None:
-        self.asked = asked
+    def __init__(self, chosen: dict[str, Any], columns: tuple[TaskColumn, ...]) -> None:
+        self.chosen = chosen
         self.columns = columns
-        self.connection = connect.Connection.of(asked)
+        self.connection = connect.StoreConnection.of(chosen)
 
     def partitions(self) -> Sequence[InputPartition]:
-        queue, state = self.asked["queue"], self.asked["state"]
+        queue, state = self.chosen["queue"], self.chosen["state"]
         if queue is None:
-            return [Segment(number) for number in range(self.asked["segments"])]
+            return [Segment(number) for number in range(self.chosen["segments"])]
         source = connect.opened(self.connection).queues.get(queue)
         states = [State(state.upper())] if state else list(State)
         return [Shard(one, shard) for one in states for shard in range(source.shards_of(one))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        parts, rate = len(self.partitions()), self.asked["rate"]
-        reading = Reading(
+        parts, rate = len(self.partitions()), self.chosen["rate"]
+        reading = TableReading(
             self.connection,
             self.columns,
-            self.asked["queue"],
+            self.chosen["queue"],
             parts,
-            self.asked["consistent"],
+            self.chosen["consistent"],
             rate / parts if rate else None,
         )
         if isinstance(partition, Segment):
@@ -153,7 +153,7 @@ class TableReader(DataSourceReader):
         return listed(reading, Place(str(reading.queue), State(state), shard))
 
 
-def scanned(reading: Reading, segment: int) -> Iterator[pa.RecordBatch]:
+def scanned(reading: TableReading, segment: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one segment of the table."""
     pages, now = _pages(reading), connect.opened(reading.connection).now()
 
@@ -167,39 +167,39 @@ def scanned(reading: Reading, segment: int) -> Iterator[pa.RecordBatch]:
             consistent=reading.consistent,
         )
 
-    for items in _followed(page, decode.wire_struct(reading.columns), Pace(reading.rate)):
+    for items in _followed(page, decode.wire_struct(reading.columns), RateLimiter(reading.rate)):
         yield decode.rows(items, reading.columns)
 
 
-def listed(reading: Reading, place: Place) -> Iterator[pa.RecordBatch]:
+def listed(reading: TableReading, place: Place) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one partition of the index.
 
     What the index does not know is read from the tasks themselves; one that has left the place
     meanwhile is not shown.
     """
     pages, now = _pages(reading), connect.opened(reading.connection).now()
-    pace = Pace(reading.rate)
+    limiter = RateLimiter(reading.rate)
     columns = reading.columns
     known = {*reading.attributes} <= _IN_INDEX
     wanted = columns if known else (_ID,)
     wire = decode.wire_struct(wanted)
-    for items in _followed(lambda start: pages.entries(place, now=now, start=start), wire, pace):
+    for items in _followed(lambda start: pages.entries(place, now=now, start=start), wire, limiter):
         if known:
             yield decode.rows(items, columns)
             continue
         ids = decode.column_of(items, _ID).to_pylist()
         for start in range(0, len(ids), READ_AT_ONCE):
-            yield from _looked_up(pages, ids[start : start + READ_AT_ONCE], reading, place, pace)
+            yield from _looked_up(pages, ids[start : start + READ_AT_ONCE], reading, place, limiter)
 
 
 def _looked_up(
-    pages: Pages, ids: Sequence[str], reading: Reading, place: Place, pace: Pace
+    pages: Pages, ids: Sequence[str], reading: TableReading, place: Place, limiter: RateLimiter
 ) -> Iterator[pa.RecordBatch]:
     """Yield the tasks *ids* that are in *place* still, as last written."""
     attributes = tuple(dict.fromkeys((*reading.attributes, keys.QUEUE_STATE)))
     text = pages.tasks(ids, attributes=attributes)
     page = _page(text, decode.wire_struct((*reading.columns, _PLACE)))
-    _spend(pace, page.units)
+    _spend(limiter, page.units)
     there = pc.equal(decode.column_of(page.items, _PLACE), partition(place))
     yield decode.rows(page.items.filter(there), reading.columns)
 
@@ -227,27 +227,27 @@ def _page(text: bytes, wire: pa.StructType) -> _Page:
 
 
 def _followed(
-    ask: Callable[[Item | None], bytes], wire: pa.StructType, pace: Pace
+    ask: Callable[[Item | None], bytes], wire: pa.StructType, limiter: RateLimiter
 ) -> Iterator[Any]:
-    """Yield what is on all pages: the next one is asked for before this one is handed out."""
+    """Yield what is on all pages: the next one is requested before this one is handed out."""
     with ThreadPoolExecutor(1, "page") as ahead:
         coming: Future[bytes] | None = ahead.submit(ask, None)
         while coming is not None:
             page = _page(coming.result(), wire)
-            _spend(pace, page.units)
+            _spend(limiter, page.units)
             coming = ahead.submit(ask, page.last) if page.last else None
             if len(page.items):
                 yield page.items
 
 
-def _spend(pace: Pace, units: float) -> None:
-    """Wait for as long as *units* take at the rate that was asked for."""
+def _spend(limiter: RateLimiter, units: float) -> None:
+    """Wait for as long as *units* take at the requested rate."""
     left = math.ceil(units)
     while left > 0:
-        left -= pace.next(left)
+        left -= limiter.next(left)
 
 
-def _pages(reading: Reading) -> Pages:
-    """Return the table, asked again and again while it is away: no page is ever left out."""
+def _pages(reading: TableReading) -> Pages:
+    """The pages of the table, retried while it is away: no page is ever left out."""
     store = cast("DynamoStore", connect.store(reading.connection))
-    return cast("Pages", Patience(store.pages()))
+    return cast("Pages", RetryingStore(store.pages()))

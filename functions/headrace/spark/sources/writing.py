@@ -14,31 +14,31 @@ from pyspark.sql.types import StructType
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.spark.sources import connect
-from headrace.spark.sources.connect import Connection, opened
-from headrace.spark.sources.options import Option, parsed, queue_name
-from headrace.spark.sources.rows import COLUMNS, Row, rows_of
-from headrace.spark.sources.settling import Outlet, Runs, Tally, apart, settle
+from headrace.spark.sources.connect import StoreConnection, opened
+from headrace.spark.sources.options import SourceOption, parsed, queue_name
+from headrace.spark.sources.rows import COLUMNS, SettlingRow, rows_of
+from headrace.spark.sources.settling import Outlet, RowRuns, SettleSummary, apart, settle
 
 NAME: Final = "headrace"
 _LOG: Final = logging.getLogger(__name__)
 _SAMPLES: Final = 3
 _SAID: Final = 300  # characters of a reason in the log
 WRITING: Final = (
-    Option("queue", queue_name, "the queue that the rows were leased from", required=True),
-    Option("to", queue_name, "where a row is moved that names no `to_queue`"),
+    SourceOption("queue", queue_name, "the queue that the rows were leased from", required=True),
+    SourceOption("to", queue_name, "where a row is moved that names no `to_queue`"),
     *connect.OPTIONS,
 )
 
 
 @dataclass
 class Settled(api.WriterCommitMessage):
-    """What became of the rows of one partition, and how they stood there.
+    """The outcome of the rows of one partition, and their order there.
 
     Of a partition that Spark ran twice it tells the second time.
     """
 
-    tally: Tally = field(default_factory=Tally)
-    runs: Runs = field(default_factory=Runs)
+    summary: SettleSummary = field(default_factory=SettleSummary)
+    runs: RowRuns = field(default_factory=RowRuns)
 
 
 class QueueWriter(api.DataSourceArrowWriter):
@@ -52,7 +52,7 @@ class QueueWriter(api.DataSourceArrowWriter):
         return _settled(self.outlet, rows_of(iterator, self.outlet.default))
 
     def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
-        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.outlet, messages)
 
 
@@ -67,12 +67,12 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
         return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
 
     def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
-        """Look at what was told.  Raises InvalidRequest where children may be missing."""
+        """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.outlet, messages)
 
 
-def _settled(outlet: Outlet, rows: Iterator[Row]) -> Settled:
-    runs = Runs()
+def _settled(outlet: Outlet, rows: Iterator[SettlingRow]) -> Settled:
+    runs = RowRuns()
     return Settled(settle(outlet, runs.watched(rows)), runs)
 
 
@@ -82,19 +82,19 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
     Raises InvalidRequest when rows of a task that spawns stood apart.
     """
     settled = [one for one in messages if isinstance(one, Settled)]
-    tally = Tally()
+    summary = SettleSummary()
     for one in settled:
-        tally.merge(one.tally)
-    if tally.amiss:
-        told = "; ".join(
-            f"{number:,} {outcome}{_said(tally.why.get(outcome))}"
-            for outcome, number in sorted(tally.amiss.items())
+        summary.merge(one.summary)
+    if summary.amiss:
+        problems = "; ".join(
+            f"{number:,} {outcome}{_because(summary.why.get(outcome))}"
+            for outcome, number in sorted(summary.amiss.items())
         )
         _LOG.warning(
             "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
             NAME,
             outlet.queue,
-            told,
+            problems,
         )
     found = apart([one.runs for one in settled])
     if found:
@@ -106,7 +106,7 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
         raise InvalidRequest(message)
 
 
-def _said(reason: str | None) -> str:
+def _because(reason: str | None) -> str:
     return f" (such as: {reason:.{_SAID}})" if reason else ""
 
 
@@ -126,9 +126,9 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
         if types.get(name, wanted if name not in ("id", "lease") else None) != wanted
     ]
     if wrong:
-        told = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"{NAME}: {told}", errors=wrong)
-    outlet = Outlet(Connection.of(values), values["queue"], values["to"])
+        problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"{NAME}: {problems}", errors=wrong)
+    outlet = Outlet(StoreConnection.of(values), values["queue"], values["to"])
     _check_queues(outlet)
     return outlet
 
@@ -144,10 +144,10 @@ def _check_queues(outlet: Outlet) -> None:
         except NotFound as missing:
             wrong.append(FieldError(option, missing.detail))
     if wrong:
-        told = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
-        raise NotFound(f"{NAME}: {told}", errors=wrong)
+        problems = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
+        raise NotFound(f"{NAME}: {problems}", errors=wrong)
 
 
-def _row(row: SparkRow, default: str) -> Row:
+def _row(row: SparkRow, default: str) -> SettlingRow:
     given = {name: row[name] for name in COLUMNS if name in row}
-    return Row(**{**given, "action": given.get("action") or default})
+    return SettlingRow(**{**given, "action": given.get("action") or default})

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.spark.ends import DONE, INTERRUPTED, failed, first_line, hush
+from headrace.spark.exit_codes import DONE, INTERRUPTED, failed, first_line, hush
 from headrace.spark.session import session
 from headrace.spark.station.figures import Batch, Run, as_json, logged
 from headrace.spark.station.station import Station
@@ -39,13 +39,13 @@ _LOCAL: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one station; return its exit code."""
-    asked = parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     hush()
     stop = threading.Event()
     try:
         with _stopped_by_signals(stop) as heed:
-            run = _run(asked, stop, heed)
+            run = _run(options, stop, heed)
     except Exception as error:  # noqa: BLE001 (a defect is raised again there)
         return failed(error)
     except KeyboardInterrupt:
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
-    station = load(asked.station)
-    if not (asked.quiet or asked.json):
+def _run(options: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
+    station = load(options.station)
+    if not (options.quiet or options.json):
         print("starting Spark", file=sys.stderr, flush=True)
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
     spark = session(f"headrace station {station.queue}", **local, **CONF)
@@ -73,9 +73,9 @@ def _run(asked: argparse.Namespace, stop: threading.Event, heed: Callable[[], No
     try:
         return station.run(
             spark,
-            drain=asked.drain,
-            until=asked.until,
-            on_batch=_teller(as_lines=asked.json, quiet=asked.quiet),
+            drain=options.drain,
+            until=options.until,
+            on_batch=_announcer(as_lines=options.json, quiet=options.quiet),
             stop=stop,
         )
     except misuse as error:
@@ -124,7 +124,7 @@ def _broken(module_name: str, error: Exception) -> InvalidRequest:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments."""
+    """The parser of the arguments."""
     words = argparse.ArgumentParser(prog="headrace station run", description=__doc__)
     words.add_argument("station", help="module:station")
     words.add_argument("--drain", action="store_true", help="end when nothing is due")
@@ -134,27 +134,27 @@ def parser() -> argparse.ArgumentParser:
     return words
 
 
-def _teller(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
+def _announcer(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
     write = as_json()
 
-    def tell(batch: Batch) -> None:
+    def announce(batch: Batch) -> None:
         logged(batch)
         if as_lines:
             write(batch)
         elif not quiet:
             print(batch.line(), file=sys.stderr, flush=True)
 
-    return tell
+    return announce
 
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """Finish or give back at the first signal, and leave off at once at the second.
+    """Finish or release at the first signal, and leave off at once at the second.
 
     Gives what listens to the signals anew.
     """
 
-    def asked(number: int, _frame: object) -> None:
+    def on_signal(number: int, _frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
@@ -163,7 +163,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
 
     def heed() -> None:
         for number in before:
-            signal.signal(number, asked)
+            signal.signal(number, on_signal)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     heed()

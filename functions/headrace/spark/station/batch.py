@@ -12,18 +12,18 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
-from headrace.ops.reports import Report, ReportStatus
-from headrace.spark.sources.beat import beating
-from headrace.spark.sources.connect import Connection, opened, store
+from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake
-from headrace.spark.sources.settling import Outlet, Tally
+from headrace.spark.sources.periodic import group_heartbeat
+from headrace.spark.sources.settling import Outlet, SettleSummary
 from headrace.spark.sources.sweeping import sweep
 from headrace.spark.station import jobs
 from headrace.spark.station.claims import ClaimLog
 from headrace.spark.station.figures import Batch
-from headrace.spark.station.grace import Grace
-from headrace.spark.station.shape import Shape, settling
-from headrace.spark.station.trouble import StationFailed, Trouble, told, trouble_of
+from headrace.spark.station.job_errors import JobError, StationFailed, job_error, worker_error
+from headrace.spark.station.plan_analysis import PlanAnalysis, settling_frame
+from headrace.spark.station.shutdown import ShutdownDeadline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,18 +44,18 @@ class _Under:
     called_off: bool = False
     lost: bool = False
     jobs: int = 0
-    tally: Tally = field(default_factory=Tally)
+    summary: SettleSummary = field(default_factory=SettleSummary)
 
 
-class Batches:
+class BatchRunner:
     """Makes the batches of one run of a station, one after the other."""
 
     def __init__(
         self,
         station: "Station",
         spark: "SparkSession",
-        connection: Connection,
-        shape: Shape,
+        connection: StoreConnection,
+        analysis: PlanAnalysis,
         stopping: threading.Event,
         clock: Callable[[], float],
     ) -> None:
@@ -64,7 +64,7 @@ class Batches:
         self._spark = spark
         self._connection = connection
         self._uses = opened(connection)
-        self._shape = shape
+        self._analysis = analysis
         self._stopping = stopping
         self._clock = clock
         self._number = 0
@@ -85,9 +85,9 @@ class Batches:
                 self._work(under)
         finally:
             self._close(under)
-        counts = {outcome: number for outcome, number in under.tally.counts.items() if number}
+        counts = {outcome: number for outcome, number in under.summary.counts.items() if number}
         seconds = self._clock() - begin
-        return Batch(self._number, seconds, counts, under.tally.reasons, under.lost)
+        return Batch(self._number, seconds, counts, under.summary.reasons, under.lost)
 
     @contextmanager
     def _watched(self, under: _Under) -> Iterator[None]:
@@ -105,9 +105,11 @@ class Batches:
             call_off()
 
         leases, station = self._uses.leases, self._station
-        beat = beating(leases, under.group_id, lease_seconds=station.lease_seconds, on_lost=lost)
+        beat = group_heartbeat(
+            leases, under.group_id, lease_seconds=station.lease_seconds, on_lost=lost
+        )
         try:
-            with beat, Grace(self._stopping, station.grace_seconds, call_off):
+            with beat, ShutdownDeadline(self._stopping, station.grace_seconds, call_off):
                 yield
         except BaseException:
             context.cancelJobGroup(name)  # also what Ctrl-C has cut off
@@ -129,12 +131,12 @@ class Batches:
         error = self._tried(under, partial(self._leased, under, intake, shards))
         if error is not None and not under.called_off:
             parts = [self._held(under, shards)]
-            if trouble_of(error) is Trouble.RAISED:
+            if job_error(error) is JobError.RAISED:
                 parts = _halves(parts[0])
             self._search(under, parts, shards)
         if not under.called_off:
             swept = sweep(self._connection, station.queue, under.group_id)
-            under.tally.counts["dropped"] += swept
+            under.summary.counts["dropped"] += swept
 
     def _leased(self, under: _Under, intake: Intake, shards: int) -> "DataFrame":
         """Return the frame of what *intake* leases.
@@ -143,7 +145,7 @@ class Batches:
         that kind it is leased at once, and each look reads the same tasks by their ids.
         """
         frame = jobs.leasing(self._spark, intake, shards)
-        if self._claims is not None or not self._shape.rereads:
+        if self._claims is not None or not self._analysis.rereads:
             return frame
         return self._only(under, jobs.ids(frame), shards)
 
@@ -165,27 +167,29 @@ class Batches:
             if self._claims is not None:
                 leased = self._claims.written(leased, under.group_id, under.jobs)
                 claimed, self._unclaimed = True, 0
-            made = settling(self._station.transform(leased))
-            if self._shape.scatters:
+            made = settling_frame(self._station.transform(leased))
+            if self._analysis.scatters:
                 made = made.repartition("id").sortWithinPartitions("id")
-            under.tally.merge(jobs.settled(made, self._outlet))
+            under.summary.merge(jobs.settled(made, self._outlet))
         except AnalysisException:
             raise
         except (PySparkException, Py4JError) as error:
             if under.called_off:
                 return error
-            trouble = trouble_of(error)
-            if trouble is Trouble.AWAY:
-                raise Unavailable(trouble.value) from error
-            if trouble is Trouble.OVER:
+            cause = job_error(error)
+            if cause is JobError.AWAY:
+                raise Unavailable(cause.value) from error
+            if cause is JobError.OVER:
                 under.lost = under.called_off = True
             elif not claimed:
-                self._give_back(under, error)
-            _LOG.warning("a job of station %s failed: %s", self._station.queue, told(error).message)
+                self._release(under, error)
+            _LOG.warning(
+                "a job of station %s failed: %s", self._station.queue, worker_error(error).message
+            )
             return error
         return None
 
-    def _give_back(self, under: _Under, error: Exception) -> None:
+    def _release(self, under: _Under, error: Exception) -> None:
         """Call a batch off that could not be written down, which no task of it has caused.
 
         Raises StationFailed when it is not the first in turn.
@@ -195,7 +199,7 @@ class Batches:
         if self._unclaimed == _CRASHES:
             message = (
                 f"claim_log: what was leased cannot be written to {self._station.claim_log}:"
-                f" {told(error).message}"
+                f" {worker_error(error).message}"
             )
             raise StationFailed(message) from error
 
@@ -226,7 +230,7 @@ class Batches:
             if len(part) > 1:
                 parts += _halves(part)
                 continue
-            crashes = crashes + 1 if trouble_of(error) is Trouble.CRASHED else _CRASHES
+            crashes = crashes + 1 if job_error(error) is JobError.CRASHED else _CRASHES
             if crashes < _CRASHES:
                 parts.append(part)
                 continue
@@ -234,31 +238,32 @@ class Batches:
             poison[part[0]] = error
             if len(poison) > self._station.max_poison:
                 works = works or any(not self._part(under, rest, shards) for rest in parts if rest)
-                self._bury(under, poison if works else {})
+                self._dead_letter(under, poison if works else {})
+                cause = worker_error(error)
                 message = (
                     f"max_poison: the transform fails for more than {self._station.max_poison}"
-                    f" tasks of one batch: {told(error).type}: {told(error).message}"
+                    f" tasks of one batch: {cause.type}: {cause.message}"
                 )
                 raise StationFailed(message) from error
-        self._bury(under, {} if under.called_off else poison)
+        self._dead_letter(under, {} if under.called_off else poison)
 
     def _part(self, under: _Under, ids: Sequence[str], shards: int) -> Exception | None:
         return self._tried(under, partial(self._only, under, ids, shards))
 
-    def _bury(self, under: _Under, poison: Mapping[str, Exception]) -> None:
+    def _dead_letter(self, under: _Under, poison: Mapping[str, Exception]) -> None:
         """End the tasks that make the transform fail, if they are still ours."""
         tasks = store(self._connection).read(poison, payload=False)
         for task_id, error in poison.items():
             task = tasks.get(task_id)
             if task is None or group_of(task.lease_id) != under.group_id:
                 continue
-            reason = told(error)
-            report = Report(
+            reason = worker_error(error)
+            report = TaskReport(
                 task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
             )
             self._uses.reports.report(self._station.queue, [report])
-            under.tally.note("dead", f"{reason.type}: {reason.message}")
-            under.tally.counts["poison"] += 1
+            under.summary.note("dead", f"{reason.type}: {reason.message}")
+            under.summary.counts["poison"] += 1
 
     def _close(self, under: _Under) -> None:
         """Give back what is left; what cannot be given back now, the reaper will."""

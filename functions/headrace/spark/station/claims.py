@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.domain.group import is_group_id
-from headrace.spark.sources.connect import Connection, store
+from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import SCHEMA
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ClaimLog:
         path, files = self._path(f"{self.folder}/{group_id}")
         files.delete(path, True)  # noqa: FBT003 (Hadoop's own: and all that is in it)
 
-    def tidy(self, connection: Connection, now: "datetime") -> None:
+    def tidy(self, connection: StoreConnection, now: "datetime") -> None:
         """Remove what drivers that died have left: the claims of groups that are over."""
         path, files = self._path(self.folder)
         if not files.exists(path):

@@ -1,4 +1,4 @@
-"""What a station has done, batch by batch, told to people, programs and logs."""
+"""What a station has done, batch by batch, shown to people, programs and logs."""
 
 import json
 import logging
@@ -51,12 +51,12 @@ class Batch:
     def line(self) -> str:
         """Return it as a line for people."""
         counts = ", ".join(f"{number:,} {outcome}" for outcome, number in self.counts.items())
-        told = f"batch {self.number}: {counts or 'nothing'} in {self.seconds:.1f} s"
-        told += f" ({self.per_second:,.0f} tasks/s)"
+        text = f"batch {self.number}: {counts or 'nothing'} in {self.seconds:.1f} s"
+        text += f" ({self.per_second:,.0f} tasks/s)"
         reasons = "; ".join(
             f"{outcome}: {samples[0]}" for outcome, samples in self.reasons.items() if samples
         )
-        return f"{told}; {reasons}" if reasons else told
+        return f"{text}; {reasons}" if reasons else text
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ def logged(batch: Batch) -> None:
 
 
 def as_json(out: TextIO = sys.stdout) -> Callable[[Batch], None]:
-    """Return what writes each batch as a line of JSON."""
+    """A function that writes each batch as a line of JSON."""
 
     def write(batch: Batch) -> None:
         print(json.dumps(batch.body(), ensure_ascii=False), file=out, flush=True)

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, named
 from headrace.spark.sources.rows import rows_of
-from headrace.spark.sources.settling import Outlet, Tally, settle
+from headrace.spark.sources.settling import Outlet, SettleSummary, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
-_TOLD: Final = "outcome string, number long, reasons string"
-_TOLD_ARROW: Final = pa.schema(
+_OUTCOMES: Final = "outcome string, number long, reasons string"
+_OUTCOMES_ARROW: Final = pa.schema(
     [("outcome", pa.string()), ("number", pa.int64()), ("reasons", pa.string())]
 )
 
@@ -45,16 +45,16 @@ def only(
     return numbers.mapInArrow(partial(_named, outlet, group_id, parts), SCHEMA)
 
 
-def settled(frame: "DataFrame", outlet: Outlet) -> Tally:
+def settled(frame: "DataFrame", outlet: Outlet) -> SettleSummary:
     """Run the job: settle every row of *frame*; return what became of them."""
-    told = frame.mapInArrow(partial(_settled, outlet), _TOLD).collect()
-    tally = Tally()
-    for row in told:
+    outcomes = frame.mapInArrow(partial(_settled, outlet), _OUTCOMES).collect()
+    summary = SettleSummary()
+    for row in outcomes:
         reasons = json.loads(row["reasons"])
-        part = Tally(reasons={row["outcome"]: reasons} if reasons else {})
+        part = SettleSummary(reasons={row["outcome"]: reasons} if reasons else {})
         part.counts[row["outcome"]] = row["number"]
-        tally.merge(part)
-    return tally
+        summary.merge(part)
+    return summary
 
 
 def _leased(intake: Intake, numbers: Iterable[Any]) -> Iterator[pa.RecordBatch]:
@@ -72,15 +72,15 @@ def _named(
 
 
 def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    tally = settle(outlet, rows_of(batches, outlet.default))
+    summary = settle(outlet, rows_of(batches, outlet.default))
     yield pa.RecordBatch.from_pylist(
         [
             {
                 "outcome": outcome,
                 "number": number,
-                "reasons": json.dumps(tally.reasons.get(outcome, [])),
+                "reasons": json.dumps(summary.reasons.get(outcome, [])),
             }
-            for outcome, number in tally.counts.items()
+            for outcome, number in summary.counts.items()
         ],
-        schema=_TOLD_ARROW,
+        schema=_OUTCOMES_ARROW,
     )

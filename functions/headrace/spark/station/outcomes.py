@@ -45,7 +45,7 @@ class Taken:
 
 
 class Outcome(Protocol):
-    """What becomes of a task: a row of the settling frame."""
+    """The outcome of a task: a row of the settling frame."""
 
     def row(self) -> dict[str, Any]:
         """Return the columns besides id and lease."""
@@ -185,16 +185,16 @@ def _outcomes(
             return []
         several = list(given) if isinstance(given, Iterable) else [given]
     except retry_on as error:
-        return [Retry(_said(error)).row()]
+        return [Retry(_failure(error)).row()]
     except Exception as error:  # noqa: BLE001 (whatever a task's own code may raise)
-        return [Fail(_said(error)).row()]
+        return [Fail(_failure(error)).row()]
     try:
         return [_row(outcome) for outcome in several]
     except Exception as error:  # noqa: BLE001 (whatever stands in an outcome)
-        return [Fail(_said(error)).row()]
+        return [Fail(_failure(error)).row()]
 
 
-def _said(error: Exception) -> str:
+def _failure(error: Exception) -> str:
     name = type(error).__name__
     try:
         return encodable(f"{name}: {error}")
@@ -215,7 +215,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
 
 
 def _value(field: str, value: Any) -> str | float | None:  # noqa: ANN401 (to be looked at)
-    """Return what column *field* has, if it is of the column's type."""
+    """The value of column *field*, if it is of the column's type."""
     if value is None:
         return None
     name = field.rpartition(".")[2]

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE
-from headrace.spark.sources.connect import Connection, opened
+from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import shard_deliveries
-from headrace.spark.station.batch import Batches
+from headrace.spark.station.batch import BatchRunner
 from headrace.spark.station.claims import ClaimLog
 from headrace.spark.station.figures import Batch, Run, logged
+from headrace.spark.station.heartbeat import StationHeartbeat
 from headrace.spark.station.jobs import Transform
-from headrace.spark.station.life import Life
-from headrace.spark.station.shape import Shape, kind_of, shape_of
+from headrace.spark.station.plan_analysis import PlanAnalysis, analyse, kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ class Station:
         *,
         drain: bool = False,
         until: datetime | None = None,
-        connection: Connection | None = None,
+        connection: StoreConnection | None = None,
         on_batch: Callable[[Batch], None] = logged,
         stop: threading.Event | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -115,21 +115,21 @@ class Station:
         out as it is.
         """
         _check({"spark": _a_session(spark), "until": _an_instant(until)})
-        tables = connection or Connection.of()
+        tables = connection or StoreConnection.of()
         uses = opened(tables)
         for queue in filter(None, (self.queue, self.to)):
             uses.queues.get(queue)
-        shape = self._fit(spark)
+        analysis = self._fit(spark)
         if self.claim_log:
             ClaimLog(spark, self.claim_log).tidy(tables, uses.now())
         stopping = stop or threading.Event()
-        batches = Batches(self, spark, tables, shape, stopping, clock)
+        batches = BatchRunner(self, spark, tables, analysis, stopping, clock)
         shards = shard_deliveries(tables)
         run, away = Run(), 0
-        with Life(self, uses, stopping) as life:
+        with StationHeartbeat(self, uses, stopping) as heartbeat:
             while not stopping.is_set() and (until is None or uses.now() < until):
-                if life.quiet or not shards.due(self.queue):
-                    if drain and not life.quiet:
+                if heartbeat.quiet or not shards.due(self.queue):
+                    if drain and not heartbeat.quiet:
                         return run.ended("drained")
                     stopping.wait(_POLL_SECONDS)
                     continue
@@ -147,24 +147,24 @@ class Station:
                     stopping.wait(_POLL_SECONDS)
         return run.ended("stopped" if stopping.is_set() else "until")
 
-    def _fit(self, spark: "SparkSession") -> Shape:
+    def _fit(self, spark: "SparkSession") -> PlanAnalysis:
         """Return the shape of the transform.  Raises InvalidRequest when it lacks a claim log."""
-        shape = shape_of(spark, self.transform)
-        if shape.regroups and not self.claim_log:
+        analysis = analyse(spark, self.transform)
+        if analysis.regroups and not self.claim_log:
             message = (
                 "claim_log: must be given, a folder that all executors reach: the transform"
                 " regroups tasks (it aggregates, joins or sorts)"
             )
             raise InvalidRequest(message, errors=[FieldError("claim_log", "must be given")])
-        return shape
+        return analysis
 
 
 def _check(checks: Mapping[str, tuple[bool, str]]) -> None:
     """Raise InvalidRequest naming each field whose check does not hold, and what it must be."""
-    wrong = [FieldError(name, told) for name, (holds, told) in checks.items() if not holds]
+    wrong = [FieldError(name, rule) for name, (holds, rule) in checks.items() if not holds]
     if wrong:
-        told = "; ".join(f"{one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"station: {told}", errors=wrong)
+        problems = "; ".join(f"{one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"station: {problems}", errors=wrong)
 
 
 def _a_session(spark: object) -> tuple[bool, str]:

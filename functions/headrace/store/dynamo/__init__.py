@@ -1,4 +1,4 @@
-"""The store on DynamoDB: the only package that knows boto3's client.  Vendor errors stop here."""
+"""The store on DynamoDB: the only package that knows boto3's client.  AWS errors stop here."""
 
 from headrace.store.dynamo.tasks import DynamoStore, Sender
 from headrace.store.statements import Dialect

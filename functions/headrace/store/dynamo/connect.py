@@ -13,7 +13,7 @@ from typing import Any, Final
 from botocore.config import Config
 from botocore.session import Session
 
-from headrace.store.dynamo.lean import CONNECTIONS, LeanClient
+from headrace.store.dynamo.raw_client import CONNECTIONS, RawClient
 from headrace.store.timing import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
 
 # Where DynamoDB is at an address that follows from the region's name.
@@ -35,13 +35,13 @@ class _WhenAsked:
         return getattr(self._client, name)
 
 
-def connected(url: str | None) -> LeanClient:
+def connected(url: str | None) -> RawClient:
     """Return a client of the DynamoDB at *url*, or of Amazon's where it is None.
 
     Region and credentials are those of the environment, as every AWS SDK finds them.
     """
     session = Session()
-    return LeanClient(late_client(session, url), session.get_credentials())
+    return RawClient(late_client(session, url), session.get_credentials())
 
 
 def late_client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
@@ -67,12 +67,12 @@ def _client(session: Session, url: str | None) -> Any:  # noqa: ANN401  as above
 
 def _address(session: Session, region: str | None) -> str | None:
     """Return Amazon's address in *region*; None where only botocore can tell."""
-    told = (
+    configured = (
         any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
         or {"endpoint_url", "services"} & session.get_scoped_config().keys()
         or session.get_config_variable("use_fips_endpoint")
         or session.get_config_variable("use_dualstack_endpoint")
     )
-    if told or not _PLAIN_REGION.fullmatch(region or ""):
+    if configured or not _PLAIN_REGION.fullmatch(region or ""):
         return None
     return f"https://dynamodb.{region}.amazonaws.com"

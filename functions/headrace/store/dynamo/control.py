@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.domain.change import Mark
+from headrace.domain.change import KeyLock
 from headrace.domain.ids import new_request_token
 from headrace.store import keys
 from headrace.store.base import Record, charge
-from headrace.store.dynamo.vendor import charge_all, vendor_errors
+from headrace.store.dynamo.aws_errors import aws_errors, charge_all
 from headrace.store.items import SECONDS, Item
 
 
@@ -19,8 +19,8 @@ class ControlTable:
         self._client = client
         self._control = table
 
-    def mark(self, kind: str, name: str) -> str | None:
-        with vendor_errors():
+    def key_lock(self, kind: str, name: str) -> str | None:
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(kind, name),
@@ -29,9 +29,9 @@ class ControlTable:
             )
         charge_all(answer, write=False)
         item = answer.get("Item")
-        return item[keys.MARK]["S"] if item else None
+        return item[keys.KEY_LOCK]["S"] if item else None
 
-    def marks(self, kind: str) -> dict[str, str]:
+    def key_locks(self, kind: str) -> dict[str, str]:
         query: dict[str, Any] = {
             "TableName": self._control,
             "KeyConditionExpression": "#pk = :kind",
@@ -42,19 +42,19 @@ class ControlTable:
         }
         found: dict[str, str] = {}
         while True:
-            with vendor_errors():
+            with aws_errors():
                 answer = self._client.query(**query)
             charge_all(answer, write=False)
-            found |= {item[keys.SK]["S"]: item[keys.MARK]["S"] for item in answer["Items"]}
+            found |= {item[keys.SK]["S"]: item[keys.KEY_LOCK]["S"] for item in answer["Items"]}
             last = answer.get("LastEvaluatedKey")
             if last is None:
                 return found
             query["ExclusiveStartKey"] = last
 
-    def set_mark(self, mark: Mark) -> bool:
-        ((operation, arguments),) = mark_write(mark, self._control).items()
+    def set_key_lock(self, lock: KeyLock) -> bool:
+        ((operation, arguments),) = key_lock_write(lock, self._control).items()
         write = self._client.put_item if operation == "Put" else self._client.delete_item
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = write(
                     **arguments,
@@ -64,13 +64,13 @@ class ControlTable:
             except self._client.exceptions.ConditionalCheckFailedException as error:
                 charge(write=1.0)
                 stored: Item = error.response.get("Item") or {}
-                now = stored.get(keys.MARK, {}).get("S")
-                return bool(now == mark.value)  # a repeat after a lost answer
+                now = stored.get(keys.KEY_LOCK, {}).get("S")
+                return bool(now == lock.value)  # a repeat after a lost answer
         charge_all(answer, write=True)
         return True
 
     def record(self, kind: str, name: str) -> Record | None:
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(kind, name),
@@ -107,14 +107,14 @@ class ControlTable:
         }
         if after:
             query["ExclusiveStartKey"] = control_key(kind, after)
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.query(**query)
         charge_all(answer, write=False)
         return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
         token = new_request_token()  # by which a repeat after a lost answer knows its own write
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.put_item(
                     **self._put(record, replaces, token), ReturnConsumedCapacity="TOTAL"
@@ -128,7 +128,7 @@ class ControlTable:
     def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
         token = new_request_token()
         items = [{"Put": self._put(record, replaces, token)} for record, replaces in writes]
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.transact_write_items(
                     TransactItems=items, ReturnConsumedCapacity="TOTAL"
@@ -169,7 +169,7 @@ class ControlTable:
         if record.expires_at is not None:
             values[":ttl"] = SECONDS.encode(record.expires_at)
             ttl = ", #ttl = :ttl"
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.update_item(
                 TableName=self._control,
                 Key=control_key(record.kind, record.name),
@@ -188,7 +188,7 @@ class ControlTable:
         if expects is not None:
             values[":expected"] = {"S": expects}
             condition = "attribute_exists(#pk) AND #note = :expected"
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.update_item(
                     TableName=self._control,
@@ -209,7 +209,7 @@ class ControlTable:
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         condition = {} if version is None else _has_version(version)
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.delete_item(
                     TableName=self._control,
@@ -245,26 +245,26 @@ def _written_by(refused: Mapping[str, Any], token: str) -> bool:
     return stored.get(keys.WRITTEN_BY) == {"S": token}
 
 
-def mark_write(mark: Mark, table: str) -> dict[str, dict[str, Any]]:
-    """Return the write of a mark, under the name of its operation in a transaction."""
-    key = control_key(mark.kind, mark.name)
+def key_lock_write(lock: KeyLock, table: str) -> dict[str, dict[str, Any]]:
+    """Return the write of a key lock, under the name of its operation in a transaction."""
+    key = control_key(lock.kind, lock.name)
     condition: dict[str, Any] = {
         "TableName": table,
         "ConditionExpression": "attribute_not_exists(#mark)",
-        "ExpressionAttributeNames": {"#mark": keys.MARK},
+        "ExpressionAttributeNames": {"#mark": keys.KEY_LOCK},
     }
-    if mark.expects is not None:
+    if lock.expects is not None:
         condition |= {
             "ConditionExpression": "#mark = :expected",
-            "ExpressionAttributeValues": {":expected": {"S": mark.expects}},
+            "ExpressionAttributeValues": {":expected": {"S": lock.expects}},
         }
-    if mark.value is None:
+    if lock.value is None:
         return {"Delete": {**condition, "Key": key}}
-    return {"Put": {**condition, "Item": {**key, keys.MARK: {"S": mark.value}}}}
+    return {"Put": {**condition, "Item": {**key, keys.KEY_LOCK: {"S": lock.value}}}}
 
 
 def control_key(kind: str, name: str) -> Item:
-    """Return the key of a record or mark."""
+    """Return the key of a record or key lock."""
     return {keys.PK: {"S": kind}, keys.SK: {"S": name}}
 
 

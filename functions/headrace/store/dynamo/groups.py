@@ -6,8 +6,8 @@ from typing import Any, Final
 from headrace.domain.group import Group, GroupChange, GroupState, group_key
 from headrace.store import keys
 from headrace.store.base import charge
+from headrace.store.dynamo.aws_errors import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
-from headrace.store.dynamo.vendor import charge_all, vendor_errors
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
 
 _STATE: Final = Form(TEXT.encode, lambda value: GroupState(value["S"]))
@@ -26,11 +26,11 @@ _FIELDS: Final[dict[str, tuple[str, Form]]] = {
 }
 
 
-class GroupLeases(ControlTable):
+class GroupLeaseTable(ControlTable):
     """Implements the group leases of ``headrace.store.base.Store``."""
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.put_item(
                     TableName=self._control,
@@ -49,7 +49,7 @@ class GroupLeases(ControlTable):
         return True
 
     def group(self, group_id: str) -> Group | None:
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(keys.GROUPS, group_key(group_id)),
@@ -62,7 +62,7 @@ class GroupLeases(ControlTable):
         return found if found is not None and found.id == group_id else None
 
     def change_group(self, change: GroupChange) -> Group | None:
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.update_item(
                     TableName=self._control,
@@ -104,12 +104,12 @@ class _Update:
         if change.renewed_at is not None:
             now = self._value("expires_at", change.renewed_at)
             made.append(f"{end} = {self._name('keepalive')} + {now}")
-        said = [f"SET {', '.join(made)}"] if made else []
+        clauses = [f"SET {', '.join(made)}"] if made else []
         if change.queue is not None:
-            said.append(f"ADD {self._name('queues')} {self._value('queues', {change.queue})}")
+            clauses.append(f"ADD {self._name('queues')} {self._value('queues', {change.queue})}")
         return {
             "ConditionExpression": " AND ".join(when),
-            "UpdateExpression": " ".join(said),
+            "UpdateExpression": " ".join(clauses),
             "ExpressionAttributeNames": self._names,
             "ExpressionAttributeValues": self._values,
         }

@@ -10,8 +10,8 @@ from typing import Any, Final
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store import keys
 from headrace.store.base import charge
+from headrace.store.dynamo.aws_errors import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
-from headrace.store.dynamo.vendor import charge_all, vendor_errors
 from headrace.store.items import MICROS, Item, Value
 
 _POOL: Final = "{:05}"
@@ -54,7 +54,7 @@ class Limits(ControlTable):
             "ReturnConsumedCapacity": "TOTAL",
         }
         while True:
-            with vendor_errors():
+            with aws_errors():
                 answer = self._client.query(**query)
             charge_all(answer, write=False)
             for item in answer["Items"]:
@@ -84,7 +84,7 @@ class Limits(ControlTable):
             values[":most"] = {"N": str(most)}
             room = "attribute_not_exists(#held) OR size(#held) <= :most"
             condition["ConditionExpression"] = room
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.update_item(
                     TableName=self._control,
@@ -104,7 +104,7 @@ class Limits(ControlTable):
         return _held(answer.get("Attributes") or {}), True
 
     def bucket(self, queue: str) -> Bucket | None:
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(keys.BUCKETS, queue),
@@ -149,7 +149,7 @@ class Limits(ControlTable):
         update, condition, values = write
         names = {"#given": keys.GIVEN, "#rate": keys.RATE, "#since": keys.SINCE}
         used = {alias: name for alias, name in names.items() if alias in update + condition}
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = self._client.update_item(
                     TableName=self._control,

@@ -12,8 +12,8 @@ from typing import Any, Final
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place
 from headrace.store import keys
-from headrace.store.dynamo.lean import LeanClient
-from headrace.store.dynamo.vendor import vendor_errors
+from headrace.store.dynamo.aws_errors import aws_errors
+from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.items import Item, micros, partition
 
 READ_AT_ONCE: Final = 100
@@ -31,7 +31,7 @@ class Pages:
     table is throttled or away.
     """
 
-    client: LeanClient
+    client: RawClient
     table: str
 
     def scan(
@@ -93,7 +93,7 @@ class Pages:
         items: list[Item] = []
         units = 0.0
         while pending:
-            with vendor_errors():
+            with aws_errors():
                 answer = self.client.batch_get_item(
                     RequestItems=pending, ReturnConsumedCapacity="TOTAL"
                 )
@@ -121,5 +121,5 @@ class Pages:
         request["ReturnConsumedCapacity"] = "TOTAL"
         if start is not None:
             request["ExclusiveStartKey"] = start
-        with vendor_errors():
+        with aws_errors():
             return self.client.page(operation, request)

@@ -19,26 +19,26 @@ from headrace.store import keys
 from headrace.store.base import (
     CountPage,
     Done,
+    EntryPage,
     Outcome,
-    Page,
     Position,
     Refused,
     charge,
     metered,
     refused,
 )
+from headrace.store.dynamo.aws_errors import AnswerLost, aws_errors, charge_all, consumed
 from headrace.store.dynamo.control import ControlTable
-from headrace.store.dynamo.groups import GroupLeases
+from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.limits import Limits
 from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
-from headrace.store.dynamo.vendor import AnswerLost, charge_all, consumed, vendor_errors
 from headrace.store.items import (
     ATTRIBUTES,
     Item,
     entry_from_item,
     from_item,
-    instant,
+    from_micros,
     micros,
     partition,
     to_item,
@@ -63,7 +63,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single", "together"]
 
 
-class DynamoStore(GroupLeases, Limits, ControlTable):
+class DynamoStore(GroupLeaseTable, Limits, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request),
@@ -189,7 +189,7 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         """Make all changes in one transaction; tell whether they are made, else none is.
 
         A transaction returns no items, so they are read back.  Whoever changed one in between
-        is met as after a lost answer.  The meter is told what the batch would have cost.
+        is met as after a lost answer.  The meter notes what the batch would have cost.
         """
         if len(batch) == 1 or any(change.gone for change in batch.values()):
             return False
@@ -220,7 +220,7 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         statements = [
             statement(change, self._tasks, dialect=self._dialect) for change in todo.values()
         ]
-        with vendor_errors(), _logged(statements):
+        with aws_errors(), _logged(statements):
             answer = self._client.batch_execute_statement(
                 Statements=statements, ReturnConsumedCapacity="TOTAL"
             )
@@ -243,7 +243,7 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
 
     def _send_one(self, change: Change) -> Outcome:
         write = single_write(change, self._tasks)
-        with vendor_errors():
+        with aws_errors():
             try:
                 answer = getattr(self._client, write.operation)(**write.arguments)
             except self._client.exceptions.ConditionalCheckFailedException as error:
@@ -262,7 +262,7 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         for attempt in range(_TRIES):
             if attempt:
                 self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
-            with vendor_errors():
+            with aws_errors():
                 try:
                     answer = self._client.transact_write_items(
                         TransactItems=items, ReturnConsumedCapacity="TOTAL"
@@ -331,7 +331,7 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         for attempt in range(_TRIES):
             if attempt:
                 self._sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311  jitter is no secret
-            with vendor_errors():
+            with aws_errors():
                 answer = self._client.batch_get_item(
                     RequestItems=pending, ReturnConsumedCapacity="TOTAL"
                 )
@@ -358,12 +358,12 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
         after: Position | None = None,
         descending: bool = False,
         limit: int,
-    ) -> Page:
+    ) -> EntryPage:
         query = self._query(place, since, until, after)
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.query(**query, ScanIndexForward=not descending, Limit=limit)
         charge_all(answer, write=False)
-        return Page(tuple(entry_from_item(item) for item in answer["Items"]), _last(answer))
+        return EntryPage(tuple(entry_from_item(item) for item in answer["Items"]), _last(answer))
 
     def count(
         self,
@@ -379,7 +379,7 @@ class DynamoStore(GroupLeases, Limits, ControlTable):
             query["ExpressionAttributeNames"]["#ttl"] = keys.TTL
             query["ExpressionAttributeValues"][":now"] = {"N": str(micros(now) // 1_000_000)}
             query["FilterExpression"] = "attribute_not_exists(#ttl) OR #ttl > :now"
-        with vendor_errors():
+        with aws_errors():
             answer = self._client.query(**query, Select="COUNT")
         charge_all(answer, write=False)
         return CountPage(answer["Count"], _last(answer))
@@ -428,7 +428,7 @@ def _last(answer: dict[str, Any]) -> Position | None:
     last = answer.get("LastEvaluatedKey")
     if last is None:
         return None
-    return Position(instant(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
+    return Position(from_micros(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
 
 
 @contextmanager

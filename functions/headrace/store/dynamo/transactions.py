@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headrace.domain.change import Change, Mark
-from headrace.store.dynamo.control import mark_write
+from headrace.domain.change import Change, KeyLock
+from headrace.store.dynamo.control import key_lock_write
 from headrace.store.statements import single_write
 
 _OPERATIONS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
@@ -27,15 +27,17 @@ def transaction(change: Change, tasks: str, control: str) -> tuple[list[dict[str
     for place, also in enumerate(change.also):
         for part in _flat(also):
             write = (
-                mark_write(part, control) if isinstance(part, Mark) else _task_write(part, tasks)
+                key_lock_write(part, control)
+                if isinstance(part, KeyLock)
+                else _task_write(part, tasks)
             )
             items.append(write)
             places.append(place)
     return items, places
 
 
-def _flat(also: Mark | Change) -> list[Mark | Change]:
-    if isinstance(also, Mark):
+def _flat(also: KeyLock | Change) -> list[KeyLock | Change]:
+    if isinstance(also, KeyLock):
         return [also]
     return [also, *(part for inner in also.also for part in _flat(inner))]
 

@@ -32,7 +32,7 @@ def trace(app: App, *, provider: api.TracerProvider | None = None) -> None:
     """Put a span around every attempt of *app*; *provider* None is the global one.
 
     Attempts that fail are marked so, with the exception, unless the app's codec is private: then
-    only its type is told.
+    only its type is shown.
     """
     tracer = api.get_tracer("headrace", tracer_provider=provider)
 

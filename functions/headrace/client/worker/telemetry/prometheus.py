@@ -10,7 +10,7 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from headrace.client.app.execution import Route
+from headrace.client.app.execution import TaskRoute
 from headrace.client.models import LeasedTask
 from headrace.client.worker.observing import Observer
 
@@ -58,14 +58,14 @@ class PrometheusMetrics(Observer):
         """Count leases."""
         self._taken.labels(queue).inc(count)
 
-    def started(self, task: LeasedTask, route: Route) -> None:
+    def started(self, task: LeasedTask, route: TaskRoute) -> None:
         """Note a handler at work."""
         self._running.labels(task.queue, route.name).inc()
         if task.started_at is not None:
             waited = (task.started_at - task.scheduled_at).total_seconds()
             self._wait.labels(task.queue).observe(max(0.0, waited))
 
-    def ended(self, task: LeasedTask, route: Route, outcome: str, seconds: float) -> None:
+    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
         """Count and time an attempt."""
         self._running.labels(task.queue, route.name).dec()
         self._ended.labels(task.queue, route.name, outcome).inc()

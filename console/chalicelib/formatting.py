@@ -1,0 +1,117 @@
+"""Numbers, lengths, sizes and times as people read them.  Pure: what time it is, is an argument."""
+
+import math
+from datetime import datetime
+from typing import Final
+
+from headrace.domain.retry import Backoff, RetryStrategy
+
+THIN: Final = "\u202f"  # a thin space that no line is broken at
+_CUT: Final = 14  # letters of an id that are shown whole
+_HEAD: Final = 6
+_TAIL: Final = 6
+_LENGTHS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def number(value: float) -> str:
+    """Return 1234567 as ``1 234 567``, with a fraction only where there is one."""
+    if value != int(value):
+        return f"{value:,.2f}".rstrip("0").rstrip(".").replace(",", THIN)
+    return f"{int(value):,}".replace(",", THIN)
+
+
+def rate(per_second: float) -> str:
+    """Return events per second in three figures or so."""
+    if per_second == 0:
+        return "0"
+    if per_second < 0.01:  # noqa: PLR2004  below it, a digit says nothing
+        return "< 0.01"
+    places = max(0, 1 - math.floor(math.log10(per_second)))
+    return number(round(per_second, min(2, places)))
+
+
+def size(count: int) -> str:
+    """Return bytes as B, KiB or MiB."""
+    if count < 1024:  # noqa: PLR2004  the unit itself
+        return f"{count} B"
+    for unit, per in (("KiB", 1024), ("MiB", 1024**2)):
+        if count < per * 1024 or unit == "MiB":
+            return f"{number(round(count / per, 1))} {unit}"
+    raise AssertionError
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in one or two units: 250 ms, 3.2 s, 5 min, 2 h 10 min, 3 d."""
+    seconds = max(0.0, seconds)
+    if 0 < seconds < 1:
+        return f"{round(seconds * 1000)} ms"
+    if seconds < 10 and seconds != int(seconds):  # noqa: PLR2004  where a tenth still matters
+        return f"{seconds:.1f} s"
+    if seconds < 60:  # noqa: PLR2004  a minute
+        return f"{round(seconds)} s"
+    left = round(seconds)
+    parts = []
+    for length, unit in _LENGTHS:
+        if left >= length:
+            parts.append(f"{left // length} {unit}")
+            left %= length
+        elif parts:
+            break
+    if not parts[1:] and left and parts[0].endswith("min"):
+        parts.append(f"{left} s")
+    return " ".join(parts[:2])
+
+
+def about(seconds: float) -> str:
+    """Return a length of time in one unit, rounded down: for text like "3 min ago"."""
+    for length, unit in _LENGTHS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """Return *at* as seen from *now*: ``in 3 min``, ``2 h ago``, ``now``."""
+    seconds = (now - at).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{about(seconds)} ago" if seconds > 0 else f"in {about(-seconds)}"
+
+
+def rfc3339(at: datetime) -> str:
+    """Return *at* for a machine: RFC 3339, microseconds."""
+    return f"{at.isoformat(timespec='microseconds')[:26]}Z"
+
+
+def clock(at: datetime) -> str:
+    """Return *at* for a person who wants to know exactly."""
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} UTC"
+
+
+def cut(text: str) -> str:
+    """Return an id with its middle left out: its ends tell it from its neighbours."""
+    return text if len(text) <= _CUT else f"{text[:_HEAD]}…{text[-_TAIL:]}"
+
+
+def count_of(amount: int, one: str, many: str | None = None) -> str:
+    """Return ``1 task`` or ``3 tasks``."""
+    return f"{number(amount)} {one if amount == 1 else many or f'{one}s'}"
+
+
+def retries(retry: RetryStrategy) -> str:
+    """Return how often and when a failed task is tried again."""
+    if retry.max_retries == 0:
+        return "none"
+    if retry.kind is Backoff.INTERVALS:
+        waits = [retry.delay_seconds(n, 0.5) for n in range(1, retry.max_retries + 1)]
+    else:
+        waits = [retry.delay_seconds(n, 0.5) for n in range(1, min(3, retry.max_retries) + 1)]
+    shown = ", ".join(duration(wait) for wait in waits[:3])
+    more = ", …" if retry.max_retries > len(waits[:3]) else ""
+    return f"{retry.max_retries}, after {shown}{more}"
+
+
+def upon(verb: str, what: str) -> str:
+    """Return a verb with what it is done to: ``Restart 3 tasks``, and ``Run 3 tasks now``."""
+    first, _, rest = verb.partition(" ")
+    return " ".join(filter(None, (first, what, rest)))

@@ -1,0 +1,243 @@
+"""Fetching tasks: when there is room, from which queues, and how often empty ones are polled."""
+
+import logging
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.client.models import Dequeued
+from headrace.client.worker.backoff import CallBackoff
+from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.groups import GroupLease, OpenGroups
+from headrace.client.worker.loop import UNTIL_WOKEN, Loop
+from headrace.client.worker.service import WorkerService
+from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.sources import Source, Sources
+from headrace.domain.errors import (
+    HeadraceError,
+    LeaseLost,
+    NotFound,
+    RateLimited,
+    Unavailable,
+)
+from headrace.domain.ids import new_idempotency_key
+from headrace.domain.limits import BATCH
+
+_LONGEST_WAIT: Final = 5.0
+_UNREPORTED: Final = 250
+"""Reports that may wait for the service before no more tasks are taken."""
+
+_UNREPORTED_SECONDS: Final = 0.1
+_LOST_SECONDS: Final = 0.1
+_NAMED: Final = re.compile(r"queues\[(\d+)\]")
+
+_log = logging.getLogger("headrace.worker")
+
+
+@dataclass(slots=True)
+class _DequeueRequest:
+    """One call for tasks; sent again under its key, unchanged, until it is answered."""
+
+    sources: Sequence[Source]
+    count: int
+    group: GroupLease | None
+    key: str
+    attempt: int = 0
+
+
+class Fetcher:
+    """Polls the queues for tasks, from a thread of its own.
+
+    A request whose answer was lost is sent again unchanged: the service knows it by its key, and
+    gives the tasks that it leased then.
+
+    As long as no queue has answered yet, a refusal (a wrong key, a missing queue) is fatal;
+    later it is logged, and tried again with growing pauses.
+    """
+
+    def __init__(  # noqa: PLR0913 (each a keyword)
+        self,
+        service: WorkerService,
+        clock: ServiceClock,
+        settings: WorkerSettings,
+        dispatcher: Dispatcher,
+        *,
+        prepare: Callable[[], None],
+        fatal: Callable[[Exception], None],
+        drained: Callable[[], None],
+        chance: random.Random,
+        groups: OpenGroups | None = None,
+        ready: Callable[[], None] = lambda: None,
+        away: Callable[[HeadraceError, float], None] = lambda *_: None,
+    ) -> None:
+        """Take tasks when the loop is started.
+
+        *prepare* is called first, and *ready* when it has worked; *drained* whenever all queues
+        were found empty, *away* for each request without an answer, with the seconds since the
+        first of them.  With *groups*, tasks are put under a lease of many.
+        """
+        self._service, self._clock, self._settings = service, clock, settings
+        self._dispatcher, self._prepare = dispatcher, prepare
+        self._fatal, self._drained = fatal, drained
+        self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
+        self._backoff = CallBackoff(_LONGEST_WAIT, chance)
+        self._ready, self._on_away, self._groups = ready, away, groups
+        self._away_since = 0.0
+        self._prepared = self._answered = self._quiet = False
+        self._request: _DequeueRequest | None = None
+        self.loop = Loop("taking", self.step)
+
+    def quiet(self) -> None:
+        """Take nothing more."""
+        self._quiet = True
+
+    def step(self) -> float:
+        """Ask for tasks, if there is room; return the seconds until the next request."""
+        if self._quiet:
+            return UNTIL_WOKEN
+        if not self._prepared:
+            return self._begin()
+        if self._dispatcher.reporter.is_retrying or len(self._dispatcher.reporter) >= _UNREPORTED:
+            return _UNREPORTED_SECONDS  # what is done comes before what is to be done
+        now = self._clock.monotonic()
+        request = self._request or self._posed(now)
+        return self._ask(request, now) if isinstance(request, _DequeueRequest) else request
+
+    def _posed(self, now: float) -> _DequeueRequest | float:
+        """The next request, or the seconds until there is one."""
+        room = self._room()
+        if room <= 0:
+            return UNTIL_WOKEN
+        sources = self._sources.next(now)
+        if not sources:
+            return self._sources.rest(now)
+        try:
+            group = None if self._groups is None else self._groups.current()
+        except (Unavailable, RateLimited) as error:
+            return self._away(error)
+        except HeadraceError as error:
+            return self._refused(sources, error)
+        self._request = _DequeueRequest(sources, min(room, BATCH), group, new_idempotency_key())
+        return self._request
+
+    def _ask(self, request: _DequeueRequest, now: float) -> float:
+        group = request.group
+        request.attempt += 1
+        try:
+            found = self._service.dequeue(
+                [source.queue for source in request.sources],
+                batch_size=request.count,
+                worker=self._settings.name,
+                keepalive=self._settings.keepalive if group is None else None,
+                lease_id=None if group is None else group.id,
+                key=request.key,
+                attempt=request.attempt,
+            )
+        except (Unavailable, RateLimited) as error:
+            if group is not None and isinstance(error, Unavailable):
+                group.doubtful = True  # what was leased may never be heard of
+            return self._away(error)
+        except LeaseLost as error:
+            self._request = None
+            return self._lost(request, error)
+        except HeadraceError as error:
+            self._request = None
+            return self._refused(request.sources, error)
+        self._request = None
+        if self._backoff.worked():
+            _log.info("The service answers again")
+        self._came(request, found, sent_at=now)
+        return 0.0
+
+    def _begin(self) -> float:
+        try:
+            self._prepare()
+            for source in self._sources.all:
+                self._check(source.queue)
+        except (Unavailable, RateLimited) as error:
+            return self._away(error)
+        except Exception as error:  # noqa: BLE001 (an app that makes no sense, say: it stays so)
+            self._quiet = True
+            self._fatal(error)
+            return UNTIL_WOKEN
+        self._prepared = True
+        if self._backoff.worked():
+            _log.info("The service answers again")
+        self._ready()
+        return 0.0
+
+    def _check(self, queue: str) -> None:
+        try:
+            self._service.check_queue(queue)
+        except NotFound:
+            raise NotFound(missing(queue)) from None
+
+    def _room(self) -> int:
+        """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
+        concurrency = self._settings.concurrency
+        most = concurrency + self._dispatcher.prefetch.size
+        level = max(concurrency - 1, most - BATCH)
+        self._dispatcher.inflight.call_at(level, self.loop.wake)
+        # After setting when to be woken, so that no change is missed.
+        held = len(self._dispatcher.inflight)
+        return 0 if held > level else most - held
+
+    def _came(self, request: _DequeueRequest, found: Dequeued, *, sent_at: float) -> None:
+        self._clock.heard(found.now, sent_at=sent_at)
+        self._answered = True
+        for task in found.tasks:
+            ends = self._clock.monotonic_at(task.lease.expires_at)
+            self._dispatcher.take(task, ends, request.group)
+        for queue, count in Counter(task.queue for task in found.tasks).items():
+            self._dispatcher.taken(queue, count)
+        now = self._clock.monotonic()
+        self._sources.answered(request.sources, found, request.count, now, sent_at=sent_at)
+        # What a report has moved may be in a queue that was empty before.
+        if not found.tasks and self._sources.drained(
+            since=self._dispatcher.reporter.last_report_at
+        ):
+            self._drained()
+
+    def _away(self, error: HeadraceError) -> float:
+        """Wait for the service to come back."""
+        now = self._clock.monotonic()
+        if not self._backoff.failures:
+            self._away_since = now
+            _log.warning("The service is away; asking again until it is back: %s", error)
+        self._on_away(error, now - self._away_since)
+        return self._backoff.failed()
+
+    def _lost(self, request: _DequeueRequest, error: LeaseLost) -> float:
+        """Go on under another lease; the heartbeats see to what is held under this one."""
+        if request.group is None:
+            return self._refused(request.sources, error)
+        request.group.lost = True
+        _log.warning("The lease of all tasks is lost, and another is opened: %s", error)
+        return _LOST_SECONDS
+
+    def _refused(self, sources: Sequence[Source], error: HeadraceError) -> float:
+        """Leave alone what was refused: the queues that *error* names, or else all of them."""
+        if not self._answered:
+            self._quiet = True
+            self._fatal(error)
+            return UNTIL_WOKEN
+        named = {int(place) for each in error.errors for place in _NAMED.findall(each.field)}
+        for place, source in enumerate(sources):
+            if named and place not in named:
+                continue
+            source.refused(self._clock.monotonic())
+            _log.error(
+                "Queue %s gives no tasks, and is asked again later: %s",
+                source.queue,
+                missing(source.queue) if isinstance(error, NotFound) else error,
+            )
+        return 0.0
+
+
+def missing(queue: str) -> str:
+    """Say that *queue* is missing, and how to mend that."""
+    return f"there is no queue {queue}; create it with: headrace queue create {queue}"

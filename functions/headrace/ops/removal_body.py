@@ -1,0 +1,91 @@
+"""A removal as a control record, and back: what is to be removed, and how far that is."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from headrace.domain.task import State
+from headrace.store.base import Position, Record
+
+KIND: Final = "chore"
+_PURGE: Final = "purge:"
+_DELETE: Final = "delete:"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Remove what was in *states* of *queue* at *requested_at*.
+
+    ``swept``: that is done as far as the index showed, and is looked at once more later.
+    ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
+    what was seen last there.  ``quiet`` is how many looks in a row have found nothing; it is below
+    zero while one is under way that has found something.  ``away`` are tasks it named that workers
+    had taken when they were met.  ``removed`` is how many are gone, for the audit's entry *noted*.
+    """
+
+    queue: str
+    states: tuple[State, ...]
+    requested_at: datetime
+    shards: int
+    deletes_queue: bool
+    name: str = ""
+    swept: bool = False
+    at: int = 0
+    after: Position | None = None
+    quiet: int = 0
+    away: frozenset[str] = frozenset()
+    removed: int = 0
+    noted: str | None = None
+    version: int = 1
+
+    @property
+    def key(self) -> str:
+        """The name of the record: one per deleted queue, any number of purges."""
+        if self.deletes_queue:
+            return deletion(self.queue)
+        return f"{_PURGE}{self.queue}:{self.name}"
+
+    def record(self) -> Record:
+        """Return the removal as a record."""
+        body = {
+            "queue": self.queue,
+            "states": [str(state) for state in self.states],
+            "asked_at": self.requested_at.isoformat(),
+            "shards": self.shards,
+            "deletes_queue": self.deletes_queue,
+            "swept": self.swept,
+            "at": self.at,
+            "after": self.after and [self.after.scheduled_at.isoformat(), self.after.task_id],
+            "quiet": self.quiet,
+            "away": sorted(self.away),
+            "removed": self.removed,
+            "noted": self.noted,
+        }
+        return Record(KIND, self.key, body, self.version)
+
+    @classmethod
+    def of(cls, record: Record) -> "Removal":
+        """Return the removal of *record*."""
+        body = record.body
+        after = body["after"]
+        return cls(
+            queue=body["queue"],
+            states=tuple(State(state) for state in body["states"]),
+            requested_at=datetime.fromisoformat(body["asked_at"]),
+            shards=body["shards"],
+            deletes_queue=body["deletes_queue"],
+            name=record.name.rpartition(":")[2],
+            swept=body["swept"],
+            at=body["at"],
+            after=after and Position(datetime.fromisoformat(after[0]), after[1]),
+            quiet=body["quiet"],
+            away=frozenset(body["away"]),
+            removed=body["removed"],
+            noted=body["noted"],
+            version=record.version,
+        )
+
+
+def deletion(queue: str) -> str:
+    """Return the name of the record of *queue*'s deletion."""
+    return f"{_DELETE}{queue}"

@@ -1,0 +1,93 @@
+"""Exit codes of a process on Spark that cannot go on, with one line on stderr."""
+
+import logging
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Final
+
+from headrace.domain import errors
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
+from headrace.spark.java import JavaMissing
+from headrace.spark.session import SparkMissing
+
+DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
+"""The exit codes: those of the command ``headrace``."""
+
+_WORDY: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_OURS: Final = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)
+_LAST_BREATH: Final = 1.0  # seconds from the end of a connection until a process is seen to be over
+
+
+def failed(error: Exception) -> int:
+    """Say on stderr what *error* means; return the exit code for it.
+
+    Raises *error* again when it is a defect: then its traceback is wanted.
+    """
+    code, text = FAILED, str(error)
+    ours = error if isinstance(error, HeadraceError) else _inside(text)
+    if ours is not None:
+        code, text = _code(ours), str(ours)
+    elif _spark_ended():
+        text = "Spark's process ended"
+    elif not isinstance(error, (SparkMissing, JavaMissing, OSError)):
+        raise error
+    sys.stderr.write(f"error: {text}\n")
+    return code
+
+
+def first_line(error: Exception) -> str:
+    """The first line of Spark's message, before it shows the query and the plan."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def hush() -> None:
+    """Keep to ourselves what Py4J and PySpark log of each call that fails: we say why it did."""
+    logging.getLogger().addFilter(_not_of_py4j)
+    with suppress(ImportError):  # which is reported later
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415 (it may be missing)
+
+        for name in _WORDY:
+            PySparkLogger.getLogger(name).disabled = True
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
+def _spark_ended() -> bool:
+    """Whether the Java that this process has started is no more."""
+    try:
+        from pyspark import SparkContext  # noqa: PLC0415 (it may be missing)
+    except ImportError:
+        return False
+    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    if java is None:
+        return False
+    try:
+        java.wait(_LAST_BREATH)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _inside(text: str) -> HeadraceError | None:
+    """Our own error inside the traceback of a worker that Spark reports; None: there is none."""
+    for name, detail in _OURS.findall(text):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, HeadraceError):
+            return kind(detail)
+    return None
+
+
+def _code(error: HeadraceError) -> int:
+    match error:
+        case InvalidRequest():
+            return USAGE
+        case NotFound():
+            return NOT_FOUND
+        case Unavailable():
+            return AWAY
+        case _:
+            return FAILED

@@ -1,0 +1,130 @@
+"""Plan analysis of a transform: which columns it must return, and what its plan is made of."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Final
+
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
+from headrace.spark.sources.leasing import SCHEMA
+from headrace.spark.sources.rows import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.station.jobs import Transform
+
+_NESTED: Final = ("struct", "map", "array", "variant")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnalysis:
+    """What a transform does with rows, according to its plan.
+
+    ``regroups``: rows of several tasks come together (an aggregate, a join, a sort), so a part of
+    the job that is run again must see the very same rows.  ``scatters``: the rows of one task may
+    come to stand apart.  ``rereads``: it looks at what it is given more than once, as a union of
+    two branches does; each look would lease for itself.
+    """
+
+    regroups: bool
+    scatters: bool
+    rereads: bool
+
+
+def analyse(spark: "SparkSession", transform: "Transform") -> PlanAnalysis:
+    """Analyse the plan of *transform*, tried on no rows.
+
+    Raises InvalidRequest when what it gives back is no settling frame, or saying what it raises and
+    where; what Spark raises comes out as it is.
+    """
+    nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), SCHEMA)
+    made = settling_frame(_tried(transform, nothing))
+    plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no other way)
+    lines = plan.splitlines()
+    exchanges = [line for line in lines if "Exchange" in line and "BroadcastEx" not in line]
+    regroups = any("REPARTITION" not in line for line in exchanges) or _sent_to_all(lines)
+    rereads = sum(_given(line) for line in lines) > 1
+    return PlanAnalysis(
+        regroups, regroups or rereads or bool(exchanges) or "Union" in plan, rereads
+    )
+
+
+def _tried(transform: "Transform", nothing: "DataFrame") -> "DataFrame":
+    from pyspark.errors import PySparkException  # noqa: PLC0415 (needs PySpark)
+    from pyspark.sql import DataFrame  # noqa: PLC0415 (likewise)
+
+    try:
+        made: object = transform(nothing)
+    except (PySparkException, HeadraceError):
+        raise
+    except Exception as error:
+        message = f"the transform: {type(error).__name__}: {error}{_place(error)}"
+        raise InvalidRequest(message) from error
+    if not isinstance(made, DataFrame):
+        message = f"the transform: must give back a DataFrame, not {kind_of(made)}"
+        raise InvalidRequest(message)
+    return made
+
+
+def kind_of(value: object) -> str:
+    """The type of *value* with its module: there is more than one DataFrame."""
+    kind = type(value)
+    own = kind.__module__ == "builtins"
+    return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _place(error: Exception) -> str:
+    """The line of the transform's own module that *error* came from."""
+    frames = extract_tb(error.__traceback__)[1:]  # the first one is ours
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _given(line: str) -> bool:
+    """Whether this node of a plan reads what the transform is given."""
+    columns = re.findall(r"(\w+)#", line.partition("ExistingRDD[")[2])
+    return columns == [part.split()[0] for part in SCHEMA.split(", ")]
+
+
+def _sent_to_all(lines: Sequence[str]) -> bool:
+    """Whether a join sends what the transform is given to everybody."""
+    above: int | None = None  # how deep the exchange stands whose branch this is
+    for line in lines:
+        depth = len(line) - len(line.lstrip(" :+-"))
+        if above is None or depth <= above:
+            above = depth if "BroadcastExchange" in line else None
+        elif _given(line):
+            return True
+    return False
+
+
+def settling_frame(frame: "DataFrame") -> "DataFrame":
+    """Return the columns of *frame* that settle tasks, in their types; a nested payload as JSON.
+
+    Raises InvalidRequest naming a column that is missing or of no use.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 (needs PySpark)
+
+    types = dict(frame.dtypes)
+    wrong = [
+        FieldError(name, "is missing: a transform keeps the columns id and lease")
+        for name in ("id", "lease")
+        if name not in types
+    ]
+    kept = []
+    for name, wanted in COLUMNS.items():
+        if name not in types:
+            continue
+        nested = types[name].startswith(_NESTED)
+        if name == "payload" and nested:
+            kept.append(f.to_json(name).alias(name))
+        elif nested or (wanted == "string" and types[name] not in ("string", "void")):
+            wrong.append(FieldError(name, f"must be a {wanted}, not {types[name]}"))
+        else:
+            kept.append(f.col(name).cast(wanted).alias(name))
+    if wrong:
+        problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"the transform: {problems}", errors=wrong)
+    return frame.select(*kept)

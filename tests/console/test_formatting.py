@@ -1,0 +1,124 @@
+"""Numbers, times, texts and paths, as people and pictures need them."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.chalicelib import charts, formatting
+from console.chalicelib.forms import Errors, pretty
+from headrace.testing.clock import START
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (999, "999"), (1_000_000, "1\u202f000\u202f000"), (0.5, "0.5"), (62.50, "62.5")],
+)
+def test_thousands_stand_apart(value: float, shown: str) -> None:
+    assert formatting.number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (0.25, "250 ms"),
+        (3.21, "3.2 s"),
+        (59.4, "59 s"),
+        (61, "1 min 1 s"),
+        (300, "5 min"),
+        (7_800, "2 h 10 min"),
+        (86_400, "1 d"),
+        (1_209_600, "14 d"),
+        (-3, "0 s"),
+    ],
+)
+def test_lengths_of_time(seconds: float, shown: str) -> None:
+    assert formatting.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "now"), (59, "59 s ago"), (-180, "in 3 min"), (7_200, "2 h ago"), (400_000, "4 d ago")],
+)
+def test_times_are_told_from_now(seconds: float, shown: str) -> None:
+    assert formatting.ago(START - timedelta(seconds=seconds), START) == shown
+
+
+@pytest.mark.parametrize(
+    ("per_second", "shown"),
+    [(0, "0"), (0.001, "< 0.01"), (0.123, "0.12"), (1.26, "1.3"), (1552.5, "1\u202f552")],
+)
+def test_rates_have_few_figures(per_second: float, shown: str) -> None:
+    assert formatting.rate(per_second) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 * 1024**2, "10 MiB")]
+)
+def test_sizes(count: int, shown: str) -> None:
+    assert formatting.size(count) == shown
+
+
+def test_an_id_loses_its_middle_only_when_it_is_long() -> None:
+    assert formatting.cut("tsk_01kx3v9m2p4q6r8s0t2v4w6y8z") == "tsk_01…4w6y8z"
+    assert formatting.cut("order-4711") == "order-4711"
+
+
+@given(value=JSON, loose=st.booleans())
+def test_json_laid_out_is_the_same_json(value: object, *, loose: bool) -> None:
+    text = json.dumps(value, indent=3 if loose else None)
+    laid_out = pretty(text)
+
+    assert json.loads(laid_out) == value
+    assert "".join(pretty(laid_out).split()) == "".join(text.split())
+
+
+def test_no_number_is_rounded() -> None:
+    text = '{"big":12345678901234567890,"exact":0.10000000000000000555,"e":[1E400,-0]}'
+
+    assert pretty(text) == (
+        '{\n  "big": 12345678901234567890,\n  "exact": 0.10000000000000000555,\n'
+        '  "e": [\n    1E400,\n    -0\n  ]\n}'
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "not json", '{"a": }'])
+def test_what_is_not_json_is_left_as_it_is(text: str) -> None:
+    assert pretty(text) == text
+
+
+@pytest.mark.parametrize("text", ["1e3", "٣", "--1", "9" * 400, "1_000", "0x1"])
+def test_only_plain_digits_are_a_whole_number(text: str) -> None:
+    errors = Errors()
+
+    assert errors.whole("n", text, (0, 100)) is None
+    assert errors.of("n") == "must be a whole number from 0 to 100"
+
+
+@pytest.mark.parametrize(
+    ("highest", "top"), [(0, 1), (1, 1), (3, 5), (6, 10), (11, 20), (0.03, 0.05), (999, 1000)]
+)
+def test_an_axis_ends_at_a_round_number(highest: float, top: float) -> None:
+    assert charts.round_top(highest) == pytest.approx(top)
+
+
+def test_a_line_touches_the_top_where_it_is_highest() -> None:
+    assert charts.line([0, 5, 10], 100, 20, top=10) == "M0.0 20.0L50.0 10.0L100.0 0.0"
+    assert charts.area([0, 10], 100, 20, top=10) == "M0.0 20.0L100.0 0.0V20H0Z"
+    assert charts.bars([0, 10], 100, 20, top=10) == "M55.0 20V0.0h40.0V20Z"
+    assert charts.line([], 100, 20, top=1) == ""
+
+
+def test_a_tiny_chart_says_what_it_shows() -> None:
+    assert charts.spark([1, 0, 3], of="started", per="5 min").words == (
+        "4 started in the last hour, at most 3 in 5 min"
+    )
+    assert charts.spark([0, 0], of="started", per="5 min").line == ""

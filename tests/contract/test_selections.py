@@ -1,0 +1,361 @@
+"""Sets of tasks that are looked at first and acted on after: what is touched is what was seen."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from headrace.domain.change import Change
+from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from headrace.domain.filters import TaskFilter
+from headrace.domain.lifecycle import Actor
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import QueueSettings
+from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import State
+from headrace.ops.audit import AuditFilter
+from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.selection import KEPT, TaskSelection
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Done, Outcome
+from headrace.store.dynamo import Dialect, DynamoStore
+from infra.local.tables import DynamoDBClient, TableNames
+from tests.contract.conftest import World, lease_name
+
+DEAD = TaskFilter(states=("DEAD",))
+
+
+def kill(world: World, queue: str, count: int, kind: str = "Timeout") -> list[str]:
+    """Enqueue tasks where none is ready, and let them die."""
+    ids = world.put(queue, *["{}"] * count)
+    while tasks := world.take(queue, 25):
+        for task in tasks:
+            world.say(task, "FAILED", error=WorkerError(kind, "no", ""), retryable=False)
+    return ids
+
+
+def all_of(world: World, found: TaskSelection) -> TaskSelection:
+    while found.looking or found.acting:
+        found = world.use.selections.go_on(found.name)
+    return found
+
+
+def look(world: World, queue: str, where: TaskFilter = DEAD, **more: Any) -> TaskSelection:
+    call = {"action": BulkAction.RESTART, "by": "ada", **more}
+    return all_of(world, world.use.selections.look(queues=[queue], where=where, **call))
+
+
+def test_what_was_seen_is_restarted_and_counted(world: World) -> None:
+    queue = world.queue()
+    ids = kill(world, queue, 7)
+    found = look(world, queue)
+
+    assert (found.count, found.at, found.begun) == (7, 0, False)
+    assert len(found.samples) == 5
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
+    assert (done.done, done.changed, done.left) == (True, 7, {})
+    assert {world.see(task).state for task in ids} == {State.ENQUEUED}
+
+
+def test_a_few_come_first_and_the_rest_when_asked(world: World) -> None:
+    queue = world.queue()
+    kill(world, queue, 12)
+    found = look(world, queue)
+    few = world.use.selections.begin(found.name, at=0, most=5)
+
+    assert (few.at, few.changed, few.rest, few.acting) == (5, 5, 7, False)
+    with pytest.raises(Conflict):  # sent twice
+        world.use.selections.begin(found.name, at=0, most=5)
+    rest = all_of(world, world.use.selections.begin(found.name, at=5))
+    assert (rest.changed, rest.rest) == (12, 0)
+
+
+def test_what_comes_after_the_look_is_never_touched(world: World) -> None:
+    queue = world.queue()
+    kill(world, queue, 3)
+    found = look(world, queue)
+    later = kill(world, queue, 4)
+    all_of(world, world.use.selections.begin(found.name, at=0))
+
+    assert {world.see(task).state for task in later} == {State.DEAD}
+
+
+def test_what_has_left_and_come_back_is_another_matter(world: World) -> None:
+    queue = world.queue()
+    [task] = kill(world, queue, 1)
+    found = look(world, queue)
+    world.use.bulk.by_ids(queue, BulkAction.RESTART, [task])
+    kill(world, queue, 0)  # it dies again
+    assert world.see(task).state is State.DEAD
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
+
+    assert (done.changed, done.left) == (0, {"the task has changed meanwhile": 1})
+    assert world.see(task).state is State.DEAD
+
+
+def test_what_is_gone_or_elsewhere_is_told(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    gone, moved = kill(world, queue, 2)
+    found = look(world, queue)
+    world.use.tasks.delete(gone)
+    world.use.bulk.by_ids(queue, BulkAction.MOVE, [moved], to_queue=other)
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
+
+    assert (done.changed, done.left) == (0, {"NOT_FOUND": 2})
+
+
+def test_a_heartbeat_does_not_hide_a_task_from_its_deletion(world: World) -> None:
+    queue = world.queue()
+    world.put(queue, "{}", "{}")
+    task = world.one(queue)
+    found = look(world, queue, TaskFilter(states=("INFLIGHT",)), action=BulkAction.DELETE)
+    world.say(task, "INFLIGHT", progress='{"done": 1}')
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
+
+    assert (done.count, done.changed) == (1, 1)
+
+
+def test_what_comes_while_it_looks_is_not_taken_in(world: World) -> None:
+    queue = world.queue()
+    for _ in range(32):
+        world.put(queue, *["{}"] * 25, delay_in_seconds=600)
+    where = TaskFilter(states=("ENQUEUED", "DEAD"))
+    found = world.use.selections.look(BulkAction.DELETE, [queue], where, by="ada")
+    assert found.looking
+    [later] = kill(world, queue, 1)
+    found = all_of(world, found)
+    all_of(world, world.use.selections.begin(found.name, at=0))
+
+    assert (found.count, found.looked_at) == (800, 801)
+    assert world.see(later).state is State.DEAD
+
+
+def test_a_move_takes_its_target_once(world: World) -> None:
+    queue, other = world.queue(), world.queue("other")
+    ids = kill(world, queue, 6)
+    sets = world.use.selections
+    found = look(world, queue, action=BulkAction.MOVE)
+
+    for target in (None, "", queue):
+        with pytest.raises(InvalidRequest) as refused:
+            sets.begin(found.name, at=0, to_queue=target)
+        assert refused.value.errors[0].field == "to_queue"
+    with pytest.raises(NotFound):
+        sets.begin(found.name, at=0, to_queue="nowhere")
+    sets.begin(found.name, at=0, most=5, to_queue=other)
+    all_of(world, sets.begin(found.name, at=5, to_queue="nowhere"))
+    assert {world.see(task).queue for task in ids} == {other}
+
+
+def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have(
+    world: World,
+) -> None:
+    queue, target = world.queue("from"), world.queue("to")
+    kill(world, queue, 3)
+    found = look(world, queue, action=BulkAction.MOVE)
+    requested: list[tuple[str, ...]] = []
+
+    def check(seen: TaskSelection) -> None:
+        requested.append(seen.touches)
+        if target in seen.touches:
+            raise Forbidden("not there")
+
+    sets = world.use.selections
+    with pytest.raises(Forbidden):
+        sets.begin(found.name, at=0, most=1, to_queue=target, check=check)
+    assert requested == [(queue,), (queue, target)]
+    assert not sets.get(found.name).begun
+    sets.begin(found.name, at=0, most=1, to_queue=target)
+    for step in (sets.get, sets.go_on, sets.stop, partial(sets.begin, at=1)):
+        with pytest.raises(Forbidden):
+            step(found.name, check=check)
+    assert sets.get(found.name).at == 1
+
+
+def test_a_set_of_several_queues_is_one_set(world: World) -> None:
+    one, two = world.queue("one"), world.queue("two")
+    kill(world, one, 3)
+    kill(world, two, 4)
+    found = world.use.selections.look(BulkAction.DELETE, [one, two], DEAD, by="ada")
+    done = all_of(world, world.use.selections.begin(found.name, at=0))
+
+    assert (found.count, done.changed) == (7, 7)
+    entries = world.use.audit.list(AuditFilter(action="delete")).entries
+    assert sorted((entry.queue, entry.changed) for entry in entries) == [(one, 3), (two, 4)]
+    assert {entry.filter and entry.filter["set"] for entry in entries} == {found.name}
+
+
+def test_a_fault_on_the_way_says_what_was_done_and_the_rest_can_follow(world: World) -> None:
+    queue = world.queue()
+    ids = kill(world, queue, 8)
+    found = look(world, queue)
+    sound = world.use.bulk.store
+    world.use.bulk.store = FailingStore(sound, after=3)  # type: ignore[assignment]  # a part of one
+    broken = world.use.selections.begin(found.name, at=0)
+
+    assert (broken.at, broken.changed, broken.rest) == (3, 3, 5)
+    assert broken.trouble == "the table is away"
+    assert not broken.acting
+    [entry] = world.use.audit.list(AuditFilter(action="restart")).entries
+    assert (entry.matched, entry.changed) == (3, 3)
+    world.use.bulk.store = sound
+    rest = all_of(world, world.use.selections.begin(found.name, at=3))
+    assert (rest.changed, rest.trouble) == (8, "")
+    assert {world.see(task).state for task in ids} == {State.ENQUEUED}
+
+
+def test_a_set_that_somebody_works_on_is_left_to_them(world: World) -> None:
+    queue = world.queue()
+    kill(world, queue, 2)
+    found = look(world, queue)
+    busy = replace(found, until=2, busy_until=world.clock() + timedelta(seconds=30))
+    assert world.use.selections._put(busy)  # noqa: SLF001  as a call that is under way, or was cut off
+
+    assert world.use.selections.go_on(found.name).at == 0
+    world.clock.forward(30)
+    assert world.use.selections.go_on(found.name).at == 2
+
+
+def test_a_set_is_kept_for_a_day(world: World) -> None:
+    found = look(world, world.queue())
+    world.clock.forward(KEPT.total_seconds())
+
+    assert found.done
+    with pytest.raises(NotFound):
+        world.use.selections.get(found.name)
+
+
+@dataclass
+class FailingStore:
+    """A store whose table goes away after some commits."""
+
+    store: Any
+    after: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def commit(self, changes: Sequence[Change]) -> list[Outcome]:
+        self.after -= 1
+        if self.after < 0:
+            message = "the table is away"
+            raise Unavailable(message)
+        done: list[Outcome] = self.store.commit(changes)
+        return done
+
+
+# -- while workers change the queue ----------------------------------------------------------------
+
+WORKERS = 8
+TASKS = 400
+RETRIES = RetryStrategy(Backoff.FIXED, max_retries=1, base_seconds=0, jitter=0)
+
+
+class WatchedStore(DynamoStore):
+    """The real store; notes what operators change."""
+
+    touched: list[str]
+
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+        outcomes = super().commit(changes, partly=partly)
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if change.rule.actor is Actor.OPERATOR and isinstance(outcome, Done):
+                self.touched.append(change.task_id)
+        return outcomes
+
+
+@dataclass
+class Factory:
+    """Workers that take, fail, finish and enqueue tasks as fast as they can, until told to stop."""
+
+    use: UseCases
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def work(self, number: int) -> int:
+        handled = 0
+        while not self.over.is_set():
+            tasks = self.use.deliveries.dequeue("race", batch_size=5, worker=f"w:{number}").tasks
+            reports = [
+                TaskReport(
+                    task.id,
+                    str(lease_name(task)),
+                    ReportStatus.FAILED if place % 3 else ReportStatus.SUCCEEDED,
+                    retryable=place % 2 == 0,
+                )
+                for place, task in enumerate(tasks)
+            ]
+            if reports:
+                self.use.reports.report("race", reports)
+            self.use.tasks.enqueue("race", [TaskSpec("{}")] * 4)
+            handled += len(tasks)
+        return handled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("action", "states"),
+    [(BulkAction.RESTART, ("DEAD",)), (BulkAction.DELETE, ("pending", "DEAD"))],
+)
+def test_the_set_touched_is_the_set_seen_while_eight_workers_change_the_queue(
+    dynamodb: DynamoDBClient,
+    tables: TableNames,
+    dialect: Dialect,
+    action: BulkAction,
+    states: tuple[str, ...],
+) -> None:
+    settings = Settings(admin_key="test", poll_after_seconds=0)
+    named: Any = {"tasks_table": tables.tasks, "control_table": tables.control, "dialect": dialect}
+    theirs = DynamoStore(dynamodb, **named)
+    factory = Factory(build(settings, theirs))
+    store = WatchedStore(dynamodb, **named)
+    store.touched = []
+    operator = build(settings, store)
+    queue = "race"
+    operator.queues.create(queue, QueueSettings(retry_strategy=RETRIES))
+    for _ in range(TASKS // 25):
+        operator.tasks.enqueue(queue, [TaskSpec("{}")] * 25)
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        working = [pool.submit(factory.work, number) for number in range(WORKERS)]
+        try:
+            while operator.inspect.count(queue, DEAD).count < TASKS // 4:
+                pass
+            found = operator.selections.look(action, [queue], TaskFilter(states=states), by="ada")
+            while found.looking:
+                found = operator.selections.go_on(found.name)
+            seen = kept_ids(store, found)
+            before = sum(operator.inspect.count(queue, DEAD).by_state.values())
+            found = operator.selections.begin(found.name, at=0, most=5)
+            few = list(store.touched)
+            found = operator.selections.begin(found.name, at=found.at)
+            while found.acting:
+                found = operator.selections.go_on(found.name)
+        finally:
+            factory.over.set()
+        handled = sum(each.result() for each in working)
+
+    assert before > 0
+    assert handled > TASKS / 4
+    assert len(seen) == found.count == found.at > 50
+    assert set(few) <= set(seen[:5])
+    assert len(store.touched) == len(set(store.touched)) == found.changed
+    assert set(store.touched) <= set(seen)
+    assert found.count - found.changed == sum(found.left.values())
+    if action is BulkAction.RESTART:  # nobody else restarts: what was seen dead was dead
+        assert set(store.touched) == set(seen)
+
+
+def kept_ids(store: DynamoStore, found: TaskSelection) -> list[str]:
+    """Return the ids that the dry run has shown, in order."""
+    return [
+        task_id
+        for number in range(len(found.chunks))
+        if (record := store.record("sightings", f"{found.name}:{number:06}"))
+        for task_id, _ in record.body["tasks"]
+    ]

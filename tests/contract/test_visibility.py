@@ -1,0 +1,187 @@
+"""What one key may see, over every store."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from headrace.domain.access import Principal, Role
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.domain.operate import BulkAction
+from headrace.ops import visibility
+from headrace.ops.audit import AuditFilter
+from headrace.ops.keys import BOOTSTRAP, acting
+from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.store.base import metered
+from tests.contract.conftest import World
+from tests.contract.test_keys import principal
+
+
+def test_a_key_sees_its_own_queues_only_and_no_page_tells_of_others(world: World) -> None:
+    for name in ("a", "ngsi.1", "ngsi.2", "ngsi.3x", "ngsi.4", "z"):
+        world.queue(name)
+    by = principal(world, "ngsi.1", "ngsi.*x", "*.4", role=Role.VIEWER)
+
+    first = visibility.queues(world.use.queues, by, limit=2)
+    second = visibility.queues(world.use.queues, by, limit=2, cursor=first.cursor)
+
+    assert [queue.name for queue in first.queues] == ["ngsi.1", "ngsi.3x"]
+    assert [queue.name for queue in second.queues] == ["ngsi.4"]
+    assert second.cursor is None
+    one = visibility.queues(world.use.queues, by, limit=1)
+    assert [queue.name for queue in one.queues] == ["ngsi.1"]
+    assert one.cursor is not None
+
+
+def test_a_key_of_one_prefix_reads_no_more_queues_than_it_shows(world: World) -> None:
+    for number in range(40):
+        world.queue(f"other.{number}")
+        world.queue(f"ngsi.{number}")
+    by = principal(world, "ngsi.*", role=Role.VIEWER)
+
+    with metered() as own:
+        page = visibility.queues(world.use.queues, by, limit=10)
+    with metered() as every:
+        world.use.queues.list(prefix="ngsi.", limit=11)
+
+    assert len(page.queues) == 10
+    assert own.read == every.read
+
+
+def test_a_prefix_asks_for_some_of_the_own_queues(world: World) -> None:
+    for name in ("mail", "ngsi.1", "ngsi.2", "other"):
+        world.queue(name)
+    by = principal(world, "ngsi.*", role=Role.VIEWER)
+    found = {
+        prefix: [
+            queue.name for queue in visibility.queues(world.use.queues, by, prefix=prefix).queues
+        ]
+        for prefix in ("", "n", "ngsi.2", "m", "ngsi.3")
+    }
+
+    assert found == {
+        "": ["ngsi.1", "ngsi.2"],
+        "n": ["ngsi.1", "ngsi.2"],
+        "ngsi.2": ["ngsi.2"],
+        "m": [],
+        "ngsi.3": [],
+    }
+
+
+def test_a_cursor_is_good_for_the_key_that_got_it(world: World) -> None:
+    for name in ("ngsi.1", "ngsi.2"):
+        world.queue(name)
+    by, other = principal(world, "ngsi.*"), principal(world, "ngs*")
+
+    cursor = visibility.queues(world.use.queues, by, limit=1).cursor
+
+    with pytest.raises(InvalidRequest, match="cursor"):
+        visibility.queues(world.use.queues, other, limit=1, cursor=cursor)
+
+
+def test_a_key_sees_tasks_of_its_queues_and_cannot_tell_others_from_none(world: World) -> None:
+    (inside,) = world.put(world.queue("ngsi.1"), '"in"')
+    (outside,) = world.put(world.queue("mail"), '"out"')
+    by = principal(world, "ngsi.*", role=Role.WORKER)
+
+    assert visibility.task(world.use.tasks, by, inside).payload == '"in"'
+    refusals = set()
+    for task_id in (outside, "nobody"):
+        with pytest.raises(Forbidden) as refused:
+            visibility.task(world.use.tasks, by, task_id)
+        refusals.add(refused.value.detail.replace(task_id, ""))
+    assert len(refusals) == 1
+    with pytest.raises(NotFound):
+        visibility.task(world.use.tasks, BOOTSTRAP, "nobody")
+
+
+def test_a_viewer_sees_no_payload(world: World) -> None:
+    (task_id,) = world.put(world.queue(), '"in"')
+
+    seen = visibility.task(world.use.tasks, principal(world, "*", role=Role.VIEWER), task_id)
+
+    assert seen.payload is None
+
+
+def test_a_restricted_key_reads_the_audit_of_its_queues_only(world: World) -> None:
+    by = principal(world, "ngsi.*", role=Role.OPERATOR)
+    for name in ("ngsi.1", "mail", "ngsi.2"):
+        with acting(BOOTSTRAP if name == "ngsi.1" else by):
+            world.queue(name)
+        world.clock.forward(1)
+    audit = world.use.audit
+
+    def seen(who: Principal, where: AuditFilter) -> list[tuple[str, str | None]]:
+        page = visibility.audit(audit, who, where)
+        return [(entry.action, entry.queue) for entry in page.entries]
+
+    assert seen(by, AuditFilter()) == [("create_queue", "ngsi.2"), ("create_queue", "ngsi.1")]
+    assert seen(by, AuditFilter(actor="somebody")) == [("create_queue", "ngsi.2")]
+    assert len(seen(BOOTSTRAP, AuditFilter())) == 4
+    cursor = visibility.audit(audit, by, AuditFilter(), limit=1).cursor
+    with pytest.raises(InvalidRequest, match="cursor"):
+        visibility.audit(audit, BOOTSTRAP, AuditFilter(), limit=1, cursor=cursor)
+    with pytest.raises(Forbidden, match="operator or admin"):
+        visibility.audit(audit, principal(world, "*", role=Role.WORKER), AuditFilter())
+
+
+def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> None:
+    inside, outside = world.queue("ngsi.1"), world.queue("mail")
+    (task_id,) = world.put(inside)
+    by = principal(world, "ngsi.*", role=Role.OPERATOR)
+    commit = world.store.commit
+
+    def after_a_move(changes: Any, *, partly: bool = False) -> Any:
+        world.store.commit = commit  # type: ignore[method-assign]
+        world.use.bulk.by_ids(inside, BulkAction.MOVE, [task_id], to_queue=outside)
+        return commit(changes, partly=partly)
+
+    world.store.commit = after_a_move  # type: ignore[method-assign]
+    with pytest.raises(Forbidden):
+        visibility.delete_task(world.use.tasks, by, task_id)
+
+    assert world.see(task_id).queue == outside
+
+
+def test_of_a_task_that_is_gone_a_restricted_key_learns_nothing(world: World) -> None:
+    by = principal(world, "ngsi.*", role=Role.OPERATOR)
+    with pytest.raises(Forbidden, match="if there is one"):
+        visibility.delete_task(world.use.tasks, by, "order")
+    with pytest.raises(NotFound):
+        visibility.delete_task(world.use.tasks, BOOTSTRAP, "order")
+
+
+def test_a_task_of_others_costs_a_restricted_key_what_none_costs(world: World) -> None:
+    inside, outside = world.queue("ngsi.1"), world.queue("mail")
+    world.put(outside, f'"{"x" * 100_000}"', id="large")
+    world.put(outside, id="small")
+    by = principal(world, "ngsi.*", role=Role.WORKER)
+    report = partial(TaskReport, lease_id="lse_x", status=ReportStatus.SUCCEEDED)
+    calls: dict[str, Callable[[str], object]] = {
+        "read": lambda id_: world.use.bulk.by_ids(inside, BulkAction.DELETE, [id_]),
+        "written": lambda id_: world.use.reports.report(inside, [report(id_)]),
+    }
+
+    for call in calls.values():
+        costs = []
+        for task_id in ("nobody", "small", "large"):
+            with metered() as meter, acting(by):
+                call(task_id)
+            costs.append((meter.write, meter.read))
+        assert costs[0] == costs[1] == costs[2]
+
+
+def test_what_a_restricted_key_does_in_its_own_queues_is_charged_as_it_is(world: World) -> None:
+    by = principal(world, "ngsi.*", role=Role.WORKER)
+    costs = []
+    for queue in (world.queue("ngsi.1"), world.queue("mail")):
+        with metered() as meter, acting(by if queue == "ngsi.1" else BOOTSTRAP):
+            world.put(queue, '"x"', '"y"')
+            world.say(world.one(queue), "SUCCEEDED")
+            world.put(queue, id="order")
+            world.put(queue, id="order")
+        costs.append((meter.write, meter.read))
+        world.use.tasks.delete("order")
+
+    assert costs[0] == costs[1]

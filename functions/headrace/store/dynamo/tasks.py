@@ -1,4 +1,4 @@
-"""The tasks table: conditional writes in batches, consistent reads, and the index."""
+"""The tasks table: conditional writes in batches, and consistent reads."""
 
 import logging
 import random
@@ -7,21 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
-from datetime import datetime
 from typing import Any, Final, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
-from headrace.domain.task import Place, Task
+from headrace.domain.task import Task
 from headrace.store import keys
 from headrace.store.base import (
-    CountPage,
     Done,
-    EntryPage,
     Outcome,
-    Position,
     Refused,
     charge,
     metered,
@@ -30,17 +26,14 @@ from headrace.store.base import (
 from headrace.store.dynamo.aws_errors import AnswerLost, aws_errors, charge_all, consumed
 from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeaseTable
+from headrace.store.dynamo.index import StateIndex
 from headrace.store.dynamo.limits import Limits
 from headrace.store.dynamo.pages import Pages
 from headrace.store.dynamo.transactions import transaction
 from headrace.store.items import (
     ATTRIBUTES,
     Item,
-    entry_from_item,
     from_item,
-    from_micros,
-    micros,
-    partition,
     to_item,
 )
 from headrace.store.statements import Dialect, single_write, statement
@@ -63,7 +56,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single", "together"]
 
 
-class DynamoStore(GroupLeaseTable, Limits, ControlTable):
+class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request),
@@ -346,89 +339,6 @@ class DynamoStore(GroupLeaseTable, Limits, ControlTable):
     def pages(self) -> Pages:
         """Return the way to read the table in bulk."""
         return Pages(self._client, self._tasks)
-
-    # -- the index -----------------------------------------------------------------------------
-
-    def entries(
-        self,
-        place: Place,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: Position | None = None,
-        descending: bool = False,
-        limit: int,
-    ) -> EntryPage:
-        query = self._query(place, since, until, after)
-        with aws_errors():
-            answer = self._client.query(**query, ScanIndexForward=not descending, Limit=limit)
-        charge_all(answer, write=False)
-        return EntryPage(tuple(entry_from_item(item) for item in answer["Items"]), _last(answer))
-
-    def count(
-        self,
-        place: Place,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: Position | None = None,
-        now: datetime | None,
-    ) -> CountPage:
-        query = self._query(place, since, until, after)
-        if now is not None:
-            query["ExpressionAttributeNames"]["#ttl"] = keys.TTL
-            query["ExpressionAttributeValues"][":now"] = {"N": str(micros(now) // 1_000_000)}
-            query["FilterExpression"] = "attribute_not_exists(#ttl) OR #ttl > :now"
-        with aws_errors():
-            answer = self._client.query(**query, Select="COUNT")
-        charge_all(answer, write=False)
-        return CountPage(answer["Count"], _last(answer))
-
-    def _query(
-        self,
-        place: Place,
-        since: datetime | None,
-        until: datetime | None,
-        after: Position | None,
-    ) -> dict[str, Any]:
-        names = {"#place": keys.QUEUE_STATE}
-        values: Item = {":place": {"S": partition(place)}}
-        condition = "#place = :place"
-        if since is not None:
-            values[":since"] = {"N": str(micros(since))}
-        if until is not None:
-            values[":until"] = {"N": str(micros(until))}
-        if since is not None and until is not None:
-            condition += " AND #at BETWEEN :since AND :until"
-        elif since is not None:
-            condition += " AND #at >= :since"
-        elif until is not None:
-            condition += " AND #at <= :until"
-        if len(values) > 1:
-            names["#at"] = keys.SCHEDULED_AT
-        query = {
-            "TableName": self._tasks,
-            "IndexName": keys.BY_STATE,
-            "KeyConditionExpression": condition,
-            "ExpressionAttributeNames": names,
-            "ExpressionAttributeValues": values,
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        if after is not None:
-            query["ExclusiveStartKey"] = {
-                keys.QUEUE_STATE: {"S": partition(place)},
-                keys.SCHEDULED_AT: {"N": str(micros(after.scheduled_at))},
-                keys.TASK_ID: {"S": after.task_id},
-            }
-        return query
-
-
-def _last(answer: dict[str, Any]) -> Position | None:
-    """Return where in its partition a query stopped; None at the end."""
-    last = answer.get("LastEvaluatedKey")
-    if last is None:
-        return None
-    return Position(from_micros(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
 
 
 @contextmanager

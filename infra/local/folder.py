@@ -113,8 +113,10 @@ def kept_admin_key(folder: Path) -> str:
         if not path.exists():
             _write_privately(path, f"hr_{secrets.token_urlsafe(32)}\n")
         key = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         key = ""
+    except OSError as error:
+        raise DataFolderUnusable(f"{path} cannot be kept or read: {error.strerror}.") from error
     if not is_key(key):
         raise DataFolderUnusable(f"{path} holds no admin key: delete the file to get a new one.")
     return key

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.local.engine import DATABASE_NAME
+from infra.local.errors import DataFolderUnusable
 from infra.local.folder import data_folder, engine_noted, kept_admin_key, temporary_folder
 from tests.modes import modes
 
@@ -70,3 +71,15 @@ def test_what_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
         "lock": 0o600,
         "admin.key": 0o600,
     }
+
+
+def test_a_key_that_cannot_be_kept_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(DataFolderUnusable, match=r"admin\.key cannot be kept .*: No such file"):
+        kept_admin_key(tmp_path / "gone")
+
+
+def test_what_is_no_key_is_not_taken_for_one(tmp_path: Path) -> None:
+    (tmp_path / "admin.key").write_text("short", encoding="ascii")
+
+    with pytest.raises(DataFolderUnusable, match="holds no admin key: delete the file"):
+        kept_admin_key(tmp_path)

@@ -7,8 +7,8 @@ import pytest
 from headrace.domain.lifecycle import Action, Actor
 from headrace.domain.task import State
 from headrace.store.dynamo import DynamoStore
-from tests.unit import test_lifecycle_acts as acts
-from tests.unit.lifecycle_cases import ANYWHERE, LifecycleCase
+from tests.unit.domain import test_lifecycle_acts as acts
+from tests.unit.domain.lifecycle_cases import ANYWHERE, LifecycleCase
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])

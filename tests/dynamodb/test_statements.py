@@ -22,9 +22,9 @@ from headrace.domain.task import State, Task
 from headrace.store.base import Done
 from headrace.store.dynamo import DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames
-from tests.unit.test_lifecycle_plans import planned as planned_by_row
-from tests.unit.test_lifecycle_plans import task_in
-from tests.unit.test_statements import CONDITIONS, EFFECTS, HEARTBEAT, MAIL, planned
+from tests.unit.domain.test_lifecycle_plans import planned as planned_by_row
+from tests.unit.domain.test_lifecycle_plans import task_in
+from tests.unit.store.test_statements import CONDITIONS, EFFECTS, HEARTBEAT, MAIL, planned
 
 _NUMBERS: Final = count()
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 
 from headrace.cli.session import CliSession
-from tests.unit.sdk.cli_runner import invoke
+from tests.unit.cli.cli_runner import invoke
 
 
 class _ByName(httpx.BaseTransport):

@@ -14,7 +14,7 @@ from headrace.client.app.app import App
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from tests.functional.workers import isolated
-from tests.unit.sdk.worker_harness import SOON, FakeService
+from tests.unit.worker.worker_harness import SOON, FakeService
 
 pytestmark = pytest.mark.slow  # each starts a process or two
 

@@ -62,7 +62,7 @@ def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
 
 
 def test_an_idle_worker_asks_as_often_as_it_was_measured_to() -> None:
-    """What it asks for in half an hour is counted in tests/unit/sdk/test_worker_idle.py."""
+    """What it asks for in half an hour is counted in tests/unit/worker/test_idle.py."""
     assert f"every {cost.IDLE_POLL_SECONDS} seconds on average" in GUIDE
 
 

@@ -1,0 +1,48 @@
+"""Names that other task queues have, and names with a slip in them."""
+
+from typing import Any
+
+import pytest
+
+from headrace import App
+from tests.unit.app.app_doubles import FakeHttp
+
+
+@pytest.fixture
+def app() -> App:
+    return FakeHttp().app()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("delay", r"say send\.enqueue\(…\)"),
+        ("apply_async", r"say send\.options\(delay=…\)\.enqueue\(…\)"),
+        ("nothing_of_the_kind", "^'TaskFunction' object has no attribute 'nothing_of_the_kind'$"),
+    ],
+)
+def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
+    app: App, name: str, hint: str
+) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    with pytest.raises(AttributeError, match=hint):
+        getattr(send, name)
+    assert not hasattr(send, name)
+
+
+def test_an_option_with_a_slip_in_its_name_is_told_the_one_that_was_meant(app: App) -> None:
+    wrong: Any = {"retry": 3}
+    with pytest.raises(TypeError, match="task has no option retry: did you mean retries"):
+        app.task(**wrong)
+
+    @app.task
+    def send(to: str) -> None: ...
+
+    wrong = {"dely": 5}
+    with pytest.raises(TypeError, match="options has no option dely: did you mean delay"):
+        send.options(**wrong)
+    wrong = {"zzz": 5}
+    with pytest.raises(TypeError, match="periodic has no option zzz: it has cron, every"):
+        app.periodic(**wrong)

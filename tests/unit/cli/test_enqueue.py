@@ -1,0 +1,369 @@
+"""`headrace enqueue`: one task, or a file of any number."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from headrace import App
+from headrace.cli.lines import BadLine, InputLine, enqueue_lines, numbered, read_lines
+from headrace.cli.session import CliSession
+from headrace.domain import limits
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli, Ran, invoke
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    made = Cli(headrace_service)
+    made("queue", "create", "mail")
+    return made
+
+
+def payloads(cli: Cli) -> list[Any]:
+    listed = cli("task", "list", "mail", "--payload", "--json")
+    return [task["payload"] for task in listed.lines]
+
+
+def test_one_task_prints_its_id_and_nothing_else(cli: Cli) -> None:
+    ran = cli("enqueue", "mail", '{"to": "ada"}')
+
+    assert (ran.code, ran.err) == (0, "")
+    assert cli("task", "show", ran.out.strip(), "--json").json["payload"] == {"to": "ada"}
+
+
+def test_every_field_of_a_task_has_an_option(cli: Cli) -> None:
+    ran = cli(
+        *("enqueue", "mail", "1", "--json", "--id", "order-1", "--dedupe-key", "k"),
+        *("--delay", "10m", "--keepalive", "90s", "--max-retries", "2"),
+        *("--expires-at", "2026-12-01T00:00:00Z", "--tag", "team=sales", "--tag", "x=a=b"),
+    )
+
+    made = ran.json
+    task = made["task"]
+    assert (made["outcome"], made["id"]) == ("CREATED", "order-1")
+    assert task["scheduled_at"].startswith("2026-11-21T08:10:00")
+    assert task["expires_at"].startswith("2026-12-01T00:00:00")
+    assert task["keepalive_timeout_in_seconds"] == 90
+    assert task["max_retries"] == 2
+    assert task["dedupe_key"] == "k"
+    assert task["tags"] == {"team": "sales", "x": "a=b"}
+
+
+def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None:
+    cli("enqueue", "mail", "--task", "mail.send", '{"to": "ada"}', "--id", "a")
+    cli("enqueue", "mail", "--task", "mail.digest")
+    app = App(queue="mail")
+
+    @app.task(name="mail.send")
+    def send(to: str) -> str:
+        return f"sent to {to}"
+
+    assert payloads(cli) == [
+        {"task": "mail.send", "args": {"to": "ada"}},
+        {"task": "mail.digest", "args": {}},
+    ]
+    cli.service.run(app)
+    assert cli.service.client.get_task("a").result == "sent to ada"
+
+
+def test_the_queue_cannot_be_left_out(cli: Cli) -> None:
+    ran = cli("enqueue", "--task", "mail.send", '{"to": "ada"}')
+
+    assert (ran.code, ran.error) == (2, "error: say the QUEUE before the PAYLOAD")
+
+
+def test_the_same_id_again_says_so(cli: Cli) -> None:
+    cli("enqueue", "mail", "1", "--id", "order-1")
+
+    again = cli("enqueue", "mail", "2", "--id", "order-1")
+
+    assert (again.code, again.out, again.err) == (0, "order-1\n", "EXISTING\n")
+
+
+def test_a_duplicate_overwrites_what_is_named(cli: Cli) -> None:
+    cli("enqueue", "mail", "1", "--dedupe-key", "k")
+
+    again = cli("enqueue", "mail", "2", "--dedupe-key", "k", "--overwrite", "payload")
+
+    assert again.err == "OVERWRITTEN\n"
+    assert payloads(cli) == [2]
+
+
+def test_a_task_that_cannot_be_is_exit_1(cli: Cli) -> None:
+    ran = cli("enqueue", "mail", "1", "--expires-at", "2020-01-01T00:00:00Z")
+
+    assert ran.code == 1
+    assert ran.err.startswith("error: INVALID: expires_at ")
+
+
+def test_a_task_that_is_in_another_queue_is_said_to_be_there(cli: Cli) -> None:
+    cli("queue", "create", "news")
+    cli("enqueue", "news", "1", "--id", "order-1")
+
+    ran = cli("enqueue", "mail", "1", "--id", "order-1")
+
+    assert (ran.code, ran.out) == (0, "order-1\n")
+    assert ran.err == "EXISTING: the task of this id is in another queue, news\n"
+
+
+def test_a_dash_reads_one_payload_from_stdin(cli: Cli) -> None:
+    assert cli("enqueue", "mail", "-", input='{"a":\n 1}').code == 0
+    assert payloads(cli) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "say a PAYLOAD, - for stdin, or --file"),
+        (("--task", "mail.send", "[1]"), "it is the arguments by name"),
+        (("--task", "mail.send", "--tasks", "--file", "x"), "give --task or --tasks"),
+        (("hello",), "text goes in quotes of its own"),
+        (("{to: 1}",), "PAYLOAD: not JSON"),
+        (("1", "--file", "x"), "give PAYLOAD or --file, not both"),
+        (("1", "--delay", "1", "--at", "+1h"), "give --delay or --at, not both"),
+        (("1", "--overwrite", "tags"), "--overwrite needs a --dedupe-key"),
+        (("--file", "x", "--id", "a"), "--id is of one task"),
+        (("1", "--skip-bad"), "--skip-bad goes with --file"),
+        (("1", "--tag", "x"), "no tag such as service=smartcity"),
+        (("1", "--tag", "x=1", "--tag", "x=2"), "tag x is given twice"),
+        (("1", "--at", "tomorrow"), "no instant such as 2026-11-21T08:00:00Z"),
+        (("1", "--at", "2026-11-21T08:00:00"), "no instant such as"),
+        (("1", "--delay", "-5"), "no length of time"),
+        (("1", "--id", "a b"), "id"),
+    ],
+)
+def test_what_makes_no_sense_is_said(cli: Cli, words: tuple[str, ...], message: str) -> None:
+    ran = cli("enqueue", "mail", *words)
+
+    assert ran.code == 2
+    assert message in ran.err
+    assert payloads(cli) == []
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def ndjson(*values: Any) -> str:
+    return "".join(f"{json.dumps(value)}\n" for value in values)
+
+
+def from_stdin(cli: Cli, text: str | bytes, *words: str) -> Ran:
+    return cli("enqueue", "mail", "--file", "-", *words, input=text)
+
+
+def test_a_file_has_a_payload_on_each_line(cli: Cli, tmp_path: Path) -> None:
+    kept = tmp_path / "tasks.ndjson"
+    kept.write_text(ndjson(*({"n": n} for n in range(60))) + "\n\n" + "61")
+
+    ran = cli("enqueue", "mail", "--file", str(kept), "--tag", "team=sales")
+
+    assert (ran.code, ran.out, ran.err) == (0, "", "61 CREATED.\n")
+    assert payloads(cli) == [*({"n": n} for n in range(60)), 61]
+    assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 61
+
+
+def test_lines_may_be_the_arguments_of_a_function(cli: Cli) -> None:
+    ran = from_stdin(cli, ndjson({"to": "ada"}, [1], {"to": "bob"}), "--task", "a.b", "--skip-bad")
+
+    assert ran.error.startswith("line 2: with --task it is the arguments by name")
+    assert payloads(cli) == [
+        {"task": "a.b", "args": {"to": "ada"}},
+        {"task": "a.b", "args": {"to": "bob"}},
+    ]
+
+
+def test_results_of_a_file_are_a_line_each(cli: Cli) -> None:
+    ran = from_stdin(
+        cli,
+        ndjson({"payload": 1, "id": "a"}, {"payload": 2, "id": "a"}),
+        "--tasks",
+        "--json",
+        "--quiet",
+    )
+
+    assert ran.lines == [
+        {"line": 1, "outcome": "CREATED", "id": "a", "queue": "mail", "detail": None},
+        {"line": 2, "outcome": "EXISTING", "id": "a", "queue": "mail", "detail": None},
+    ]
+    assert ran.err == ""
+
+
+def test_a_bad_line_is_named_and_what_stands_before_it_is_sent(cli: Cli) -> None:
+    ran = from_stdin(cli, "1\n2\nnope\n4\n")
+
+    assert ran.code == 1
+    assert ran.err.startswith("line 3: not JSON")
+    assert "2 CREATED, 1 BAD." in ran.err
+    assert payloads(cli) == [1, 2]
+
+
+def test_the_rest_can_be_sent_later(cli: Cli) -> None:
+    from_stdin(cli, "1\n2\nnope\n4\n")
+
+    assert from_stdin(cli, "1\n2\n3\n4\n", "--from-line", "3").code == 0
+    assert payloads(cli) == [1, 2, 3, 4]
+
+
+def test_bad_lines_can_be_passed_over(cli: Cli) -> None:
+    ran = from_stdin(cli, "1\nnope\n3\n", "--skip-bad")
+
+    assert ran.code == 1
+    assert payloads(cli) == [1, 3]
+
+
+def test_whole_tasks_may_say_everything_and_the_options_are_their_defaults(cli: Cli) -> None:
+    lines = ndjson(
+        {"payload": 1},
+        {"payload": 2, "delay_in_seconds": 60},
+        {"payload": 3, "scheduled_at": "2026-11-21T10:00:00Z", "tags": {"a": "b"}},
+    )
+
+    assert from_stdin(cli, lines, "--tasks", "--delay", "5m", "--tag", "x=y").code == 0
+
+    tasks = cli("task", "list", "mail", "--payload", "--json").lines
+    assert {task["payload"]: task["scheduled_at"][11:16] for task in tasks} == {
+        1: "08:05",
+        2: "08:01",
+        3: "10:00",
+    }
+    assert {task["payload"]: task["tags"] for task in tasks} == {
+        1: {"x": "y"},
+        2: {"x": "y"},
+        3: {"a": "b"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("5", "is no task"),
+        ('{"paylod": 5}', "paylod is no field of a task"),
+        ('{"payload": 5, "id": 7}', "$.id"),
+        ('{"payload": 5, "scheduled_at": "2026-11-21T10:00:00"}', "scheduled_at needs a time zone"),
+        ('{"payload": 5, "delay_in_seconds": -1}', "delay_in_seconds must be at least 0"),
+        ('{"payload": 5, "id": "a b"}', "id must match"),
+        (json.dumps({"payload": "x" * limits.PAYLOAD_BYTES}), "payload takes 262146 bytes"),
+        ("[" * 200_000, "not JSON"),
+    ],
+)
+def test_a_line_that_is_no_task_costs_the_others_nothing(cli: Cli, line: str, message: str) -> None:
+    text = f'{{"payload": 1}}\n{line}\n{{"payload": 3}}\n'
+
+    stopped = from_stdin(cli, text, "--tasks")
+
+    assert stopped.code == 1
+    assert stopped.error.startswith("line 2: ")
+    assert message in stopped.error
+    assert payloads(cli) == [1]
+    assert from_stdin(cli, text, "--tasks", "--skip-bad", "--from-line", "2").code == 1
+    assert payloads(cli) == [1, 3]
+
+
+def test_a_dry_run_checks_every_line_and_sends_none(cli: Cli) -> None:
+    big = json.dumps("x" * limits.PAYLOAD_BYTES)
+
+    ran = from_stdin(cli, f"1\nnope\n{big}\n4\n", "--dry-run", "--skip-bad")
+
+    assert ran.code == 1
+    assert "line 2: not JSON" in ran.err
+    assert "line 3: payload takes" in ran.err
+    assert "Nothing was sent: 2 fine, 2 BAD." in ran.err
+    assert payloads(cli) == []
+
+
+def test_a_dry_run_of_a_file_needs_no_service(tmp_path: Path) -> None:
+    kept = tmp_path / "x"
+    kept.write_text("1\n")
+
+    assert (
+        invoke("enqueue", "mail", "--file", str(kept), "--dry-run", session=CliSession(env={})).code
+        == 0
+    )
+
+
+def test_a_queue_that_is_missing_ends_it_at_once(cli: Cli) -> None:
+    ran = cli("enqueue", "nope", "--file", "-", input="1\n2\n")
+
+    assert ran.code == 3
+    assert "there is no queue nope" in ran.err
+
+
+def test_trouble_in_the_middle_says_how_far_it_came(cli: Cli) -> None:
+    calls = 0
+
+    def away(request: httpx.Request) -> httpx.Response:
+        nonlocal calls
+        calls += request.method == "POST"
+        if calls > 1:
+            return httpx.Response(403, json={"code": "forbidden", "detail": "not any more"})
+        return cli.service.transport.handle_request(request)
+
+    cut_off = Cli(cli.service, cli.service.connect(transport=httpx.MockTransport(away)))
+
+    ran = cut_off("enqueue", "mail", "--file", "-", input=ndjson(*range(60)))
+
+    assert ran.code == 4
+    assert "Up to line 25: 25 CREATED, and perhaps a few more." in ran.err
+    found = re.search(r"--run (\S+) goes on", ran.err)
+    assert found is not None
+    ran = cli("enqueue", "mail", "--file", "-", "--run", found[1], input=ndjson(*range(60)))
+    assert "35 CREATED, 25 EXISTING" in ran.err
+    assert cli.service.client.count_tasks("mail").count == 60
+
+
+def test_a_file_that_is_not_there_is_named(cli: Cli) -> None:
+    ran = cli("enqueue", "mail", "--file", "/no/such")
+
+    assert (ran.code, ran.err) == (1, "error: /no/such: No such file or directory\n")
+
+
+# ------------------------------------------------------------------------------- constant memory
+
+
+def test_no_more_than_a_batch_of_lines_is_held(cli: Cli) -> None:
+    read = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read
+        while True:
+            read += 1
+            yield b"1\n"
+
+    results = enqueue_lines(
+        cli.service.client, "mail", numbered(endless()), {}, whole=False, skip_bad=False
+    )
+    for expected in range(1, 200):
+        number, _ = next(results)
+        assert number == expected
+        assert read - number <= limits.BATCH
+
+
+def test_a_line_without_end_is_one_bad_line(tmp_path: Path) -> None:
+    kept = tmp_path / "long"
+    with kept.open("wb") as out:
+        out.write(b'"' + b"x" * (3 * limits.BODY_BYTES) + b'"\n1\n')
+
+    with kept.open("rb") as stream:
+        lines = list(numbered(read_lines(stream)))
+
+    assert [line.number for line in lines] == [1, 2]
+    with pytest.raises(BadLine, match="longer than 4,194,304 bytes"):
+        lines[0].task({}, whole=False)
+    assert lines[1].task({}, whole=False).payload == 1
+
+
+def test_big_lines_go_out_in_calls_that_the_service_takes(cli: Cli) -> None:
+    big = json.dumps("x" * (limits.PAYLOAD_BYTES - 2)).encode()
+    lines = [InputLine(number, big) for number in range(1, 31)]
+
+    results = list(
+        enqueue_lines(cli.service.client, "mail", lines, {}, whole=False, skip_bad=False)
+    )
+
+    assert [number for number, _ in results] == list(range(1, 31))
+    assert not any(isinstance(result, BadLine) for _, result in results)

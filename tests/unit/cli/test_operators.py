@@ -1,0 +1,257 @@
+"""`headrace schedule`, `key`, `worker`, `audit` and `stats`."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.domain.errors import Unauthenticated
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    made = Cli(headrace_service)
+    made("queue", "create", "mail")
+    return made
+
+
+# ------------------------------------------------------------------------------------- schedules
+
+
+def test_a_schedule_is_put_and_shown(cli: Cli) -> None:
+    put = cli(
+        *("schedule", "put", "mail", "digest", "--cron", "0 8 * * MON", "--json"),
+        *("--timezone", "Europe/Madrid", "--payload", '{"kind": "digest"}', "--tag", "a=b"),
+        *("--expires", "1h", "--keepalive", "2m", "--max-retries", "1", "--dedupe-key", "d"),
+    )
+
+    assert put.code == 0
+    shown = cli("schedule", "show", "mail", "digest", "--json").json
+    assert shown == put.json
+    assert shown["payload"] == {"kind": "digest"}
+    assert shown["expires_in_seconds"] == 3600
+    assert shown["retry_strategy"]["max_retries"] == 1
+    assert "Europe/Madrid" in cli("schedule", "show", "mail", "digest").out
+
+
+@pytest.mark.parametrize("rhythm", [(), ("--cron", "* * * * *", "--every", "5m")])
+def test_a_schedule_has_one_rhythm(cli: Cli, rhythm: tuple[str, ...]) -> None:
+    ran = cli("schedule", "put", "mail", "digest", *rhythm)
+
+    assert (ran.code, ran.error) == (2, "error: give exactly one of --cron and --every")
+
+
+def test_a_cron_that_is_none_is_named_by_its_field(cli: Cli) -> None:
+    ran = cli("schedule", "put", "mail", "digest", "--cron", "61 * * * *")
+
+    assert ran.code == 2
+    assert "cron" in ran.error
+
+
+def test_what_comes_next_is_told_over_all_queues(cli: Cli) -> None:
+    cli("queue", "create", "news")
+    cli("schedule", "put", "mail", "late", "--every", "2h")
+    cli("schedule", "put", "news", "soon", "--every", "1m")
+    cli("schedule", "put", "news", "never", "--every", "1m", "--paused")
+
+    soonest = cli("schedule", "next", "--json").json
+
+    assert [(one["queue"], one["schedule"]) for one in soonest] == [
+        ("news", "soon"),
+        ("mail", "late"),
+    ]
+    assert re.search(r"08:01:00Z\s+news\s+soon", cli("schedule", "next").out)
+    assert [one["schedule"] for one in cli("schedule", "next", "mail", "--json").json] == ["late"]
+    assert "every 2 h" in cli("schedule", "list", "mail").out
+    assert [one["name"] for one in cli("schedule", "list", "news", "--json").json] == [
+        "never",
+        "soon",
+    ]
+
+
+def test_a_schedule_runs_by_hand_and_is_deleted_when_that_is_meant(cli: Cli) -> None:
+    cli("schedule", "put", "mail", "digest", "--every", "1h", "--payload", '"now"')
+
+    made = cli("schedule", "run", "mail", "digest").out.strip()
+
+    assert cli("task", "show", made, "--json").json["payload"] == "now"
+    assert "digest" in cli("schedule", "delete", "mail", "digest", "--dry-run").out
+    assert cli("schedule", "delete", "mail", "digest").code == 2
+    assert replace(cli, somebody=True)("schedule", "delete", "mail", "digest", input="n").code == 1
+    assert cli("schedule", "delete", "mail", "digest", "-y").code == 0
+    assert cli("schedule", "delete", "mail", "digest", "-y").code == 3
+
+
+def test_an_apps_schedules_are_synced(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "timed_app.py").write_text(
+        "from headrace import App\napp = App()\n"
+        "@app.periodic(cron='0 8 * * *')\n@app.task(queue='mail')\ndef digest():\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    ran = cli("schedule", "sync", "timed_app:app")
+
+    assert ran.code == 0, ran.err
+    assert "0 8 * * *" in ran.out
+    assert len(cli("schedule", "list", "mail", "--json").json) == 1
+
+
+# ------------------------------------------------------------------------------------------ keys
+
+
+def test_a_secret_stands_alone_on_stdout_and_is_shown_once(cli: Cli) -> None:
+    ran = cli("key", "create", "ci", "--role", "producer", "--queue", "mail*,news")
+
+    assert re.fullmatch(r"hr_\S+\n", ran.out)
+    assert ran.out.strip() not in ran.err
+    assert cli.service.connect(ran.out.strip()).enqueue("mail", 1).outcome == "CREATED"
+    (listed,) = cli("key", "list", "--json").json
+    assert listed["queues"] == ["mail*", "news"]
+    assert ran.out.strip() not in cli("key", "list", "--json").out + cli("key", "list").out
+    assert cli("key", "create", "x", "--role", "viewer", "--queue", "*", "-q").err == ""
+    made = cli("key", "create", "y", "--role", "viewer", "--queue", "*", "--json").json
+    assert made["secret"].startswith("hr_")
+
+
+def test_a_key_may_be_for_a_time(cli: Cli) -> None:
+    create = ("key", "create", "ci", "--role", "producer", "--queue", "*")
+    ran = cli(*create, "--expires-in", "30d")
+    made = cli(
+        *("key", "create", "x", "--role", "viewer", "--queue", "*", "--json"),
+        *("--expires-at", "2026-11-22T08:00:00Z"),
+    ).json
+
+    assert made["expires_at"] == "2026-11-22T08:00:00Z"
+    assert "(producer until 2026-12-21 08:00:00Z) is made" in ran.err
+    cli.service.clock.forward(86_400)
+    listed = cli("key", "list").out
+    assert "2026-12-21 08:00:00Z\n" in listed
+    assert "2026-11-22 08:00:00Z (expired)\n" in listed
+    both = cli(*create, "--expires-in", "1h", "--expires-at", "+1h")
+    assert (both.code, both.error) == (2, "error: give one of --expires-in and --expires-at")
+    past = cli(*create, "--expires-at", "2020-01-01T00:00:00Z")
+    assert past.code == 2
+    assert "expires_at must be in the future" in past.error
+    taken = cli(*create)
+    assert taken.code == 5
+    assert "a living key has this name" in taken.error
+
+
+def test_a_key_is_rotated_and_its_new_secret_stands_alone_on_stdout(cli: Cli) -> None:
+    made = cli("key", "create", "ci", "--role", "producer", "--queue", "*", "--json").json
+
+    ran = cli("key", "rotate", made["id"], "--overlap", "1h")
+
+    assert re.fullmatch(r"hr_\S+\n", ran.out)
+    assert f"Key {made['id']} is rotated; the secret before works for 1 h more." in ran.err
+    for secret in (made["secret"], ran.out.strip()):
+        assert cli.service.connect(secret).enqueue("mail", 1).outcome == "CREATED"
+    again = cli("key", "rotate", made["id"], "--json").json
+    assert again["id"] == made["id"]
+    with pytest.raises(Unauthenticated):
+        cli.service.connect(ran.out.strip()).enqueue("mail", 1)
+    assert cli("key", "rotate", "key_none").code == 3
+    assert cli("key", "rotate", made["id"], "--overlap", "2d").code == 2
+
+
+def test_a_key_is_revoked_when_that_is_meant(cli: Cli) -> None:
+    made = cli("key", "create", "ci", "--role", "producer", "--queue", "*", "--json").json
+
+    dry = cli("key", "revoke", made["id"], "--dry-run")
+
+    assert dry.out == f"Key {made['id']} (ci, producer) would be revoked.\n"
+    assert cli("key", "revoke", made["id"]).code == 2
+    assert cli("key", "revoke", made["id"], "--yes").code == 0
+    assert cli("key", "list", "--json").json == []
+    assert cli("key", "revoke", made["id"], "--dry-run").code == 3
+
+
+def test_a_key_that_may_not_is_exit_4_and_told_what_it_takes(cli: Cli) -> None:
+    ran = cli.as_role("viewer")("key", "list")
+
+    assert ran.code == 4
+    assert "takes the role admin" in ran.error
+
+
+# --------------------------------------------------------------------------------------- workers
+
+
+def test_workers_are_seen_and_asked_to_end(cli: Cli) -> None:
+    now = cli.service.clock.now
+
+    def sign() -> str | None:
+        return cli.service.client.put_worker(
+            "web-1:4711",
+            queues=["mail"],
+            concurrency=8,
+            running=["tsk_1"],
+            version="1.4",
+            started_at=now,
+        )
+
+    assert sign() is None
+    cli.service.clock.forward(70)
+    assert re.search(r"web-1:4711 .*08:00:00Z", cli("worker", "list").out)
+    cli.service.clock.forward(10)
+    assert re.search(r"web-1:4711 .* silent for 1\.3 min", cli("worker", "list").out)
+    assert cli("worker", "list", "--json").json[0]["concurrency"] == 8
+    assert cli("worker", "quiet", "web-1:4711").err.startswith("Worker web-1:4711 is asked")
+    assert sign() == "quiet"
+    assert cli("worker", "stop", "web-1:4711", "--json").json["command"] == "stop"
+    assert sign() == "stop"
+    assert cli("worker", "stop", "web-2:1").code == 3
+
+
+# ----------------------------------------------------------------------------------------- audit
+
+
+def test_the_audit_says_who_changed_what(cli: Cli) -> None:
+    cli("queue", "pause", "mail")
+    cli.service.clock.forward(timedelta(hours=2))
+    cli("queue", "resume", "mail")
+
+    def actions(*filters: str) -> list[str]:
+        return [entry["action"] for entry in cli("audit", "list", "--json", *filters).lines]
+
+    assert actions() == ["resume", "pause", "create_queue"]
+    assert actions("--action", "pause") == ["pause"]
+    assert actions("--since", "2026-11-21T09:00:00Z") == ["resume"]
+    assert actions("--until", "2026-11-21T09:00:00Z", "--limit", "1") == ["pause"]
+    table = cli("audit", "list", "--limit", "2")
+    assert "resume" in table.out
+    assert "create_queue" not in table.out
+    assert "There are more" in table.err
+
+
+# ----------------------------------------------------------------------------------------- stats
+
+
+@pytest.fixture
+def busy(cli: Cli) -> Cli:
+    cli("queue", "create", "news")
+    cli("enqueue", "mail", "1")
+    cli("enqueue", "mail", "2", "--delay", "1h")
+    cli.service.forward(30)
+    return cli
+
+
+def test_stats_are_of_all_queues_or_some(busy: Cli) -> None:
+    assert [one["queue"] for one in busy("stats", "--json").json] == ["mail", "news"]
+    (mail,) = busy("stats", "mail", "--json", "--exact").json
+    assert (mail["counts"]["ready"], mail["counts"]["scheduled"]) == (1, 1)
+    assert re.search(r"mail +1 +1 +0 +0 +0 +30 s", busy("stats").out)
+    assert busy("stats", "nope").code == 3
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_watched_by_a_program_is_a_line_each_time(busy: Cli, count: int) -> None:
+    words = ("stats", "mail", "--watch", "--interval", "1ms", "--looks", str(count))
+
+    assert len(busy(*words, "--json").lines) == count
+    assert busy(*words).out.count("mail") == count

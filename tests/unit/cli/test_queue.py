@@ -1,0 +1,279 @@
+"""`headrace queue`."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace.cli.commands import queue_names
+from headrace.cli.main import main
+from headrace.cli.session import CliSession
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Cli
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    return Cli(headrace_service)
+
+
+def test_a_queue_with_nothing_said_has_the_defaults(cli: Cli) -> None:
+    ran = cli("queue", "create", "mail")
+
+    assert (ran.code, ran.out, ran.err) == (0, "", "Queue mail is created.\n")
+    assert cli("queue", "show", "mail", "--json").json["keepalive_timeout_in_seconds"] == 30
+
+
+def test_every_setting_has_an_option(cli: Cli) -> None:
+    ran = cli(
+        *("queue", "create", "mail", "--json", "--description", "letters"),
+        *("--keepalive", "2m", "--expires", "7d", "--history", "0"),
+        *("--max-retries", "3", "--backoff", "linear", "--base", "1.5s", "--max-delay", "1h"),
+        *("--jitter", "0.2", "--max-inflight", "8", "--rate", "100/10s"),
+        *("--dead-retention", "1d", "--dead-max-size", "500", "--shards", "4"),
+    )
+
+    made = ran.json
+    assert made["description"] == "letters"
+    assert made["keepalive_timeout_in_seconds"] == 120
+    assert made["expires_in_seconds"] == 604_800
+    assert made["history_retention_in_seconds"] == 0
+    assert made["retry_strategy"] == {
+        "kind": "linear",
+        "max_retries": 3,
+        "base_seconds": 1.5,
+        "max_delay_seconds": 3600,
+        "jitter": 0.2,
+        "intervals": [],
+    }
+    assert made["dequeuing_settings"]["max_inflight_tasks"] == 8
+    assert made["dequeuing_settings"]["rate_limiting"] == {
+        "max_tokens": 100,
+        "interval": 10,
+        "interval_unit": "SECONDS",
+    }
+    assert made["dead_letter_queue_config"] == {
+        "enable": True,
+        "retention_period_in_seconds": 86_400,
+        "max_size": 500,
+    }
+    assert made["shards"] == 4
+
+
+def test_waits_one_by_one_are_as_many_retries(cli: Cli) -> None:
+    cli("queue", "create", "mail", "--intervals", "10,1m,1h")
+
+    strategy = cli("queue", "show", "mail", "--json").json["retry_strategy"]
+    assert strategy["kind"] == "intervals"
+    assert strategy["intervals"] == [10, 60, 3600]
+    assert strategy["max_retries"] == 3
+
+
+def test_an_edit_from_one_kind_of_waits_to_another_goes_both_ways(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    assert cli("queue", "edit", "mail", "--intervals", "1,2").code == 0
+    assert cli("queue", "edit", "mail", "--intervals", "1,2,3").code == 0
+    assert cli("queue", "edit", "mail", "--backoff", "fixed").code == 0
+    strategy = cli("queue", "show", "mail", "--json").json["retry_strategy"]
+    assert (strategy["kind"], strategy["intervals"]) == ("fixed", [])
+
+
+def test_an_edit_leaves_the_rest(cli: Cli) -> None:
+    cli("queue", "create", "mail", "--rate", "50/s", "--max-inflight", "3", "--max-retries", "1")
+
+    ran = cli("queue", "edit", "mail", "--rate", "none", "--set", "retry_strategy.jitter=0.5")
+
+    assert ran.err == "Queue mail is changed; version 2.\n"
+    shown = cli("queue", "show", "mail", "--json").json
+    assert shown["dequeuing_settings"]["rate_limiting"] is None
+    assert shown["dequeuing_settings"]["max_inflight_tasks"] == 3
+    assert shown["retry_strategy"]["max_retries"] == 1
+    assert shown["retry_strategy"]["jitter"] == 0.5
+
+
+def test_a_dry_edit_shows_the_settings_and_changes_nothing(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    ran = cli("queue", "edit", "mail", "--keepalive", "9s", "--dry-run")
+
+    assert ran.json["keepalive_timeout_in_seconds"] == 9
+    assert cli("queue", "show", "mail", "--json").json["keepalive_timeout_in_seconds"] == 30
+
+
+def test_an_edit_of_nothing_is_refused(cli: Cli) -> None:
+    assert "nothing to change" in cli("queue", "edit", "mail").err
+
+
+def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
+    cli("queue", "create", "mail", "--keepalive", "77", "--shards", "2")
+    kept = tmp_path / "queue.json"
+    kept.write_text(cli("queue", "show", "mail", "--json").out)
+
+    assert cli("queue", "create", "copy", "--from-file", str(kept), "--shards", "3").code == 0
+
+    shown = cli("queue", "show", "copy", "--json").json
+    assert (shown["keepalive_timeout_in_seconds"], shown["shards"]) == (77, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[1]", "holds no JSON object"), ("{", "not JSON"), (None, "No such file")],
+)
+def test_a_file_that_cannot_be_settings_is_named(
+    cli: Cli, tmp_path: Path, text: str | None, message: str
+) -> None:
+    kept = tmp_path / "queue.json"
+    if text is not None:
+        kept.write_text(text)
+
+    ran = cli("queue", "create", "mail", "--from-file", str(kept))
+
+    assert ran.code == 2
+    assert "--from-file" in ran.error
+    assert message in ran.error
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--keepalive", "soon", "no length of time such as 30"),
+        ("--rate", "fast", "no rate limit such as 50/s"),
+        ("--set", "x", "no path=value"),
+        ("--keepalive", "0", "keepalive_timeout_in_seconds must be at least 1"),
+        ("--shards", "65", "shards must be at most 64"),
+    ],
+)
+def test_a_bad_setting_is_named_with_its_limit(
+    cli: Cli, option: str, value: str, message: str
+) -> None:
+    ran = cli("queue", "create", "mail", option, value)
+
+    assert ran.code == 2
+    assert message in ran.error
+
+
+def test_a_queue_that_exists_is_a_conflict_unless_that_is_fine(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    assert cli("queue", "create", "mail").code == 5
+    assert cli("queue", "create", "mail", "--if-missing").code == 0
+
+
+def test_the_list_shows_what_holds_a_queue_back(cli: Cli) -> None:
+    cli("queue", "create", "mail", "--rate", "50/s", "--max-inflight", "3")
+    cli("queue", "create", "news")
+    cli("queue", "pause", "mail")
+
+    ran = cli("queue", "list")
+
+    assert "paused, 3 at once, 50 per second" in ran.out
+    assert [queue["name"] for queue in cli("queue", "list", "--json").json] == ["mail", "news"]
+    assert [q["name"] for q in cli("queue", "list", "--json", "--prefix", "n").json] == ["news"]
+
+
+def test_pause_and_resume(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    assert cli("queue", "pause", "mail", "--for", "10m").err == "Queue mail is paused for 10 min.\n"
+    assert cli("queue", "pause", "mail", "--json").json["dequeuing_settings"]["dequeuing_paused"]
+    resumed = cli("queue", "resume", "mail", "--json").json
+    assert not resumed["dequeuing_settings"]["dequeuing_paused"]
+
+
+def filled(cli: Cli) -> Cli:
+    cli("queue", "create", "mail")
+    cli("enqueue", "mail", "1")
+    cli("enqueue", "mail", "2")
+    return cli
+
+
+@pytest.mark.parametrize("words", [("purge", "mail", "--state", "all"), ("delete", "mail")])
+def test_what_destroys_is_not_done_unasked(cli: Cli, words: tuple[str, ...]) -> None:
+    filled(cli)
+
+    counted = cli("queue", *words, "--dry-run")
+    refused = cli("queue", *words)
+    mistyped = replace(cli, somebody=True)("queue", *words, input="mial\n")
+
+    assert "ENQUEUED" in counted.out
+    assert refused.code == 2
+    assert "2 tasks" in refused.error
+    assert "--yes" in refused.error
+    assert mistyped.code == 1
+    assert "nothing was done" in mistyped.err
+    assert cli("task", "count", "mail", "--json").json["count"] == 2
+
+
+def test_whoever_types_the_name_means_it(cli: Cli) -> None:
+    filled(cli)
+
+    purged = replace(cli, somebody=True)("queue", "purge", "mail", "--state", "all", input="mail\n")
+
+    assert purged.code == 0
+    assert "2 tasks" in purged.err
+    assert cli("task", "count", "mail", "--json").json["count"] == 0
+
+
+def test_with_yes_nobody_is_asked(cli: Cli) -> None:
+    filled(cli)
+
+    assert json.loads(cli("queue", "purge", "mail", "--state", "ENQUEUED", "-y", "--json").out) == {
+        "deleted": 2,
+        "in_background": False,
+    }
+    assert cli("queue", "delete", "mail", "--yes").err == "Queue mail is gone.\n"
+    assert cli("queue", "show", "mail").code == 3
+
+
+def test_a_state_that_is_none_is_named(cli: Cli) -> None:
+    assert "'--state'" in cli("queue", "purge", "mail", "--state", "READY").error
+
+
+def test_show_says_how_long_a_time_in_seconds_is(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+    cli("schedule", "put", "mail", "digest", "--every", "10m")
+
+    shown = cli("queue", "show", "mail").out
+
+    assert "1,209,600 (14 d)" in shown
+    assert "every 10 min" in shown
+
+
+def test_names_of_queues_are_completed(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+    cli("queue", "create", "news")
+    session = CliSession(given_client=cli.service.client, env={})
+    with click.Context(main, obj=session) as context:
+        found = queue_names(context, click.Argument(["queue"]), "m")
+        away = queue_names(click.Context(main, obj=CliSession(env={})), click.Argument(["q"]), "")
+
+    assert [item.value for item in found] == ["mail"]
+    assert away == []
+
+
+def test_a_recount_says_what_it_found_and_what_the_counters_said(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+    for _ in range(3):
+        cli.service.client.enqueue("mail")
+    cli.service.use_cases.recounting.patience = -1
+
+    ran = cli("queue", "recount", "mail")
+
+    assert ran.code == 0
+    assert "ENQUEUED" in ran.out
+    assert "The counters were off by 3 and are mended." in ran.err
+    cli.service.clock.forward(1)
+    again = cli("queue", "recount", "mail", "--json")
+    assert again.json["counts"] == again.json["was"]
+    assert again.json["counts"]["ENQUEUED"] == 3
+    assert "They were right." in again.err
+    assert cli("queue", "recount", "none").code != 0
+
+
+def test_a_viewer_counts_nothing_anew(cli: Cli) -> None:
+    cli("queue", "create", "mail")
+
+    assert "operator" in cli.as_role("viewer")("queue", "recount", "mail").error

@@ -1,0 +1,268 @@
+"""`headrace smoke` on deployments that are not sound: each fault is found, and ends nothing."""
+
+import json
+import re
+
+import httpx2 as httpx
+import pytest
+
+from headrace.cli.checks import every
+from tests.unit.cli.cli_runner import Ran
+from tests.unit.cli.smoke_harness import (
+    OPERATIONS,
+    Answer,
+    SmokeDeployment,
+    Spoil,
+    another,
+    bodies,
+    for_operation,
+    headers,
+    is_of,
+    problem,
+    replaced,
+    without,
+)
+
+VITAL = {"health", "list_keys"}  # without these two there is nothing to check
+SOME = ("explain_task", "get_metrics", "extend_lease", "notify", "docs", "put_schedule")
+
+
+@pytest.fixture
+def sound() -> SmokeDeployment:
+    return SmokeDeployment()
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(each, marks=[] if each in SOME else [pytest.mark.slow])
+        for each in OPERATIONS
+        if each not in VITAL
+    ],
+)
+def test_an_operation_that_fails_is_told_and_the_rest_goes_on(operation: str) -> None:
+    broken = SmokeDeployment(for_operation(operation, lambda _request, _answer: problem(500)))
+
+    ran = broken.smoke("--json")
+
+    assert ran.code == 1
+    wrong = [row for row in ran.json["checks"] if row["outcome"] == "wrong"]
+    named = [
+        (row["status"], row["code"], row["request_id"])
+        for row in wrong
+        if row["method"] and is_of(operation, row["method"], row["path"])
+    ]
+    assert (500, "internal_error", "req-1") in named
+    assert [one["what"] for one in ran.json["left_behind"]] == left_by(operation, ran)
+    assert {thing for thing in broken.there() if "smoke" in thing} == {
+        what for what in left_by(operation, ran) if "smoke" in what and "of fiware" not in what
+    }
+
+
+def left_by(operation: str, ran: Ran) -> list[str]:
+    """The things that cannot be removed where *operation* fails."""
+    name, ngsi = ran.json["name"], "queue ngsi.notify, if nobody else uses it"
+    return {
+        "delete_queue": [ngsi, f"queue {name}-2", f"queue {name}"],
+        "revoke_key": [f"key {name}"],
+        "delete_notifications": [f"notifications of fiware-service {name}", ngsi],
+        "count_tasks": [f"notifications of fiware-service {name}", ngsi],
+    }.get(operation, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each not in VITAL])
+@pytest.mark.parametrize("body", [b"{}", b'{"results":[]}'])
+def test_an_answer_that_means_nothing_ends_nothing(operation: str, body: bytes) -> None:
+    broken = SmokeDeployment(for_operation(operation, bodies(lambda _: body)))
+
+    ran = broken.smoke("--json")
+
+    assert ran.code in (0, 1), ran.err  # 0: nobody reads that body
+    assert len(ran.json["checks"]) == len(every.FIRST) + len(every.OTHERS)
+    kept = {one["what"] for one in ran.json["left_behind"]}
+    assert {thing for thing in broken.there() if "smoke" in thing} <= kept
+
+
+FLOATS = bodies(lambda body: body.replace(b"123456789012345678901234567890", b"1.2345678901e29"))
+ASCII = bodies(lambda body: json.dumps(json.loads(body)).encode() if body else body)
+
+
+@pytest.mark.parametrize(
+    ("operation", "spoilt", "check", "says"),
+    [
+        ("get_task", FLOATS, "task: show", "another payload came back"),
+        ("get_task", ASCII, "task: show", "another payload came back"),
+        ("dequeue", FLOATS, "task: dequeue", "another payload came back"),
+        ("list_tasks", ASCII, "answer of 1 MB", "another payload came back"),
+        ("enqueue", replaced(b"EXISTING", b"CREATED"), "task: same ids again", "the outcomes"),
+        ("enqueue", replaced(b"DUPLICATE", b"CREATED"), "task: dedupe key", "the outcome"),
+        ("report", replaced(b"STALE_LEASE", b"OK"), "task: heartbeat", "the outcomes"),
+        ("dequeue", without("idempotent-replay"), "task: dequeue", "Idempotent-Replay: None"),
+        ("dequeue", replaced(b'"tasks":[{', b'"tasks":[],"x":[{'), "task: dequeue", "within 15 s"),
+        ("docs", without("content-security-policy"), "document: page", "policy"),
+        (
+            "explain_task",
+            without("x-content-type-options"),
+            "headers of all answers",
+            "/explain, answered with 200, has no X-Content-Type-Options: nosniff",
+        ),
+        ("run_tasks", without("x-request-id"), "headers of all answers", "no X-Request-Id"),
+        ("run_tasks", another("x-consumed-units", "2"), "headers of all answers", "no X-Consumed"),
+        ("create_queue", another("content-type", "text/html"), "queue: name taken", "text/html"),
+    ],
+)
+def test_an_answer_that_is_not_as_it_should_be_is_told(
+    operation: str, spoilt: Spoil, check: str, says: str
+) -> None:
+    wrong = SmokeDeployment(for_operation(operation, spoilt)).wrong()
+
+    assert says in wrong[check]["seen"]
+
+
+def test_a_secret_that_is_shown_again_is_told(sound: SmokeDeployment) -> None:
+    made: list[bytes] = []
+
+    def kept(_request: httpx.Request, answer: Answer) -> httpx.Response:
+        given = answer()
+        made.append(given.json()["secret"].encode())
+        return given
+
+    shown = bodies(lambda body: body.replace(b'"prefix":"', b'"prefix":"' + b"".join(made)))
+    making, listing = for_operation("create_key", kept), for_operation("list_keys", shown)
+    sound.spoil = lambda request, answer: making(request, lambda: listing(request, answer))
+
+    ran = sound.smoke("--json")
+
+    [wrong] = [row for row in ran.json["checks"] if row["outcome"] == "wrong"]
+    assert (wrong["check"], wrong["seen"]) == ("key: list", "the list shows its secret")
+    assert made[0].decode() not in ran.out + ran.err
+
+
+def test_a_key_that_is_let_in_everywhere_is_told(sound: SmokeDeployment) -> None:
+    def let_in(request: httpx.Request, answer: Answer) -> httpx.Response:
+        request.headers["Authorization"] = f"Bearer {sound.service.key}"
+        return answer()
+
+    sound.spoil = let_in
+
+    wrong = sound.wrong()
+
+    assert {*wrong} == {
+        "key: where it may not",
+        "refusal: no key",
+        "key: refused once revoked",
+    }
+    assert wrong["refusal: no key"]["status"] == 200
+    assert wrong["key: where it may not"]["seen"] == "was let through; 403 forbidden is right"
+
+
+def test_a_list_without_an_end_is_told() -> None:
+    endless = replaced(b'"cursor":null', b'"cursor":"on"')
+
+    def first_page(request: httpx.Request, answer: Answer) -> httpx.Response:
+        request.url = request.url.copy_remove_param("cursor")
+        return endless(request, answer)
+
+    hidden = bodies(lambda body: body.replace(b'"name":"smoke', b'"name":"other'))
+    spoilt = for_operation(
+        "list_workers",
+        lambda request, answer: hidden(request, lambda: first_page(request, answer)),
+    )
+
+    wrong = SmokeDeployment(spoilt).wrong()
+
+    assert wrong["worker: list"]["seen"] == "the list goes on after 100 pages"
+
+
+def test_timers_and_a_recorder_that_do_not_run_are_told(sound: SmokeDeployment) -> None:
+    sound.timers = False
+
+    wrong = sound.wrong()
+
+    assert {title: row["seen"] for title, row in wrong.items()} == {
+        "stream: metrics": "no counts of 12 enqueued, 5 started, 1 succeeded, 1 failed, 1 dead "
+        "within 60 s",
+        "lease: taken back": "no lapsed lease taken back within 90 s",
+        "schedule: tick": "no tick of the scheduler within 90 s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "check", "says"),
+    [
+        (
+            headers(lambda name, text: text.replace("; HttpOnly", "")),
+            "console: sign in",
+            "has no HttpOnly",
+        ),
+        (
+            headers(lambda name, text: text.replace("SameSite=Strict", "SameSite=Lax")),
+            "console: sign in",
+            "has no SameSite=Strict",
+        ),
+        (
+            headers(lambda name, text: text.replace("; Secure", "")),
+            "console: sign in",
+            "has no Secure",
+        ),
+        (
+            headers(lambda name, text: text.replace("Path=/prod/console", "Path=/")),
+            "console: sign in",
+            "has no Path=/prod/console",
+        ),
+        (without("content-security-policy"), "console: page", "Content-Security-Policy"),
+        (replaced(b'name="token"', b'name="other"'), "console: sign in", "the status: 403"),
+        (replaced(b'rel="stylesheet"', b'rel="none"'), "console: page", "no style sheet"),
+        (another("location", "https://elsewhere.test/"), "console: sign in", "elsewhere.test"),
+        (replaced(b'action="/prod', b'action="https://elsewhere.test'), "console: sign in", "else"),
+        (lambda _request, _answer: problem(404, "not_found"), "console: page", "the status: 404"),
+    ],
+)
+def test_a_console_that_is_not_as_it_should_be_is_told(
+    spoilt: Spoil, check: str, says: str
+) -> None:
+    def spoil(request: httpx.Request, answer: Answer) -> httpx.Response:
+        return spoilt(request, answer) if "/console" in request.url.path else answer()
+
+    wrong = SmokeDeployment(spoil).wrong()
+
+    assert says in wrong[check]["seen"]
+
+
+def test_sessions_that_outlive_signing_out_are_told(sound: SmokeDeployment) -> None:
+    def kept_alive(request: httpx.Request, answer: Answer) -> httpx.Response:
+        if request.url.path == "/prod/console/sign-out":
+            return httpx.Response(303, headers={"Location": "/prod/console/sign-in"})
+        return answer()
+
+    sound.spoil = kept_alive
+
+    wrong = sound.wrong()
+
+    assert wrong["console: sign out"]["seen"].startswith("the status of the first page afterwards")
+
+
+def test_what_is_wrong_stands_first_with_the_request_to_look_for(sound: SmokeDeployment) -> None:
+    sound.spoil = for_operation(
+        "pause_queue", lambda _request, _answer: problem(503, "unavailable")
+    )
+
+    ran = sound.smoke()
+
+    first = ran.out.splitlines()[2]
+    assert re.match(
+        r"queue: pause +wrong +POST /v1/queues/smoke-\w+-2/pause: 503 unavailable, "
+        r"request req-1: spoilt +\d+$",
+        first,
+    )
+    assert ran.code == 1
+
+
+def test_where_no_queue_can_be_made_nothing_else_is_looked_at(sound: SmokeDeployment) -> None:
+    sound.spoil = for_operation("create_queue", lambda _request, _answer: problem(500))
+
+    rows = sound.rows(code=1)
+
+    assert [row["outcome"] for row in rows.values()].count("wrong") == 1
+    assert rows["task: enqueue"]["seen"] == "nothing can be checked without “queue: create”"

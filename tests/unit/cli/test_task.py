@@ -1,0 +1,436 @@
+"""`headrace task`: long, because it is one test for each of its many subcommands and options."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+import pytest
+
+from headrace.cli.tail import SeenTasks, look
+from headrace.cli.task import list_
+from headrace.client.sending import Failure, Report
+from headrace.testing import MemoryService
+from headrace.testing.clock import START
+from tests.unit.cli.cli_runner import Cli
+
+
+@pytest.fixture
+def cli(headrace_service: MemoryService) -> Cli:
+    made = Cli(headrace_service)
+    made("queue", "create", "mail", "--max-retries", "1")
+    return made
+
+
+def put(cli: Cli, *ids: str, **fields: Any) -> None:
+    for id in ids:
+        cli.service.client.enqueue("mail", {"to": id}, id=id, **fields)
+    cli.service.clock.forward(0.001)
+
+
+def end(cli: Cli, status: Any, **fields: Any) -> str:
+    """Take one task and report on it."""
+    (task,) = cli.service.client.dequeue("mail", worker="w-1").tasks
+    report = Report(task_id=task.id, lease_id=task.lease.id, status=status, **fields)
+    cli.service.client.report("mail", [report])
+    return task.id
+
+
+def test_show_tells_a_tasks_whole_story(cli: Cli) -> None:
+    put(cli, "a", tags={"team": "sales"}, dedupe_key="k")
+    why = Failure(type="TimeoutError", message="no answer\x1b[2J", detail="Traceback …\nlast line")
+    end(cli, "FAILED", error=why, retryable=False)
+
+    shown = cli("task", "show", "a").out
+
+    assert "DEAD (rejected)" in shown
+    assert "1 of 2" in shown
+    assert "team=sales" in shown
+    assert "failed at 2026-11-21 08:00:00Z by w-1: TimeoutError: no answer\\x1b[2J" in shown
+    assert '"to": "a"' in shown
+    assert shown.endswith("last line\n")
+    assert cli("task", "show", "a", "--json", "--no-payload").json["payload"] is None
+
+
+def test_a_task_that_is_not_there_is_exit_3(cli: Cli) -> None:
+    assert cli("task", "show", "nope").code == 3
+    assert cli("task", "explain", "nope").code == 3
+
+
+def test_a_list_has_the_first_and_says_that_there_are_more(cli: Cli) -> None:
+    put(cli, *(f"t-{n:02}" for n in range(60)))
+
+    table = cli("task", "list", "mail")
+
+    assert table.out.count("READY") == 50
+    assert "There are more" in table.err
+    assert cli("task", "list", "mail", "--limit", "3").out.count("READY") == 3
+    assert cli("task", "list", "mail", "--limit", "60").err == ""
+    assert len(cli("task", "list", "mail", "--json").lines) == 60
+    assert len(cli("task", "list", "mail", "--json", "--limit", "7").lines) == 7
+
+
+def test_an_empty_list_is_no_table(cli: Cli) -> None:
+    ran = cli("task", "list", "mail")
+
+    assert (ran.code, ran.out, ran.err) == (0, "", "Nothing there.\n")
+
+
+def test_payloads_are_there_when_asked_for(cli: Cli) -> None:
+    put(cli, "a")
+
+    assert '{"to":"a"}' in cli("task", "list", "mail", "--payload").out
+    assert cli("task", "list", "mail", "--payload", "--json").lines[0]["payload"] == {"to": "a"}
+    assert "payload" not in cli("task", "list", "mail", "--json").lines[0]
+
+
+def calls(cli: Cli, *functions: str) -> None:
+    """Enqueue a call of each function, as an app does."""
+    for number, name in enumerate(functions):
+        payload = {"task": name, "args": {"to": "ada"}}
+        cli.service.client.enqueue("mail", payload, id=f"t-{number}")
+    cli.service.clock.forward(0.001)
+
+
+def test_a_list_names_the_function_of_each_call(cli: Cli) -> None:
+    calls(cli, "mail.send", "mail.digest")
+    put(cli, "raw")
+
+    heading, *lines = cli("task", "list", "mail").out.splitlines()
+
+    assert heading.split()[:3] == ["ID", "Task", "Status"]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["t-0", "mail.send"],
+        ["t-1", "mail.digest"],
+        ["raw", "-"],
+    ]
+
+
+def test_calls_of_one_function_can_be_picked(cli: Cli) -> None:
+    calls(cli, "mail.send", "mail.digest", "mail.send")
+    chosen = ("task", "list", "mail", "--task", "mail.send")
+
+    assert [task["id"] for task in cli(*chosen, "--json").lines] == ["t-0", "t-2"]
+    assert "payload" not in cli(*chosen, "--json").lines[0]
+    assert [task["id"] for task in cli(*chosen, "--json", "--limit", "1").lines] == ["t-0"]
+    assert "mail.digest" not in cli(*chosen).out
+    assert cli("task", "list", "mail", "--task", "nope").err == "Nothing there.\n"
+
+
+def test_a_key_that_may_not_see_payloads_sees_no_functions(cli: Cli) -> None:
+    calls(cli, "mail.send")
+    viewer = cli.as_role("viewer")
+
+    shown = viewer("task", "list", "mail")
+
+    assert shown.code == 0
+    assert "t-0" in shown.out
+    assert "mail.send" not in shown.out
+    assert viewer("task", "list", "mail", "--task", "mail.send").code == 4
+    assert viewer("task", "list", "mail", "--payload").code == 4
+
+
+def test_columns_that_nobody_fills_are_left_out(cli: Cli) -> None:
+    put(cli, "a")
+    assert cli("task", "list", "mail").out.split("\n")[0].split() == [
+        *("ID", "Status", "Due", "Attempts")
+    ]
+    put(cli, "b", tags={"team": "sales"})
+    end(cli, "FAILED", error=Failure(type="Busy", message="later"))
+
+    heading = cli("task", "list", "mail").out.splitlines()[0]
+
+    assert all(name in heading for name in ("Worker", "Tags", "Latest error"))
+
+
+def test_an_error_is_written_as_python_does_and_one_that_is_over_says_of_which_attempt(
+    cli: Cli,
+) -> None:
+    put(cli, "a")
+    end(cli, "FAILED", error=Failure(type="Busy", message="later"), delay_in_seconds=0)
+    assert "Busy: later" in cli("task", "list", "mail").out
+    cli.service.clock.forward(1)
+    end(cli, "SUCCEEDED")
+
+    assert "attempt 1: Busy: later" in cli("task", "list", "mail").out
+
+
+def test_future_ticks_of_a_schedule_are_one_line_and_their_number(cli: Cli) -> None:
+    cli("schedule", "put", "mail", "wake", "--every", "5s")
+    cli.service.forward(60)
+    every = [task["id"] for task in cli("task", "list", "mail", "--json").lines]
+    ahead = cli("task", "count", "mail", "--state", "scheduled", "--json").json["count"]
+    assert ahead > 3
+
+    folded = cli("task", "list", "mail", "--state", "scheduled")
+
+    assert folded.out.count("SCHEDULED") == 1
+    assert f"… and {ahead - 1} more ticks of wake until 2026-11-21 08:" in folded.out
+    assert "--all-ticks" in folded.out
+    assert folded.err == ""
+    unfolded = cli("task", "list", "mail", "--all-ticks", "--limit", "200").out
+    assert "more ticks" not in unfolded
+    assert all(id in unfolded for id in every)
+
+
+def test_a_folded_list_still_has_as_many_lines_as_were_asked_for(cli: Cli) -> None:
+    cli("schedule", "put", "mail", "wake", "--every", "5s")
+    cli.service.forward(60)
+    put(cli, *(f"t-{n}" for n in range(5)), delay_in_seconds=7200)
+
+    shown = cli("task", "list", "mail", "--state", "scheduled", "--limit", "4")
+
+    assert shown.out.count("SCHEDULED") == 4
+    assert "There are more" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("begun", "words"),
+    [
+        ("sch", ["SCHEDULED"]),
+        ("DEAD,s", ["DEAD,SUCCEEDED", "DEAD,SCHEDULED"]),
+        ("x", []),
+    ],
+)
+def test_states_are_completed(begun: str, words: list[str]) -> None:
+    option = next(one for one in list_.params if one.name == "state")
+
+    with click.Context(list_) as context:
+        assert [item.value for item in option.shell_complete(context, begun)] == words
+
+
+def test_filters_are_the_apis_own(cli: Cli) -> None:
+    put(cli, "a", tags={"team": "sales"})
+    put(cli, "b", delay_in_seconds=60)
+    put(cli, "c")
+    first = end(cli, "FAILED", error=Failure(message="Timed OUT"), retryable=False)
+
+    def ids(*filters: str) -> list[str]:
+        return [task["id"] for task in cli("task", "list", "mail", "--json", *filters).lines]
+
+    assert first == "a"
+    assert ids("--state", "dead") == ["a"]
+    assert ids("--state", "ready,scheduled") == ["c", "b"]
+    assert ids("--state", "READY", "--state", "failed") == ["c", "a"]
+    assert ids("--error", "timed out") == ["a"]
+    assert ids("--tag", "team=sales") == ["a"]
+    assert ids("--worker", "w-1") == ["a"]
+    assert ids("--min-attempts", "1") == ["a"]
+    assert ids("--scheduled-after", "2026-11-21T08:00:30Z") == ["b"]
+    assert ids("--scheduled-before", "2026-11-21T08:00:30Z", "--state", "pending") == ["c"]
+    assert ids("--order", "desc", "--state", "pending") == ["b", "c"]
+    assert cli("task", "count", "mail", "--state", "pending", "--json").json["count"] == 2
+    assert "together" in cli("task", "count", "mail").out
+
+
+def test_a_count_of_many_takes_as_many_calls_as_it_needs(cli: Cli) -> None:
+    cli.service.client.enqueue("mail", id="a")
+    cli.service.client.enqueue("mail", id="b", tags={"team": "sales"})
+    cli.service.use_cases.inspect.patience = -1
+
+    whole = cli("task", "count", "mail", "--json").json
+
+    assert (whole["count"], whole["partial"]) == (2, False)
+    assert cli("task", "count", "mail", "--tag", "team=sales", "--json").json["count"] == 1
+    would_go = cli("queue", "purge", "mail", "--state", "all", "--dry-run", "--json").json
+    assert would_go["count"] == 2
+
+
+def test_explain_says_why_a_task_waits(cli: Cli) -> None:
+    put(cli, "a")
+    put(cli, "b", delay_in_seconds=60)
+
+    assert cli("task", "explain", "a").out.startswith("Nothing holds it")
+    assert "scheduled" in cli("task", "explain", "b").out
+    assert cli("task", "explain", "b", "--json").json[0]["code"] == "scheduled"
+
+
+# ------------------------------------------------------------------------------ changing by hand
+
+
+def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
+    put(cli, "a", "b")
+    cli("queue", "create", "news")
+    cli("enqueue", "news", "1", "--id", "c")
+
+    ran = cli("task", "delete", "a", "c")
+
+    assert (ran.code, ran.err) == (0, "2 tasks deleted.\n")
+    assert cli("task", "show", "c").code == 3
+    assert cli("task", "count", "mail", "--json").json["count"] == 1
+
+
+def test_what_could_not_be_done_is_told_by_the_exit_code(cli: Cli) -> None:
+    put(cli, "a", "b")
+    end(cli, "SUCCEEDED")
+
+    assert cli("task", "delete", "nope").code == 3
+    assert cli("task", "run", "a").code == 5
+    partly = cli("task", "delete", "b", "nope", "--json")
+    assert partly.code == 1
+    assert (partly.json["matched"], partly.json["changed"]) == (1, 1)
+    assert {one["id"]: one["outcome"] for one in partly.json["results"]} == {
+        "b": "DELETED",
+        "nope": "NOT_FOUND",
+    }
+
+
+def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
+    put(cli, "a", "b", tags={"team": "sales"})
+    put(cli, "c")
+    chosen = ("--queue", "mail", "--tag", "team=sales")
+
+    dry = cli("task", "delete", *chosen, "--dry-run")
+    unasked = cli("task", "delete", *chosen)
+    refused = replace(cli, somebody=True)("task", "delete", *chosen, input="n\n")
+
+    assert (dry.code, dry.err) == (0, "2 tasks would be deleted.\n")
+    assert unasked.code == 2
+    assert "2 tasks of mail (tags team=sales) will be gone" in unasked.err
+    assert refused.code == 1
+    assert cli("task", "count", "mail", "--json").json["count"] == 3
+    assert replace(cli, somebody=True)("task", "delete", *chosen, input="y\n").code == 0
+    assert [task["id"] for task in cli("task", "list", "mail", "--json").lines] == ["c"]
+    assert cli("task", "delete", "--queue", "mail", "--all", "--yes").err == "1 task deleted.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ((), "say which tasks: ids, or --queue"),
+        (("--queue", "mail"), "--all for every one"),
+        (("a", "--state", "DEAD"), "give ids or filters, not both"),
+        (("--queue", "mail", "--state", "DAED"), "'DAED' is none of"),
+    ],
+)
+def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer: str) -> None:
+    for verb in (("delete", "--yes"), ("run",), ("restart",), ("move", "--to", "news")):
+        ran = cli("task", *verb, *words)
+
+        assert ran.code == 2
+        assert answer in ran.err
+
+
+def test_dead_tasks_are_restarted(cli: Cli) -> None:
+    put(cli, "a")
+    end(cli, "FAILED", retryable=False)
+
+    ran = cli("task", "restart", "--queue", "mail", "--state", "DEAD")
+
+    assert (ran.code, ran.err) == (0, "1 task restarted.\n")
+    assert cli("task", "show", "a", "--json").json["status"] == "READY"
+
+
+def test_tasks_that_have_succeeded_run_again_only_if_that_was_said(cli: Cli) -> None:
+    put(cli, "a")
+    end(cli, "SUCCEEDED")
+
+    assert cli("task", "restart", "--queue", "mail", "--all").err == "0 tasks restarted.\n"
+    ran = cli("task", "restart", "--queue", "mail", "--state", "SUCCEEDED")
+    assert ran.err == "1 task restarted.\n"
+
+
+def test_waiting_tasks_are_due_now(cli: Cli) -> None:
+    put(cli, "a", "b", delay_in_seconds=3600)
+
+    assert cli("task", "run", "a", "--queue", "mail").err == "1 task due now.\n"
+    assert cli("task", "run", "--queue", "mail", "--all").err == "1 task due now.\n"
+    assert cli("task", "count", "mail", "--state", "ready", "--json").json["count"] == 2
+
+
+def test_tasks_move_to_another_queue(cli: Cli) -> None:
+    put(cli, "a", "b")
+    cli("queue", "create", "archive")
+
+    assert cli("task", "move", "a", "--to", "archive").err == "1 task moved.\n"
+    assert cli("task", "move", "--queue", "mail", "--all", "--to", "archive").code == 0
+    assert cli("task", "count", "archive", "--json").json["count"] == 2
+    assert "left" in cli("task", "show", "a").out
+
+
+# ------------------------------------------------------------------------------------------ tail
+
+
+def test_tail_shows_what_is_new_and_what_has_changed_once(cli: Cli) -> None:
+    client, clock = cli.service.client, cli.service.clock
+    put(cli, "old", delay_in_seconds=3600)
+    clock.forward(1)
+    since, seen = clock.now, SeenTasks()
+
+    def news() -> list[tuple[str, str]]:
+        clock.forward(0.5)
+        news = look(client, "mail", since, seen, now=clock.now)
+        return [(task.id, task.status) for _, task in news]
+
+    assert news() == []
+    put(cli, "a", "b")
+    assert news() == [("a", "READY"), ("b", "READY")]
+    assert news() == []
+    (held,) = client.dequeue("mail").tasks
+    assert news() == [("a", "INFLIGHT")]
+    report = Report(task_id="a", lease_id=held.lease.id, status="FAILED", delay_in_seconds=9)
+    client.report("mail", [report])
+    assert news() == [("a", "SCHEDULED")]
+    assert end(cli, "SUCCEEDED") == "b"
+    assert news() == [("b", "SUCCEEDED")]
+
+
+def test_tail_shows_a_task_given_back_when_that_was_and_not_when_it_began(cli: Cli) -> None:
+    client, clock = cli.service.client, cli.service.clock
+    put(cli, "a", "b")
+    held = {task.id: task for task in client.dequeue("mail", batch_size=2).tasks}
+    clock.forward(1)
+    since, seen = clock.now, SeenTasks()
+
+    def news() -> list[tuple[str, str]]:
+        found = look(client, "mail", since, seen, now=clock.now)
+        return [(task.id, f"{reported:%H:%M:%S}") for reported, task in found]
+
+    assert news() == []
+    clock.forward(4)
+    back = [
+        Report(task_id=id, lease_id=held[id].lease.id, status="RELEASED", delay_in_seconds=delay)
+        for id, delay in (("a", 0), ("b", 60))
+    ]
+    client.report("mail", back)
+    clock.forward(2)
+    assert news() == [("a", "08:00:05"), ("b", "08:00:07")]
+    end(cli, "FAILED", error=Failure(type="Busy", message="later"))
+    clock.forward(2)
+    assert news() == [("a", "08:00:07")]
+
+
+def test_tail_remembers_a_bounded_number(cli: Cli) -> None:
+    put(cli, "a", "b", "c")
+    seen = SeenTasks(2)
+
+    assert len(list(look(cli.service.client, "mail", START, seen, now=START))) == 3
+    assert len(seen) == 2
+
+
+def test_tail_names_the_function_and_can_leave_out_others(cli: Cli) -> None:
+    calls(cli, "mail.send", "mail.digest")
+    words = ("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
+
+    assert [line.split()[3:] for line in cli(*words).out.splitlines()] == [
+        ["t-0", "mail.send"],
+        ["t-1", "mail.digest"],
+    ]
+    assert "mail.send" not in cli(*words, "--task", "mail.digest").out
+    assert [task["id"] for task in cli(*words, "--task", "mail.send", "--json").lines] == ["t-0"]
+    assert [line.split()[3:] for line in cli.as_role("viewer")(*words).out.splitlines()] == [
+        ["t-0"],
+        ["t-1"],
+    ]
+
+
+def test_tail_writes_a_line_for_each(cli: Cli) -> None:
+    put(cli, "a", tags={"team": "sales"})
+
+    text = cli("task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1")
+    program = cli(
+        "task", "tail", "mail", "--since", "2026-11-21T07:00:00Z", "--looks", "1", "--json"
+    )
+
+    assert text.out == "2026-11-21 08:00:00Z READY     a team=sales\n"
+    assert program.lines[0]["id"] == "a"
+    assert cli("task", "tail", "mail", "--looks", "1").out == ""

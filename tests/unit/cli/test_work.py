@@ -1,0 +1,160 @@
+"""`headrace work`: finding the app, and what is wrong when there is none."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY, start_http_server
+
+from headrace.cli.session import CliSession
+from headrace.testing import MemoryService
+from tests.unit.cli.cli_runner import Ran, invoke
+
+APP = """
+from headrace import App
+app = App()
+class tasks:
+    app = app
+number = 5
+@app.task(queue="mail")
+def double(n: int) -> int:
+    return 2 * n
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Work in a folder with modules; forget them, and how they log, afterwards."""
+    known = set(sys.modules)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    (tmp_path / "a_shop.py").write_text(APP)
+    (tmp_path / "a_broken.py").write_text("import no_such_package_at_all\n")
+    (tmp_path / "a_faulty.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    yield tmp_path
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name in set(sys.modules) - known:
+        if name.startswith("a_"):
+            del sys.modules[name]
+
+
+def work(*words: str, service: MemoryService | None = None) -> Ran:
+    client = service.client if service else None
+    return invoke("work", *words, session=CliSession(given_client=client, env={}))
+
+
+def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) -> None:
+    headrace_service.client.create_queue("mail")
+    payload = {"task": "a_shop.double", "args": {"n": 21}}
+    headrace_service.client.enqueue("mail", payload, id="a")
+    headrace_service.clock.forward(1)
+
+    ran = work("a_shop:app", "--burst", "--queues", "mail=2", service=headrace_service)
+
+    assert ran.code == 0
+    task = headrace_service.client.get_task("a")
+    assert (task.status, task.result) == ("SUCCEEDED", 42)
+
+
+def test_metrics_are_served_while_it_works(headrace_service: MemoryService) -> None:
+    headrace_service.client.create_queue("mail")
+    headrace_service.client.enqueue("mail", {"task": "a_shop.double", "args": {"n": 1}})
+    headrace_service.clock.forward(1)
+
+    ran = work("a_shop:app", "--burst", "--prometheus", "0", service=headrace_service)
+
+    labels = {"queue": "mail", "task": "a_shop.double", "outcome": "SUCCEEDED"}
+    assert ran.code == 0
+    assert REGISTRY.get_sample_value("headrace_tasks_ended_total", labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("0", "127.0.0.1"),
+        ("localhost:0", "127.0.0.1"),
+        ("0.0.0.0:0", "0.0.0.0"),  # noqa: S104  what may be asked for
+    ],
+)
+def test_metrics_are_for_this_machine_unless_told_otherwise(
+    headrace_service: MemoryService, monkeypatch: pytest.MonkeyPatch, given: str, address: str
+) -> None:
+    listening: list[str] = []
+
+    def start(port: int, host: str) -> Any:
+        server, thread = start_http_server(port, host)
+        listening.append(str(server.server_address[0]))
+        return server, thread
+
+    monkeypatch.setattr("prometheus_client.start_http_server", start)
+    headrace_service.client.create_queue("mail")
+
+    assert work("a_shop:app", "--burst", "--prometheus", given, service=headrace_service).code == 0
+    assert listening == [address]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a_shop", "'a_shop' names no app: say module:app"),
+        (":app", "':app' names no app"),
+        ("a_nothing:app", "there is no module a_nothing in "),
+        ("a_nothing.tasks:app", "there is no module a_nothing in "),
+        ("a_shop:ap", "a_shop has no ap; its apps: app"),
+        ("a_shop:number", "a_shop:number is no App but of type int"),
+        ("a_broken:app", "a_broken needs the module no_such_package_at_all"),
+        ("json:app", "json has no app; it holds no App"),
+    ],
+)
+def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> None:
+    ran = work(name)
+
+    assert ran.code in (1, 2)
+    assert ran.error.startswith(f"error: {message}")
+
+
+def test_an_app_may_be_an_attribute_of_something(headrace_service: MemoryService) -> None:
+    headrace_service.client.create_queue("mail")
+
+    assert work("a_shop:tasks.app", "--burst", service=headrace_service).code == 0
+
+
+def test_a_fault_in_the_module_is_told_as_it_is() -> None:
+    assert "ZeroDivisionError" in work("a_faulty:app").err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--queues", "mail=x"), "no queue, nor a queue with its weight"),
+        (("--queues", "mail=0"), "no queue, nor a queue with its weight"),
+        (("--concurrency", "0"), "concurrency must be"),
+        (("--shutdown-timeout", "soon"), "no length of time"),
+        (("--log-format", "xml"), "'xml' is not one of"),
+        (("--prometheus", "70000"), "no place to listen such as 9000"),
+        (("--prometheus", ":9000"), "no place to listen such as 9000"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(
+    headrace_service: MemoryService, words: tuple[str, ...], message: str
+) -> None:
+    ran = work("a_shop:app", *words, service=headrace_service)
+
+    assert ran.code == 2
+    assert message in ran.error
+
+
+def test_without_a_service_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADRACE_URL", raising=False)
+    monkeypatch.delenv("HEADRACE_KEY", raising=False)
+
+    ran = work("a_shop:app")
+
+    assert ran.code == 2
+    assert "`headrace run`" in ran.error

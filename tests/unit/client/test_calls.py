@@ -1,0 +1,374 @@
+"""What the client sends, and how it reads what comes back."""
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from headrace import Client, NewTask, Report, RetryStrategy
+from headrace.client.codec import Unreadable
+from headrace.client.consumed import Consumed
+from headrace.client.sending import SpawnedTask
+from headrace.domain.errors import InvalidRequest, PayloadTooLarge
+from headrace.domain.retry import Backoff
+from headrace.testing import MemoryService
+from tests.unit.client.network import AT, Network, Reply, enqueued, problem, reply
+
+TASK: dict[str, Any] = {
+    "id": "t1",
+    "queue": "mail",
+    "state": "ENQUEUED",
+    "status": "READY",
+    "payload": {"to": "ada"},
+    "tags": {},
+    "dedupe_key": None,
+    "created_at": AT,
+    "scheduled_at": AT,
+    "expires_at": None,
+    "attempts": 0,
+    "max_retries": 5,
+    "keepalive_timeout_in_seconds": None,
+    "lease_expires_at": None,
+    "worker": None,
+    "progress": None,
+    "started_at": None,
+    "finished_at": None,
+    "result": None,
+    "dead_reason": None,
+    "errors": [],
+    "trail": [],
+    "retained_until": None,
+    "schedule": None,
+}
+QUEUE: dict[str, Any] = {
+    "name": "mail",
+    "description": "",
+    "keepalive_timeout_in_seconds": 30,
+    "expires_in_seconds": 0,
+    "retry_strategy": {
+        "kind": "fixed",
+        "max_retries": 2,
+        "base_seconds": 1,
+        "max_delay_seconds": 3600,
+        "jitter": 0.1,
+        "intervals": [],
+    },
+    "dequeuing_settings": {
+        "max_inflight_tasks": 0,
+        "rate_limiting": None,
+        "dequeuing_paused": False,
+    },
+    "dead_letter_queue_config": {
+        "enable": True,
+        "retention_period_in_seconds": 60,
+        "max_size": 0,
+    },
+    "history_retention_in_seconds": 60,
+    "shards": 1,
+    "created_at": AT,
+    "updated_at": AT,
+    "version": 7,
+}
+
+
+def client_on(*replies: Reply) -> tuple[Client, Network]:
+    wire = Network(list(replies))
+    return Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep), wire
+
+
+def test_a_task_without_an_id_gets_one_before_it_is_sent() -> None:
+    client, wire = client_on(enqueued)
+    result = client.enqueue("mail", {"to": "ada"})
+    assert result.outcome == "CREATED"
+    assert result.id == wire.body()["tasks"][0]["id"]
+    assert str(result.id).startswith("tsk_")
+
+
+def test_only_what_was_said_is_sent() -> None:
+    client, wire = client_on(enqueued)
+    client.enqueue("mail", 1, id="a", delay_in_seconds=2.5, tags={"k": "v"}, dedupe_key="d")
+    assert wire.body()["tasks"] == [
+        {
+            "payload": 1,
+            "id": "a",
+            "delay_in_seconds": 2.5,
+            "tags": {"k": "v"},
+            "dedupe_key": "d",
+        }
+    ]
+
+
+def test_many_tasks_go_out_in_calls_of_25_and_come_back_in_order() -> None:
+    client, wire = client_on(enqueued)
+    results = client.enqueue_many("mail", (NewTask(id=f"t{n}") for n in range(60)))
+    assert [len(wire.body(place)["tasks"]) for place in range(3)] == [25, 25, 10]
+    assert [result.id for result in results] == [f"t{n}" for n in range(60)]
+
+
+def test_a_call_never_carries_more_than_the_service_takes() -> None:
+    client, wire = client_on(enqueued)
+    client.enqueue_many("mail", (NewTask(payload="x" * 250_000) for _ in range(25)))
+    assert len(wire.requests) == 2
+    assert all(len(request.content) <= 4 * 1024 * 1024 for request in wire.requests)
+
+
+def test_a_lazy_enqueue_takes_no_more_tasks_than_it_has_answers_for() -> None:
+    client, _ = client_on(enqueued)
+    taken = 0
+
+    def endless() -> Iterator[NewTask]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield NewTask(id=f"t{taken}")
+
+    results = client.enqueue_each("mail", endless())
+    assert next(results).id == "t1"
+    assert taken <= 26
+
+
+def test_a_bad_task_is_named_by_its_place_among_all() -> None:
+    client, _ = client_on(enqueued)
+    tasks = [NewTask(payload=n) for n in range(40)] + [NewTask(payload=math.nan)]
+    with pytest.raises(InvalidRequest, match=r"tasks\[40\].payload cannot be written as JSON"):
+        client.enqueue_many("mail", tasks)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("delay_in_seconds", math.nan), ("keepalive_timeout_in_seconds", math.inf)]
+)
+def test_a_number_that_is_none_is_not_taken_for_one_left_out(field: str, value: float) -> None:
+    client, wire = client_on(enqueued)
+    with pytest.raises(InvalidRequest, match=rf"tasks\[0\].{field} must be a finite number"):
+        client.enqueue("mail", **{field: value})  # type: ignore[arg-type]  # either of two
+    assert not wire.requests
+
+
+def test_a_payload_over_the_limit_is_refused_before_it_is_sent() -> None:
+    client, wire = client_on(enqueued)
+    with pytest.raises(PayloadTooLarge, match=r"tasks\[0\].payload takes .* at most 262144"):
+        client.enqueue("mail", "x" * 262_143)
+    assert not wire.requests
+
+
+@pytest.mark.parametrize(
+    "value", [2**200, "\u202eab", {"é": [None, True, 1.5]}, datetime(2026, 1, 1, tzinfo=UTC), {1}]
+)
+def test_a_payload_comes_back_as_it_went_out(value: object) -> None:
+    client, wire = client_on(enqueued)
+    client.enqueue("mail", value)
+    sent = wire.body()["tasks"][0]["payload"]
+    client, _ = client_on(reply(200, {**TASK, "payload": sent}))
+    assert client.get_task("t1").payload == sent
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", math.nan, {"a": math.inf}])
+def test_what_json_has_no_word_for_is_refused(value: object) -> None:
+    client, _ = client_on(enqueued)
+    with pytest.raises(InvalidRequest, match=r"tasks\[0\].payload cannot be written as JSON"):
+        client.enqueue("mail", value)
+
+
+def test_a_payload_that_contains_itself_is_refused() -> None:
+    client, _ = client_on(enqueued)
+    round_and_round: list[object] = []
+    round_and_round.append(round_and_round)
+    with pytest.raises(InvalidRequest, match="cannot be written as JSON"):
+        client.enqueue("mail", round_and_round)
+
+
+def test_one_unreadable_payload_leaves_the_others_readable() -> None:
+    leased = {**TASK, "lease": {"id": "l", "expires_at": AT}}
+    text = json.dumps({"tasks": [leased, leased], "now": AT, "poll_after_seconds": 1})
+    text = text.replace('{"to": "ada"}', "9" * 5000, 1)
+    client, _ = client_on(httpx.Response(200, content=text.encode()))
+    bad, good = client.dequeue("mail", batch_size=2).tasks
+    assert good.payload == {"to": "ada"}
+    with pytest.raises(Unreadable):
+        _ = bad.payload
+
+
+def test_half_a_surrogate_pair_is_the_business_of_one_task() -> None:
+    leased = {**TASK, "lease": {"id": "l", "expires_at": AT}}
+    text = json.dumps({"tasks": [leased, leased], "now": AT, "poll_after_seconds": 1})
+    payload = r'["\ud800", "\ud83d\ude00", "\\ud800", "\udc00\ud800"]'
+    text = text.replace('{"to": "ada"}', payload, 1)
+    client, _ = client_on(httpx.Response(200, content=text.encode()))
+    first, second = client.dequeue("mail", batch_size=2).tasks
+    assert first.payload == json.loads(payload)
+    assert bytes(first.payload_json) == payload.encode()
+    assert second.payload == {"to": "ada"}
+
+
+def test_a_strategy_of_intervals_does_not_contradict_itself() -> None:
+    client, wire = client_on(enqueued)
+    client.enqueue("mail", retry_strategy=RetryStrategy(Backoff.INTERVALS, intervals=(1, 60)))
+    sent = wire.body()["tasks"][0]["retry_strategy"]
+    assert sent["intervals"] == [1, 60]
+    assert "max_retries" not in sent
+
+
+def test_reports_carry_what_has_a_meaning_and_no_more() -> None:
+    results: list[dict[str, Any]] = [
+        {
+            "task_id": name,
+            "outcome": "OK",
+            "state": "SUCCEEDED",
+            "scheduled_at": AT,
+            "lease": None,
+            "spawned": [],
+            "detail": None,
+        }
+        for name in ("a", "b")
+    ]
+    client, wire = client_on(reply(200, {"results": results, "now": AT}))
+    answered = client.report(
+        "mail",
+        [
+            Report(
+                task_id="a",
+                lease_id="l",
+                status="SUCCEEDED",
+                result=[1],
+                spawn=[SpawnedTask(queue="next", payload=2, id="c")],
+            ),
+            Report(task_id="b", lease_id="m", status="FAILED", retryable=False),
+        ],
+    )
+    assert wire.body()["reports"] == [
+        {
+            "task_id": "a",
+            "lease_id": "l",
+            "status": "SUCCEEDED",
+            "result": [1],
+            "spawn": [{"queue": "next", "payload": 2, "id": "c"}],
+        },
+        {"task_id": "b", "lease_id": "m", "status": "FAILED", "retryable": False},
+    ]
+    assert answered[0].now == datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+
+def test_a_list_asks_for_a_page_only_when_it_is_needed() -> None:
+    client, wire = client_on(
+        reply(200, {"tasks": [TASK, TASK], "cursor": "more"}),
+        reply(200, {"tasks": [], "cursor": "yet more"}),
+        reply(200, {"tasks": [TASK], "cursor": None}),
+    )
+    tasks = client.list_tasks("mail", state=["DEAD", "READY"], tags={"a.b": "c d"}, payload=True)
+    assert not wire.requests
+    next(tasks)
+    assert len(wire.requests) == 1
+    assert len(list(tasks)) == 2
+    assert dict(wire.requests[1].url.params) == {
+        "state": "DEAD,READY",
+        "tag.a.b": "c d",
+        "payload": "true",
+        "cursor": "more",
+    }
+
+
+def test_a_bulk_action_goes_on_to_the_end_of_the_filtered_set() -> None:
+    client, wire = client_on(
+        reply(200, {"matched": 250, "changed": 249, "results": [], "cursor": "c"}),
+        reply(200, {"matched": 3, "changed": 3, "results": [], "cursor": None}),
+    )
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    done = client.move_tasks("mail", "later", filter={"state": "DEAD", "scheduled_after": since})
+    assert (done.matched, done.changed) == (253, 252)
+    assert wire.body(1) == {
+        "filter": {"state": "DEAD", "scheduled_after": "2026-01-01T00:00:00.000000Z"},
+        "cursor": "c",
+        "dry_run": False,
+        "to_queue": "later",
+    }
+
+
+def test_a_bulk_action_takes_any_number_of_ids() -> None:
+    client, wire = client_on(
+        reply(200, {"matched": 1, "changed": 1, "results": [], "cursor": None})
+    )
+    client.delete_tasks("mail", ids=[f"t{n}" for n in range(501)])
+    assert [len(wire.body(place)["ids"]) for place in range(3)] == [250, 250, 1]
+
+
+def test_an_edit_changes_what_it_names_and_sends_the_version_it_saw() -> None:
+    client, wire = client_on(
+        reply(200, QUEUE), problem(409, "version_mismatch"), reply(200, QUEUE), reply(200, QUEUE)
+    )
+    client.edit_queue("mail", description="new", retry_strategy={"max_retries": 9})
+    assert [request.method for request in wire.requests] == ["GET", "PUT", "GET", "PUT"]
+    sent = wire.body()
+    assert sent["description"] == "new"
+    assert sent["retry_strategy"] == {**QUEUE["retry_strategy"], "max_retries": 9}
+    assert sent["version"] == 7
+    assert "stats" not in sent
+
+
+def test_fields_of_a_newer_service_are_passed_over() -> None:
+    client, _ = client_on(reply(200, {**TASK, "mood": "good"}))
+    assert client.get_task("t1").id == "t1"
+
+
+def test_names_are_escaped_in_paths() -> None:
+    client, wire = client_on(reply(200, {"command": "quiet"}))
+    command = client.put_worker(
+        "höst/1:4711?#",
+        queues=["mail"],
+        concurrency=1,
+        running=[],
+        version="1",
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    assert command == "quiet"
+    assert wire.requests[0].url.raw_path == b"/v1/workers/h%C3%B6st%2F1%3A4711%3F%23"
+
+
+def test_any_other_call_can_be_made() -> None:
+    client, wire = client_on(reply(200, {"a": 1}), reply(204))
+    assert client.call("get", "/v1/openapi.json", params={"x": "y"}) == {"a": 1}
+    assert client.call("DELETE", "/v1/tasks/t1") is None
+    assert wire.requests[0].headers["Authorization"] == "Bearer hr_secret"
+
+
+def test_what_the_calls_cost_is_added_up() -> None:
+    first, second = reply(200, TASK), reply(200, TASK)
+    first.headers["X-Consumed-Units"] = "w=0, r=0.5"
+    second.headers["X-Consumed-Units"] = "w=16, r=2"
+    client, _ = client_on(first, second)
+    client.get_task("t1")
+    client.get_task("t1")
+    assert client.consumed == Consumed(calls=2, write_units=16, read_units=2.5)
+
+
+def test_one_dequeue_takes_tasks_of_several_queues() -> None:
+    with MemoryService() as service:
+        client = service.client
+        for name in ("mail", "news"):
+            client.create_queue(name)
+        client.enqueue("news", "older")
+        client.enqueue("mail", "newer")
+
+        by_due = client.dequeue(queues=["mail", "news"], order="due").tasks
+        by_preference = client.dequeue(queues=("mail", "news"), batch_size=25).tasks
+
+        assert [(task.queue, task.payload) for task in by_due] == [("news", "older")]
+        assert [(task.queue, task.payload) for task in by_preference] == [("mail", "newer")]
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {"queue", "queues"}),
+        ({"queue": "mail", "queues": ["news"]}, {"queue", "queues"}),
+        ({"queues": "mail"}, {"queues"}),
+    ],
+)
+def test_a_dequeue_names_one_queue_or_a_list(given: dict[str, Any], fields: set[str]) -> None:
+    with MemoryService() as service, pytest.raises(InvalidRequest) as refused:
+        service.client.dequeue(**given)
+
+    assert {error.field for error in refused.value.errors} == fields

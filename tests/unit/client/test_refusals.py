@@ -1,0 +1,262 @@
+"""What the clients refuse by themselves, before anything is sent, naming the field."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import pytest
+
+from headrace import AsyncClient, Client, NewTask, Report
+from headrace.client.sending import SpawnedTask
+from headrace.domain.errors import InvalidRequest, NotEnqueued
+from headrace.testing import MemoryService
+from tests.unit.client.network import Network, reply
+
+Many: TypeAlias = Literal["delete_tasks", "restart_tasks", "run_tasks", "move_tasks"]
+
+DONE: Final = {"matched": 0, "changed": 0, "results": [], "cursor": None}
+NAIVE: Final = datetime(2026, 1, 1, 8)  # noqa: DTZ001 (that is the point)
+
+
+class Zoneless(tzinfo):
+    """A time zone that cannot tell how far it is from UTC."""
+
+    def utcoffset(self, at: datetime | None) -> timedelta | None:
+        del at
+        return None
+
+    def dst(self, at: datetime | None) -> timedelta | None:
+        del at
+        return None
+
+    def tzname(self, at: datetime | None) -> str | None:
+        del at
+        return None
+
+
+def client_on(wire: Network) -> Client:
+    return Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep)
+
+
+def async_client_on(wire: Network) -> AsyncClient:
+    return AsyncClient("http://queue.test", "hr_secret", transport=wire, sleep=wire.async_sleep)
+
+
+def synchronous(wire: Network, action: Many, *queues: str, **meant: Any) -> None:
+    getattr(client_on(wire), action)(*queues, **meant)
+
+
+def with_coroutines(wire: Network, action: Many, *queues: str, **meant: Any) -> None:
+    async def act() -> None:
+        await getattr(async_client_on(wire), action)(*queues, **meant)
+
+    asyncio.run(act())
+
+
+# ------------------------------------------------------------------------------- many at once
+
+
+@pytest.mark.parametrize("action", get_args(Many))
+@pytest.mark.parametrize("act", [synchronous, with_coroutines])
+@pytest.mark.parametrize(
+    ("meant", "fields", "text"),
+    [
+        ({"ids": ["t1"], "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
+        ({"ids": [], "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
+        ({}, ["ids", "filter"], "one of ids and filter is needed"),
+        ({"ids": "abc"}, ["ids"], "ids must be a list of ids, not one text"),
+        ({"ids": "abc", "filter": {}}, ["ids", "filter"], "give exactly one of ids and filter"),
+        (
+            {"filter": {"state": None}},
+            ["filter"],
+            "filter names fields and gives all of them as None",
+        ),
+    ],
+)
+def test_a_bulk_action_takes_exactly_one_of_ids_and_filter(
+    act: Callable[..., None], action: Many, meant: Any, fields: list[str], text: str
+) -> None:
+    wire = Network([reply(200, DONE)])
+    queues = ("mail", "later") if action == "move_tasks" else ("mail",)
+
+    with pytest.raises(InvalidRequest) as refused:
+        act(wire, action, *queues, **meant)
+
+    assert refused.value.detail == text
+    assert [one.field for one in refused.value.errors] == fields
+    assert not wire.requests
+
+
+@pytest.mark.parametrize("act", [synchronous, with_coroutines])
+@pytest.mark.parametrize("meant", [{"ids": ("t1", "t2")}, {"filter": {}}])
+def test_either_of_the_two_is_sent_as_it_is(act: Callable[..., None], meant: Any) -> None:
+    wire = Network([reply(200, DONE)])
+
+    act(wire, "delete_tasks", "mail", **meant)
+
+    sent = {name: list(value) if name == "ids" else value for name, value in meant.items()}
+    assert wire.body() == {**sent, "dry_run": False}
+
+
+def test_ids_beside_a_filter_delete_nothing() -> None:
+    with MemoryService(seed=1) as service:
+        client = service.client
+        client.create_queue("mail")
+        client.enqueue_many("mail", [NewTask(id=id) for id in ("a", "b", "c")])
+
+        for ids in (["a"], []):
+            with pytest.raises(InvalidRequest):
+                client.delete_tasks("mail", ids=ids, filter={})
+
+        assert client.count_tasks("mail").count == 3
+
+
+# ------------------------------------------------------------------------------------ instants
+
+
+CALLS: Final[dict[str, tuple[str, Callable[[Client, datetime], object]]]] = {
+    "get_metrics from_": ("from", lambda client, at: client.get_metrics("mail", from_=at)),
+    "get_metrics to": ("to", lambda client, at: client.get_metrics("mail", to=at)),
+    "list_tasks after": (
+        "scheduled_after",
+        lambda client, at: client.list_tasks("mail", scheduled_after=at),
+    ),
+    "list_tasks before": (
+        "scheduled_before",
+        lambda client, at: client.list_tasks("mail", scheduled_before=at),
+    ),
+    "count_tasks after": (
+        "scheduled_after",
+        lambda client, at: client.count_tasks("mail", scheduled_after=at),
+    ),
+    "count_tasks before": (
+        "scheduled_before",
+        lambda client, at: client.count_tasks("mail", scheduled_before=at),
+    ),
+    "delete_tasks": (
+        "filter.scheduled_before",
+        lambda client, at: client.delete_tasks("mail", filter={"scheduled_before": at}),
+    ),
+    "list_audit from_": ("from", lambda client, at: client.list_audit(from_=at)),
+    "list_audit to": ("to", lambda client, at: client.list_audit(to=at)),
+    "put_worker": (
+        "started_at",
+        lambda client, at: client.put_worker(
+            "w", queues=["mail"], concurrency=1, running=[], version="1", started_at=at
+        ),
+    ),
+    "enqueue": (
+        "tasks[0].scheduled_at",
+        lambda client, at: client.enqueue("mail", scheduled_at=at),
+    ),
+    "enqueue_many": (
+        "tasks[1].expires_at",
+        lambda client, at: client.enqueue_many("mail", [NewTask(), NewTask(expires_at=at)]),
+    ),
+    "report": (
+        "reports[0].spawn[0].scheduled_at",
+        lambda client, at: client.report("mail", [spawning(at)]),
+    ),
+}
+
+
+def spawning(at: datetime) -> Report:
+    child = SpawnedTask(queue="mail", scheduled_at=at)
+    return Report(task_id="t1", lease_id="l", status="SUCCEEDED", spawn=[child])
+
+
+@pytest.mark.parametrize(("field", "call"), CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("at", [NAIVE, NAIVE.replace(tzinfo=Zoneless())], ids=["naive", "zoneless"])
+def test_an_instant_without_a_zone_is_refused_naming_the_field(
+    field: str, call: Callable[[Client, datetime], object], at: datetime
+) -> None:
+    wire = Network([reply(200, {})])
+
+    with pytest.raises(InvalidRequest) as refused:
+        call(client_on(wire), at)
+
+    (named,) = refused.value.errors
+    assert named.field == field
+    assert "2026-01-01T08:00:00 has none" in named.message
+    assert refused.value.detail == f"{field} {named.message}"
+    assert not wire.requests
+
+
+def came_out(*outcomes: str) -> Any:
+    results = [
+        {"outcome": outcome, "id": f"t{place}", "task": None, "queue": None, "detail": "too late"}
+        for place, outcome in enumerate(outcomes)
+    ]
+    return reply(200, {"results": results})
+
+
+def test_an_enqueue_that_comes_out_invalid_raises_naming_the_entry() -> None:
+    client = client_on(Network([came_out("INVALID")]))
+
+    with pytest.raises(NotEnqueued) as one:
+        client.enqueue("mail", 1)
+    with pytest.raises(NotEnqueued):
+        client.run_schedule("mail", "daily")
+
+    assert isinstance(one.value, InvalidRequest)
+    assert (one.value.code, one.value.detail) == (
+        "not_enqueued",
+        "task was not enqueued: too late",
+    )
+
+
+def test_many_are_all_sent_before_the_invalid_ones_are_raised_with_all_results() -> None:
+    full = came_out(*["CREATED"] * 24, "INVALID")
+    wire = Network([full, came_out("INVALID", "CREATED")])
+
+    with pytest.raises(NotEnqueued) as raised:
+        client_on(wire).enqueue_many("mail", [NewTask()] * 27)
+
+    assert [named.field for named in raised.value.errors] == ["tasks[24]", "tasks[25]"]
+    assert raised.value.detail == "tasks[24] was not enqueued: too late, and 1 more"
+    assert [result.outcome for result in raised.value.results].count("CREATED") == 25
+
+
+def test_invalid_entries_are_returned_where_that_is_wanted() -> None:
+    results = client_on(Network([came_out("CREATED", "INVALID")])).enqueue_many(
+        "mail", [NewTask(), NewTask()], errors="return"
+    )
+
+    assert [result.outcome for result in results] == ["CREATED", "INVALID"]
+    with pytest.raises(InvalidRequest, match='errors must be "raise" or "return"'):
+        client_on(Network([came_out()])).enqueue_many("mail", [], errors="ignore")  # type: ignore[arg-type]  # the point
+
+
+def test_results_one_by_one_end_at_the_first_invalid_entry() -> None:
+    wire = Network([came_out(*["CREATED"] * 25), came_out("CREATED", "INVALID")])
+    results = client_on(wire).enqueue_each("mail", [NewTask()] * 60)
+
+    assert [next(results).outcome for _ in range(26)] == ["CREATED"] * 26
+    with pytest.raises(NotEnqueued, match=r"^tasks\[26\] was not enqueued: too late$"):
+        next(results)
+    assert len(wire.requests) == 2
+
+
+def test_programs_with_an_event_loop_hear_of_it_likewise() -> None:
+    async def story() -> None:
+        wire = Network([came_out("INVALID")])
+        async with AsyncClient("http://queue.test", "hr_secret", transport=wire) as client:
+            with pytest.raises(NotEnqueued):
+                await client.enqueue("mail", 1)
+            with pytest.raises(NotEnqueued, match=r"tasks\[0\]"):
+                await client.enqueue_many("mail", [NewTask()])
+            assert len(await client.enqueue_many("mail", [NewTask()], errors="return")) == 1
+
+    asyncio.run(story())
+
+
+def test_an_instant_of_any_zone_is_sent_in_utc() -> None:
+    wire = Network([reply(200, {"entries": [], "cursor": None})])
+    at = datetime.fromisoformat("2026-01-01T09:00:00.5+01:00")
+
+    assert list(client_on(wire).list_audit(from_=at, to=datetime(2026, 1, 2, tzinfo=UTC))) == []
+
+    params = wire.requests[0].url.params
+    assert params["from"] == "2026-01-01T08:00:00.500000Z"
+    assert params["to"] == "2026-01-02T00:00:00.000000Z"

@@ -1,0 +1,135 @@
+"""Calls that are sent again after a lost answer: the service knows them by their key."""
+
+import asyncio
+from collections.abc import Callable
+
+import httpx2 as httpx
+import pytest
+
+from headrace import AsyncClient, Client, NewTask
+from headrace.domain.errors import Conflict
+from headrace.testing import MemoryService
+from tests.unit.client.network import Network, problem, reply
+
+LOST = httpx.ReadTimeout("no answer")
+KEY, ATTEMPT = "Idempotency-Key", "X-Attempt"
+NOTHING = {"tasks": [], "now": "2026-11-21T08:00:00.000000Z", "poll_after_seconds": 1}
+
+CALLS: dict[str, Callable[[Client], object]] = {
+    "create_queue": lambda client: client.create_queue("mail"),
+    "pause_queue": lambda client: client.pause_queue("mail", 60),
+    "resume_queue": lambda client: client.resume_queue("mail"),
+    "purge_queue": lambda client: client.purge_queue("mail", ["DEAD"]),
+    "run_schedule": lambda client: client.run_schedule("mail", "daily"),
+    "delete_tasks": lambda client: client.delete_tasks("mail", ids=["t1"]),
+    "restart_tasks": lambda client: client.restart_tasks("mail", filter={}),
+    "run_tasks": lambda client: client.run_tasks("mail", ids=["t1"]),
+    "move_tasks": lambda client: client.move_tasks("mail", "news", ids=["t1"]),
+    "quiet_worker": lambda client: client.quiet_worker("ada"),
+    "stop_worker": lambda client: client.stop_worker("ada"),
+    "create_key": lambda client: client.create_key("k", "viewer", ["*"]),
+    "open_lease": lambda client: client.open_lease("batch-7"),
+    "dequeue": lambda client: client.dequeue("mail"),
+    "call": lambda client: client.call("post", "/v1/queues/mail/pause"),
+}
+"""Every call that changes something and is no enqueue, report or extension, safe by themselves."""
+
+
+def client_on(*replies: object) -> tuple[Client, Network]:
+    wire = Network(list(replies))  # type: ignore[arg-type]  # as the tests say
+    return Client("http://queue.test", "hr_secret", transport=wire, sleep=wire.sleep), wire
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_try_of_a_call_carries_one_key_and_each_call_its_own(name: str) -> None:
+    refused = problem(403, "forbidden")
+    keys = []
+    for _ in range(2):
+        client, wire = client_on(LOST, problem(503, "unavailable"), problem(500, "x"), refused)
+        with pytest.raises(Exception, match="no"):
+            CALLS[name](client)
+        keys += [{request.headers[KEY] for request in wire.requests}]
+        assert len(wire.requests) == 4
+
+    assert [len(key) for key in keys] == [1, 1]
+    assert keys[0] != keys[1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.enqueue("mail", 1),
+        lambda client: client.enqueue_many("mail", [NewTask()]),
+        lambda client: client.report("mail", []) or client.extend_lease("lsg_1"),
+        lambda client: client.get_queue("mail"),
+        lambda client: client.restart_tasks("mail", filter={}, dry_run=True),
+        lambda client: client.open_lease(),
+    ],
+)
+def test_what_a_repeat_does_no_harm_to_carries_none(call: Callable[[Client], object]) -> None:
+    client, wire = client_on(LOST, problem(403, "forbidden"))
+    with pytest.raises(Exception, match="no"):
+        call(client)
+    assert len(wire.requests) == 2
+    assert not any(KEY in request.headers for request in wire.requests)
+
+
+def test_a_dequeue_says_which_try_it_is() -> None:
+    client, wire = client_on(LOST, problem(503, "unavailable"), reply(200, NOTHING))
+    client.dequeue("mail")
+    client.dequeue("mail")
+    assert [headers[ATTEMPT] for headers in wire.headers] == ["1", "2", "3", "1"]
+
+
+def test_programs_with_an_event_loop_do_likewise() -> None:
+    wire = Network([LOST, problem(503, "unavailable"), reply(200, NOTHING)])
+
+    async def story() -> None:
+        async with AsyncClient(
+            "http://queue.test", "hr_secret", transport=wire, sleep=wire.async_sleep
+        ) as client:
+            await client.dequeue("mail")
+            await client.dequeue("mail")
+
+    asyncio.run(story())
+    keys = [request.headers[KEY] for request in wire.requests]
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]
+    assert [headers[ATTEMPT] for headers in wire.headers] == ["1", "2", "3", "1"]
+
+
+def test_a_dequeue_whose_answer_was_lost_brings_the_tasks_all_the_same() -> None:
+    with MemoryService() as service:
+        service.client.create_queue("mail")
+        service.client.enqueue_many("mail", [NewTask(payload=number) for number in range(5)])
+
+        with service.faults.lose_answers(of="dequeue", times=2) as fault:
+            found = service.client.dequeue("mail", batch_size=3).tasks
+
+        assert fault.struck == 2
+        assert [(task.payload, task.attempts) for task in found] == [(0, 1), (1, 1), (2, 1)]
+        assert len(service.client.dequeue("mail", batch_size=25).tasks) == 2
+
+
+def test_a_call_of_an_operator_takes_effect_once_and_tells_what_it_did() -> None:
+    with MemoryService() as service:
+        client = service.client
+        client.create_queue("mail")
+        client.enqueue_many("mail", [NewTask(delay_in_seconds=60) for _ in range(5)])
+        lost = service.faults.lose_answers(times=1)
+
+        assert client.run_tasks("mail", filter={}).changed == 5
+        assert lost.struck == 1
+        lost = service.faults.lose_answers(times=1)
+        assert client.purge_queue("mail", ["ENQUEUED"]).deleted == 5
+        assert lost.struck == 1
+
+
+def test_a_key_whose_secret_was_lost_is_named() -> None:
+    with MemoryService() as service:
+        with service.faults.lose_answers(times=1), pytest.raises(Conflict) as refused:
+            service.client.create_key("ada", "worker", ["*"])
+
+        (made,) = service.client.list_keys()
+        assert made.id in refused.value.detail
+        assert "delete it and make another" in refused.value.detail

@@ -1,0 +1,121 @@
+"""The lifecycle table: the moves of the contract and no others, as they are documented."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.domain.lifecycle import (
+    LIFECYCLE,
+    Action,
+    Actor,
+    Clock,
+    LeaseRule,
+    diagram,
+    rule,
+    rules,
+    table,
+)
+from headrace.domain.task import State
+from tests.unit.domain.lifecycle_cases import ANYWHERE, DEAD, ENQUEUED, INFLIGHT, SUCCEEDED
+
+ROOT = Path(__file__).parents[3]
+
+# The moves of design 1, section 2, written down a second time.
+PROMISED: dict[Action, set[tuple[State | None, State | None]]] = {
+    Action.ENQUEUE: {(None, ENQUEUED)},
+    Action.OVERWRITE: {(ENQUEUED, ENQUEUED)},
+    Action.DEQUEUE: {(ENQUEUED, INFLIGHT)},
+    Action.HEARTBEAT: {(INFLIGHT, INFLIGHT)},
+    Action.SUCCEED: {(INFLIGHT, SUCCEEDED)},
+    Action.FAIL: {(INFLIGHT, ENQUEUED), (INFLIGHT, DEAD)},
+    Action.RELEASE: {(INFLIGHT, ENQUEUED), (INFLIGHT, DEAD)},
+    Action.MOVE: {(INFLIGHT, ENQUEUED), (ENQUEUED, ENQUEUED), (DEAD, ENQUEUED)},
+    Action.RECLAIM: {(INFLIGHT, ENQUEUED), (INFLIGHT, DEAD)},
+    Action.EXPIRE: {(ENQUEUED, DEAD)},
+    Action.RUN: {(ENQUEUED, ENQUEUED)},
+    Action.RESTART: {(DEAD, ENQUEUED), (SUCCEEDED, ENQUEUED)},
+    Action.DELETE: {(state, None) for state in State},
+    Action.PURGE: {(state, None) for state in State},
+}
+
+
+def test_the_table_holds_the_moves_of_the_contract_and_no_others() -> None:
+    stated: dict[Action, set[tuple[State | None, State | None]]] = {}
+    for row in LIFECYCLE:
+        stated.setdefault(row.action, set()).add((row.source, row.target))
+
+    assert stated == PROMISED
+    rows = {(row.action, row.source, row.target, row.actor) for row in LIFECYCLE}
+    assert len(rows) == len(LIFECYCLE)
+
+
+@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize("source", ANYWHERE, ids=str)
+def test_the_table_names_its_rows_and_refuses_the_rest(
+    action: Action, source: State | None
+) -> None:
+    targets = {to for come_from, to in PROMISED[action] if come_from == source}
+
+    assert {row.target for row in rules(action, source)} == targets
+    for target in ANYWHERE:
+        if target in targets:
+            assert rule(action, source, target) in LIFECYCLE
+        else:
+            with pytest.raises(LookupError, match=str(action)):
+                rule(action, source, target)
+
+
+def test_only_workers_move_what_is_in_flight_and_only_under_their_lease() -> None:
+    for row in LIFECYCLE:
+        if row.source is INFLIGHT and row.actor is Actor.WORKER:
+            assert row.lease is LeaseRule.HELD
+        elif row.source is INFLIGHT and row.actor is Actor.SERVICE:
+            closed = row.action is Action.RELEASE
+            assert row.lease is (LeaseRule.CLOSED if closed else LeaseRule.LAPSED)
+        else:
+            assert row.lease is (
+                LeaseRule.TAKEN if row.action is Action.DEQUEUE else LeaseRule.NONE
+            )
+
+
+def test_each_row_puts_the_clock_where_its_target_needs_attention_next() -> None:
+    meaning = {
+        ENQUEUED: {Clock.DUE, Clock.BACKOFF, Clock.NOW},
+        INFLIGHT: {Clock.LEASE_END, Clock.KEPT},
+        SUCCEEDED: {Clock.NOW},
+        DEAD: {Clock.NOW},
+        None: {Clock.NONE},
+    }
+    assert all(row.clock in meaning[row.target] for row in LIFECYCLE)
+
+
+def test_every_end_of_a_life_has_the_setting_that_keeps_it() -> None:
+    kept = {SUCCEEDED: "history_retention_in_seconds", DEAD: "dead_letter_queue_config"}
+
+    for row in LIFECYCLE:
+        assert row.kept_by == (kept.get(row.target) if row.target else None)
+
+
+# -- what is printed ----------------------------------------------------------------------------
+
+
+def test_the_documentation_shows_the_diagram_and_the_table() -> None:
+    page = (ROOT / "docs" / "lifecycle.md").read_text(encoding="utf-8")
+
+    assert f"\n```mermaid\n{diagram()}\n```\n" in page
+    assert f"\n\n{table()}\n\n" in page
+
+
+def test_the_module_prints_what_the_documentation_shows() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "headrace.domain.lifecycle"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "functions")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert printed.stdout == f"{diagram()}\n\n{table()}\n"

@@ -1,0 +1,63 @@
+"""A million lapsed leases over a hundred queues are back in the time that can be computed."""
+
+import math
+
+import pytest
+
+from headrace.domain.task import State
+from headrace.ops.reaper_record import PARTS
+from tests.unit.ops.reaper_harness import PASS_SECONDS, QUERY, READ, WORK, WRITE, ReaperDeployment
+
+PAGE = QUERY + READ + 4 * WRITE + 100 * WORK
+"""Seconds for 100 leases: found, read, taken back."""
+PASS = int(PASS_SECONDS / PAGE) * 100
+"""What one pass takes back."""
+
+
+def minutes(queues: int, each: int) -> int:
+    """Compute how long it takes: a minute alone, then with as many at a time as there may be.
+
+    The largest part has a queue more than the smallest; of each the first pass took as much.
+    """
+    largest = math.ceil(queues / PARTS)
+    return 1 + math.ceil((each - PASS / queues) * largest / PASS)
+
+
+@pytest.mark.parametrize(
+    ("queues", "each", "pass_seconds"),
+    [
+        pytest.param(100, 10_000, PASS_SECONDS, marks=pytest.mark.slow, id="a million"),
+        pytest.param(20, 500, PASS_SECONDS / 40, id="ten thousand, in a fortieth of the time"),
+    ],
+)
+def test_lapsed_leases_are_back_in_the_computed_time(
+    queues: int, each: int, pass_seconds: float
+) -> None:
+    there = ReaperDeployment(pass_seconds=pass_seconds)
+    names = [there.queue(f"q{number:03}") for number in range(queues)]
+    for name in names:
+        there.leased(name, each)
+    scale = PASS_SECONDS / pass_seconds
+    computed = minutes(queues, round(each * scale))
+
+    took = there.minutes_until(lambda: there.number(State.INFLIGHT) == 0, most=2 * computed)
+
+    assert took <= computed
+    assert there.number(State.ENQUEUED) == queues * each
+
+
+def test_a_million_over_a_hundred_queues_take_four_minutes() -> None:
+    assert minutes(100, 10_000) == 4
+
+
+def test_meanwhile_every_queue_gets_some_back_in_each_minute() -> None:
+    there = ReaperDeployment(pass_seconds=PASS_SECONDS / 20)
+    names = [there.queue(f"q{number:02}") for number in range(5)]
+    for name in names:
+        there.leased(name, 1_500)
+
+    for _ in range(3):
+        before = [there.in_state(name, State.INFLIGHT) for name in names]
+        there.minute()
+        after = [there.in_state(name, State.INFLIGHT) for name in names]
+        assert all(now < then for then, now in zip(before, after, strict=True) if then)

@@ -1,0 +1,59 @@
+"""The end of a lease by the monotonic clock, however wrong this machine's time is."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.client.worker.clocks import ServiceClock
+from tests.unit.worker.worker_harness import START, Monotonic
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def test_a_lease_ends_when_the_service_says_counted_from_when_it_was_asked() -> None:
+    monotonic = Monotonic()
+    clock = ServiceClock(monotonic)
+    monotonic.forward(2)  # the answer took so long, and was made at some point in between
+
+    clock.heard(START, sent_at=1000.0)
+
+    assert clock.monotonic_at(START + seconds(30)) == pytest.approx(1030)
+
+
+def test_the_quickest_answer_counts_even_when_slow_ones_follow() -> None:
+    monotonic = Monotonic()
+    clock = ServiceClock(monotonic)
+    clock.heard(START, sent_at=1000.0)
+    monotonic.forward(8)
+
+    clock.heard(START + seconds(5), sent_at=1001.0)
+
+    assert clock.monotonic_at(START + seconds(30)) == pytest.approx(1030, abs=0.1)
+
+
+def test_a_service_whose_clock_was_set_is_believed() -> None:
+    monotonic = Monotonic()
+    clock = ServiceClock(monotonic)
+    clock.heard(START, sent_at=1000.0)
+
+    clock.heard(START + seconds(3600), sent_at=1000.0)
+
+    assert clock.monotonic_at(START + seconds(3630)) == pytest.approx(1030)
+
+
+def test_clocks_that_drift_apart_are_followed() -> None:
+    monotonic = Monotonic()
+    clock = ServiceClock(monotonic)
+    clock.heard(START, sent_at=1000.0)
+    monotonic.forward(10_000)
+
+    clock.heard(START + seconds(9_995), sent_at=monotonic())
+
+    assert clock.monotonic_at(START + seconds(10_025)) == pytest.approx(11_030, abs=0.1)
+
+
+def test_nothing_is_known_before_the_first_answer() -> None:
+    with pytest.raises(RuntimeError, match="not known"):
+        ServiceClock(Monotonic()).monotonic_at(START)

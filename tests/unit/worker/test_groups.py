@@ -1,0 +1,525 @@
+"""All tasks of a worker under one lease: one call extends it, and what becomes of it, of them.
+
+Long, because each way in which a lease ends is told on the one service that is laid out here.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.client.app.app import App
+from headrace.client.app.execution import TaskRoute
+from headrace.client.app.outcomes import Stopped
+from headrace.client.sending import Failure, Report
+from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.dispatcher import Dispatcher
+from headrace.client.worker.fetcher import Fetcher
+from headrace.client.worker.groups import GroupLease, OpenGroups
+from headrace.client.worker.heartbeats import Heartbeats
+from headrace.client.worker.inflight import InflightTask, InflightTasks
+from headrace.client.worker.sending import failure_instead, send_each
+from headrace.client.worker.service import RemoteService
+from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.worker import Worker
+from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.task import State
+from headrace.testing import MemoryService
+from tests.unit.worker.worker_harness import (
+    SOON,
+    START,
+    FakeService,
+    Losses,
+    Monotonic,
+    Noted,
+    dice,
+    heard,
+    leased,
+)
+
+LENGTH = 60.0
+
+
+class GroupHarness:
+    """A service in memory, a clock moved by hand, and what a worker's threads do, step by step."""
+
+    def __init__(self) -> None:
+        self.monotonic = Monotonic()
+        self.service = FakeService(self.monotonic)
+        self.clock = heard(self.monotonic)
+        self.inflight = InflightTasks()
+        self.lost = Losses()
+        self.unreported: set[GroupLease] = set()
+        self.groups = OpenGroups(
+            self.service,
+            self.monotonic,
+            self.inflight,
+            keepalive=None,
+            unreported=self.unreported.__contains__,
+        )
+        self.heartbeats = Heartbeats(
+            self.service, self.clock, self.inflight, keepalive=7, lost=self.lost, chance=dice()
+        )
+        self._number = 0
+
+    @property
+    def calls(self) -> list[str]:
+        """What was asked about groups since this was last looked at."""
+        calls, self.service.group_calls = self.service.group_calls, []
+        return calls
+
+    def hold(self, group: GroupLease, *, queue: str = "mail") -> InflightTask:
+        self._number += 1
+        task = leased(self._number, queue=queue)
+        held = InflightTask(
+            task,
+            TaskRoute("sync", "mail.send"),
+            now=self.monotonic(),
+            lease_ends=group.lease_ends,
+            group=group,
+        )
+        self.service.leases[task.id] = group.id
+        self.inflight.add(held)
+        assert held.begin(Noted(), self.monotonic())
+        return held
+
+    def after(self, seconds: float) -> None:
+        self.monotonic.forward(seconds)
+        self.heartbeats.step()
+
+
+@pytest.fixture
+def harness() -> GroupHarness:
+    return GroupHarness()
+
+
+# ------------------------------------------------------------------------------------- heartbeats
+
+
+def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group, queue=queue) for queue in ("mail", "news") for _ in range(100)]
+    harness.after(LENGTH / 3 - 0.1)
+    assert harness.calls == [f"open {group.id}"]
+
+    harness.after(0.2)
+
+    assert harness.calls == [f"extend {group.id}"]
+    assert harness.service.calls == []
+    assert {held.lease_ends for held in tasks} == {harness.monotonic() + LENGTH}
+    assert {held.lease_expires_at for held in tasks} == {START + timedelta(seconds=20.1 + LENGTH)}
+    harness.after(LENGTH / 3 - 0.1)
+    assert harness.calls == []
+
+
+def test_a_group_that_holds_nothing_is_not_extended(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    held = harness.hold(group)
+    held.end()
+    harness.inflight.remove(held)
+
+    harness.after(LENGTH - 1)
+
+    assert harness.calls == [f"open {group.id}"]
+
+
+def test_progress_goes_with_the_extension_and_only_where_there_is_some(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group) for _ in range(30)]
+    tasks[3].progress({"done": 1})
+
+    harness.after(LENGTH / 3 + 0.1)
+
+    [(queue, [report])] = harness.service.calls
+    assert (queue, report.task_id, report.lease_id) == ("mail", tasks[3].task.id, "lease-4")
+    assert (report.progress, report.keepalive_timeout_in_seconds) == ({"done": 1}, None)
+
+
+def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    held = harness.hold(group)
+    harness.service.fault = Unavailable("away")
+    harness.after(LENGTH / 3 + 0.1)
+    assert harness.service.within == pytest.approx((LENGTH * 2 / 3) / 2, abs=0.1)
+    ends = held.lease_ends
+
+    harness.service.fault = None
+    for _ in range(20):
+        harness.after(0.1)
+
+    assert harness.calls.count(f"extend {group.id}") == 2
+    assert held.lease_ends > ends
+    assert not harness.lost.all
+
+
+def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    tasks = [harness.hold(group) for _ in range(3)]
+    harness.service.groups.clear()
+
+    harness.after(LENGTH / 3 + 0.1)
+    other = harness.groups.current()
+    alone = harness.hold(other)
+    harness.after(1)
+
+    assert [task for task, _ in harness.lost.all] == [held.task.id for held in tasks]
+    assert {why for _, why in harness.lost.all} == {"the lease of all tasks is lost"}
+    assert all(held.lost for held in tasks)
+    assert not alone.lost
+    assert other.id != group.id
+    assert harness.calls == [f"open {group.id}", f"extend {group.id}", f"open {other.id}"]
+
+
+def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(harness: GroupHarness) -> None:
+    group = harness.groups.current()
+    group.lost = True
+    held = harness.hold(group)
+
+    harness.after(0)
+
+    assert held.lost
+
+
+# ------------------------------------------------------------------------ which group comes next
+
+
+def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(
+    harness: GroupHarness,
+) -> None:
+    group = harness.groups.current()
+    harness.hold(group)
+    for _ in range(20):
+        harness.after(10)
+        assert harness.groups.current() is group
+
+    assert harness.calls.count(f"open {group.id}") == 1
+
+
+def test_an_idle_group_is_replaced_before_it_ends_without_being_closed(
+    harness: GroupHarness,
+) -> None:
+    first = harness.groups.current()
+    harness.after(LENGTH * 2 / 3 - 1)
+    assert harness.groups.current() is first
+    harness.after(2)
+
+    second = harness.groups.current()
+
+    assert second is not first
+    assert harness.calls == [f"open {first.id}", f"open {second.id}"]
+
+
+def test_a_group_that_is_empty_past_its_first_end_is_replaced(harness: GroupHarness) -> None:
+    first = harness.groups.current()
+    held = harness.hold(first)
+    for _ in range(7):
+        harness.after(10)
+    held.end()
+    harness.inflight.remove(held)
+
+    assert first.lease_ends - harness.monotonic() > LENGTH / 3
+    assert harness.groups.current() is not first
+
+
+def test_a_group_in_doubt_takes_no_more_and_is_closed_when_all_of_it_is_settled(
+    harness: GroupHarness,
+) -> None:
+    first = harness.groups.current()
+    held = harness.hold(first)
+    first.doubtful = True
+    second = harness.groups.current()
+    harness.after(LENGTH / 3 + 0.1)
+    assert harness.groups.current() is second
+    assert harness.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
+
+    harness.unreported.add(first)  # the report is not answered yet
+    held.end()
+    harness.inflight.remove(held)
+    assert harness.groups.current() is second
+    assert harness.calls == []
+    harness.unreported.clear()
+    assert harness.groups.current() is second
+
+    assert harness.calls == [f"close {first.id}"]
+    assert harness.groups.current() is second
+    assert harness.calls == []
+
+
+def test_at_the_end_every_open_group_is_closed_and_a_failure_costs_nothing(
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = harness.groups.current()
+    harness.hold(first)
+    first.doubtful = True
+    second = harness.groups.current()
+    harness.hold(second)
+    second.lost = True
+    third = harness.groups.current()
+    harness.service.groups.pop(third.id)
+    harness.service.group_calls.clear()
+
+    harness.groups.close()
+    harness.groups.close()
+
+    assert harness.calls == [f"close {first.id}", f"close {third.id}"]
+    harness.groups.current()
+    harness.service.fault = Unavailable("away")
+    harness.groups.close()
+    assert "could not be closed, and ends by itself" in caplog.text
+
+
+# -------------------------------------------------------------------------------------- sending
+
+
+def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(
+    harness: GroupHarness,
+) -> None:
+    class Picky(FakeService):
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            for place, report in enumerate(reports):
+                if report.result == "bad":
+                    wrong = FieldError(f"reports[{place}].result", "no")
+                    raise InvalidRequest("no", errors=[wrong])
+            return super().report(queue, reports, within=within)
+
+    service = Picky(harness.monotonic)
+    service.groups["g"] = LENGTH
+    service.leases.update({"t1": "g", "t2": "g", "t3": "g"})
+    reports = [
+        Report(task_id=task, lease_id="g", status="SUCCEEDED", result=result)
+        for task, result in (("t1", "bad"), ("t2", "fine"), ("t3", "bad"))
+    ]
+
+    results = send_each(service, "mail", reports, failure_instead, within=1)
+
+    assert [result and result.outcome for result in results] == ["OK", "OK", "OK"]
+    assert service.statuses() == {"t1": "FAILED", "t2": "SUCCEEDED", "t3": "FAILED"}
+
+
+# --------------------------------------------------------------------- taking, step by step
+
+
+class Taking:
+    """What takes tasks, over a real service in memory whose clock moves with the worker's."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self.service = service
+        self.app, self.go_on = App(), threading.Event()
+        self.app.handler(queue="mail")(lambda _payload: self.go_on.wait(SOON))
+        self.clock = ServiceClock(lambda: service.clock.now.timestamp())  # noqa: PLW0108 (it moves)
+        remote = RemoteService(service.client)
+        settings = WorkerSettings.of(["mail"], group_lease=True, name="w")
+        self.dispatcher = Dispatcher(
+            self.app, remote, self.clock, settings, fatal=self._fail, chance=dice()
+        )
+        self.groups = OpenGroups(
+            remote,
+            self.clock.monotonic,
+            self.dispatcher.inflight,
+            keepalive=None,
+            unreported=self.dispatcher.reporter.unreported_under,
+        )
+        self.fetcher = Fetcher(
+            remote,
+            self.clock,
+            settings,
+            self.dispatcher,
+            prepare=lambda: None,
+            fatal=self._fail,
+            drained=lambda: None,
+            chance=dice(),
+            groups=self.groups,
+        )
+        self.heartbeats = Heartbeats(
+            remote,
+            self.clock,
+            self.dispatcher.inflight,
+            keepalive=None,
+            lost=self.dispatcher.lost,
+            chance=dice(),
+        )
+        assert self.fetcher.step() == 0
+
+    def _fail(self, error: Exception) -> None:
+        raise error
+
+    def after(self, seconds: float) -> None:
+        self.service.clock.forward(seconds)
+        self.heartbeats.step()
+
+    def finish(self) -> None:
+        """Let the handlers end, and what they say be said."""
+        self.go_on.set()
+        wait_until(lambda: not self.dispatcher.inflight)
+        self.dispatcher.reporter.step()
+
+
+@pytest.fixture
+def fetching() -> Iterator[Taking]:
+    with MemoryService(seed=1) as service:
+        service.client.create_queue("mail")
+        fetching = Taking(service)
+        yield fetching
+        fetching.go_on.set()
+        fetching.dispatcher.handlers.stop()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def enqueue(fetching: Taking, count: int) -> list[str]:
+    return [str(fetching.service.client.enqueue("mail", n).id) for n in range(count)]
+
+
+def test_tasks_of_several_dequeues_live_on_one_lease(fetching: Taking) -> None:
+    ids = [*enqueue(fetching, 2)]
+    fetching.fetcher.step()
+    ids += enqueue(fetching, 2)
+    fetching.fetcher.step()
+    for _ in range(12):
+        fetching.after(10)
+    fetching.service.tick()
+
+    client = fetching.service.client
+    tasks = [client.get_task(task_id) for task_id in ids]
+    assert {task.state for task in tasks} == {State.INFLIGHT}
+    assert len({task.lease_expires_at for task in tasks}) == 1
+    assert len({held.task.lease.id for held in fetching.dispatcher.inflight.all()}) == 1
+    assert len(fetching.dispatcher.inflight) == 4
+
+
+def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(fetching: Taking) -> None:
+    enqueue(fetching, 1)
+    fetching.fetcher.step()
+    [old] = fetching.dispatcher.inflight.all()
+    fetching.service.clock.forward(LENGTH - 1)
+    assert old.group is not None
+    old.group.extended(fetching.clock.monotonic())  # as if it had been extended
+    fetching.service.clock.forward(2)
+    fetching.service.tick()
+    [task_id] = enqueue(fetching, 1)
+
+    assert fetching.fetcher.step() > 0
+    fetching.fetcher.step()
+    fetching.heartbeats.step()
+
+    assert old.lost
+    [new] = [held for held in fetching.dispatcher.inflight.all() if not held.lost]
+    assert (new.task.id, new.lost) == (task_id, False)
+    assert new.group is not old.group
+
+
+def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(fetching: Taking) -> None:
+    service = fetching.service
+    [first] = enqueue(fetching, 1)
+    fetching.fetcher.step()
+    [orphan] = enqueue(fetching, 1)
+    with service.faults.lose_answers(times=1, of="dequeue"):
+        fetching.fetcher.step()
+    assert service.client.get_task(orphan).state is State.INFLIGHT
+    [held] = fetching.dispatcher.inflight.all()
+    assert held.task.id == first
+
+    fetching.fetcher.step()
+    fetching.finish()
+    fetching.after(1)
+    fetching.fetcher.step()  # closes the old one, and takes what that gave back
+    fetching.finish()
+
+    tasks = [service.client.get_task(task_id) for task_id in (first, orphan)]
+    assert [(task.state, task.attempts) for task in tasks] == [(State.SUCCEEDED, 1)] * 2
+
+
+# --------------------------------------------------------------------------------- whole workers
+
+
+def test_a_worker_settles_everything_under_its_lease_and_closes_it() -> None:
+    app, service = App(), FakeService(time.monotonic)
+    app.handler(queue="mail")(lambda _payload: None)
+    ids = service.put(*range(60))
+
+    Worker(app, service=service, queues=["mail"], group_lease=True).run(burst=True)
+
+    assert service.statuses() == dict.fromkeys(ids, "SUCCEEDED")
+    [opened, closed] = service.group_calls
+    assert opened.startswith("open ")
+    assert closed == opened.replace("open", "close")
+    leases = {report.lease_id for _, batch in service.calls for report in batch}
+    assert leases == {opened.split()[1]}
+
+
+def test_a_worker_that_is_stopped_leaves_nothing_in_flight() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+    with MemoryService(seed=3) as service:
+        service.client.create_queue("mail")
+        ids = [str(service.client.enqueue("mail", n).id) for n in range(20)]
+        app = App()
+
+        @app.handler(queue="mail")
+        def wait(_task: Any) -> None:
+            begun.set()
+            try:
+                while not stopped.wait(0.002):
+                    pass
+            except Stopped:
+                stopped.set()
+                raise
+
+        worker = Worker(
+            app,
+            client=service.client,
+            queues=["mail"],
+            group_lease=True,
+            concurrency=2,
+            shutdown_timeout=0,
+            monotonic=time.monotonic,
+        )
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        assert begun.wait(SOON)
+        wait_until(lambda: len(worker.dispatcher.inflight) > 1)
+        worker.stop()
+        thread.join(SOON)
+
+        tasks = [service.client.get_task(task_id) for task_id in ids]
+        assert {(task.state, task.attempts) for task in tasks} == {(State.ENQUEUED, 0)}
+
+
+def test_without_the_option_no_group_is_opened() -> None:
+    app, service = App(), FakeService(time.monotonic)
+    app.handler(queue="mail")(lambda _task: None)
+    service.put(1)
+
+    Worker(app, service=service, queues=["mail"]).run(burst=True)
+
+    assert service.group_calls == []
+
+
+def test_a_failure_of_one_task_leaves_the_others_under_the_lease(fetching: Taking) -> None:
+    ids = enqueue(fetching, 3)
+    fetching.fetcher.step()
+    first, *others = fetching.dispatcher.inflight.all()
+    failed = Report(
+        task_id=first.task.id,
+        lease_id=first.task.lease.id,
+        status="FAILED",
+        error=Failure("E", "no"),
+    )
+
+    assert fetching.service.client.report("mail", [failed])[0].outcome == "OK"
+    fetching.after(LENGTH / 3 + 1)
+
+    states = [fetching.service.client.get_task(task_id).state for task_id in ids]
+    assert sorted(states) == [State.ENQUEUED, State.INFLIGHT, State.INFLIGHT]
+    assert not any(held.lost for held in others)

@@ -1,0 +1,297 @@
+"""Leases: prolonged at a third, and what happens when they are lost."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.client.app.execution import TaskRoute
+from headrace.client.worker.heartbeats import Heartbeats
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
+from headrace.client.worker.timekeeping import Timekeeper
+from headrace.domain.errors import Unavailable
+from tests.unit.worker.worker_harness import (
+    START,
+    FakeService,
+    Losses,
+    Monotonic,
+    Noted,
+    dice,
+    heard,
+    held,
+)
+
+
+class HeartbeatHarness:
+    def __init__(self, keepalive: float | None = None) -> None:
+        self.monotonic = Monotonic()
+        self.service = FakeService(self.monotonic)
+        self.inflight = InflightTasks()
+        self.lost = Losses()
+        self.heartbeats = Heartbeats(
+            self.service,
+            heard(self.monotonic),
+            self.inflight,
+            keepalive=keepalive,
+            lost=self.lost,
+            chance=dice(),
+        )
+        self.timekeeper = Timekeeper(self.inflight, self.monotonic, self.lost)
+
+    def hold(
+        self, *numbers: int, queue: str = "mail", route: TaskRoute | None = None
+    ) -> list[InflightTask]:
+        tasks = [held(number, now=self.monotonic(), queue=queue, route=route) for number in numbers]
+        self.service.lease(*tasks)
+        for task in tasks:
+            self.inflight.add(task)
+        return tasks
+
+    def run(self, number: int, **limits: float) -> tuple[InflightTask, Noted]:
+        (task,) = self.hold(number, route=TaskRoute("sync", "mail.send", **limits))
+        attempt = Noted()
+        assert task.begin(attempt, self.monotonic())
+        return task, attempt
+
+    def after(self, seconds: float) -> None:
+        self.monotonic.forward(seconds)
+        self.heartbeats.step()
+        self.timekeeper.step()
+
+
+@pytest.fixture
+def harness() -> HeartbeatHarness:
+    return HeartbeatHarness()
+
+
+def test_a_lease_is_prolonged_when_a_third_of_it_is_over(harness: HeartbeatHarness) -> None:
+    task, _ = harness.run(1)
+
+    harness.after(9.9)
+    assert harness.service.calls == []
+    harness.after(0.2)
+
+    assert [report.status for _, (report,) in harness.service.calls] == ["INFLIGHT"]
+    assert task.lease_ends == pytest.approx(1040.1)
+    assert task.lease_expires_at == START + timedelta(seconds=40.1)
+    harness.after(9.9)
+    assert len(harness.service.calls) == 1
+
+
+def test_a_task_that_still_waits_for_its_turn_keeps_its_lease_too(
+    harness: HeartbeatHarness,
+) -> None:
+    (task,) = harness.hold(1)
+
+    for _ in range(10):
+        harness.after(10.1)
+
+    assert harness.lost.all == []
+    assert task.lease_ends > harness.monotonic()
+
+
+def test_heartbeats_of_one_queue_share_calls_of_twenty_five(harness: HeartbeatHarness) -> None:
+    harness.hold(*range(30))
+    harness.hold(*range(30, 35), queue="sms")
+
+    harness.after(10.1)
+
+    assert sorted((queue, len(reports)) for queue, reports in harness.service.calls) == [
+        ("mail", 5),
+        ("mail", 25),
+        ("sms", 5),
+    ]
+
+
+def test_one_that_is_nearly_due_goes_with_one_that_is(harness: HeartbeatHarness) -> None:
+    harness.hold(1)
+    harness.monotonic.forward(2)
+    harness.hold(2)
+
+    harness.after(8.1)
+
+    assert [len(reports) for _, reports in harness.service.calls] == [2]
+
+
+def test_progress_travels_with_the_next_heartbeat_once(harness: HeartbeatHarness) -> None:
+    task, _ = harness.run(1)
+    task.progress("half")
+    task.progress("nearly done")
+
+    harness.after(10.1)
+    harness.after(10.1)
+
+    sent: list[Any] = [report.progress for _, (report,) in harness.service.calls]
+    assert sent == ["nearly done", None]
+
+
+def test_progress_that_was_not_taken_is_sent_again_unless_there_is_newer(
+    harness: HeartbeatHarness,
+) -> None:
+    task, _ = harness.run(1)
+    task.progress("half")
+    harness.service.fault = Unavailable("away")
+    harness.after(10.1)
+    harness.service.fault = None
+
+    harness.after(1)
+
+    assert harness.service.calls[-1][1][0].progress == "half"
+
+
+def test_progress_that_cannot_be_sent_costs_no_lease(harness: HeartbeatHarness) -> None:
+    bad, _ = harness.run(1)
+    harness.run(2)
+    bad.progress("x" * 5000)
+
+    harness.after(10.1)
+
+    assert harness.lost.all == []
+    assert bad.lease_ends == pytest.approx(1040.1)
+
+
+def test_a_heartbeat_without_an_answer_leaves_time_for_another(harness: HeartbeatHarness) -> None:
+    harness.run(1)
+
+    harness.after(10.1)
+
+    assert harness.service.within == pytest.approx(19.9 / 2)
+
+
+def test_the_length_asked_for_travels_along() -> None:
+    harness = HeartbeatHarness(keepalive=12.0)
+    harness.run(1)
+
+    harness.after(10.1)
+
+    assert harness.service.calls[0][1][0].keepalive_timeout_in_seconds == 12.0
+
+
+def test_a_lease_that_the_service_no_longer_knows_stops_the_handler(
+    harness: HeartbeatHarness,
+) -> None:
+    task, attempt = harness.run(1)
+    harness.run(2)
+    del harness.service.leases["lease-1"]
+
+    harness.after(10.1)
+    harness.after(10.1)
+
+    assert harness.lost.all == [("task-1", "the service says STALE_LEASE")]
+    assert attempt.interruptions == [Interruption.LEASE_LOST]
+    assert task.lost
+    assert [report.task_id for _, (report,) in harness.service.calls[1:]] == ["task-2"]
+
+
+def test_a_lease_ends_by_itself_when_the_service_is_away_for_too_long(
+    harness: HeartbeatHarness,
+) -> None:
+    _, attempt = harness.run(1)
+    harness.service.fault = Unavailable("away")
+
+    harness.after(29.9)
+    assert attempt.interruptions == []
+    harness.after(0.2)
+
+    assert attempt.interruptions == [Interruption.LEASE_LOST]
+    assert harness.lost.all == [("task-1", "it ended without word from the service")]
+
+
+def test_a_service_away_for_less_than_the_lease_harms_nothing(harness: HeartbeatHarness) -> None:
+    _, attempt = harness.run(1)
+    harness.service.fault = Unavailable("away")
+    harness.after(10.1)
+    harness.after(10)
+    harness.service.fault = None
+
+    harness.after(1)
+    harness.after(15)
+
+    assert attempt.interruptions == []
+    assert harness.lost.all == []
+
+
+def test_a_queue_whose_heartbeats_are_not_taken_costs_no_other_its_leases(
+    harness: HeartbeatHarness,
+) -> None:
+    class Choosy(FakeService):
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            if queue == "mail":
+                raise Unavailable("away")
+            return super().report(queue, reports, within=within)
+
+    harness.service = Choosy(harness.monotonic)
+    harness.heartbeats = Heartbeats(
+        harness.service,
+        heard(harness.monotonic),
+        harness.inflight,
+        keepalive=None,
+        lost=harness.lost,
+        chance=dice(),
+    )
+    harness.hold(1, queue="mail")
+    (fine,) = harness.hold(2, queue="sms")
+
+    harness.after(10.1)
+
+    assert fine.lease_ends == pytest.approx(1040.1)
+
+
+def test_progress_that_cannot_be_written_costs_no_lease_but_itself(
+    harness: HeartbeatHarness,
+) -> None:
+    class Faulty(FakeService):
+        def report(self, queue: str, reports: Any, *, within: float) -> Any:
+            if any(report.progress is not None for report in reports):
+                raise RuntimeError("the codec has lost its key")
+            return super().report(queue, reports, within=within)
+
+    harness.service = Faulty(harness.monotonic)
+    harness.heartbeats = Heartbeats(
+        harness.service,
+        heard(harness.monotonic),
+        harness.inflight,
+        keepalive=None,
+        lost=harness.lost,
+        chance=dice(),
+    )
+    (task,) = harness.hold(1)
+    task.progress("half")
+    harness.after(10.1)
+
+    harness.after(1)
+
+    assert task.lease_ends == pytest.approx(1041.1)
+
+
+def test_the_soft_limit_comes_once_and_the_hard_one_each_second(harness: HeartbeatHarness) -> None:
+    _, attempt = harness.run(1, soft_timeout=2.0, hard_timeout=5.0)
+
+    for _ in range(14):
+        harness.after(0.5)
+
+    assert attempt.interruptions == [Interruption.SOFT_LIMIT] + [Interruption.HARD_LIMIT] * 3
+
+
+def test_time_limits_count_from_the_start_and_not_while_a_task_waits(
+    harness: HeartbeatHarness,
+) -> None:
+    (task,) = harness.hold(1, route=TaskRoute("sync", "mail.send", hard_timeout=5.0))
+    harness.after(8)
+    attempt = Noted()
+    task.begin(attempt, harness.monotonic())
+
+    harness.after(4.9)
+    assert attempt.interruptions == []
+    harness.after(0.2)
+
+    assert attempt.interruptions == [Interruption.HARD_LIMIT]
+
+
+def test_what_is_over_is_interrupted_no_more(harness: HeartbeatHarness) -> None:
+    task, attempt = harness.run(1, hard_timeout=5.0)
+    task.end()
+
+    harness.after(6)
+
+    assert attempt.interruptions == []

@@ -1,0 +1,99 @@
+"""Exceptions thrown into threads: they meet the handler, and nothing that comes after it."""
+
+import threading
+import time
+from typing import Any
+
+from headrace.client.app.app import App
+from headrace.client.app.execution import TaskRoute
+from headrace.client.sending import Report
+from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
+from headrace.client.worker.threads import Threads
+from tests.unit.worker.worker_harness import SOON, Noted, held
+
+
+class Ended:
+    """Notes what has ended."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, Report | None] = {}
+        self.event = threading.Semaphore(0)
+
+    def __call__(self, task: InflightTask, report: Report | None) -> None:
+        self.reports[task.task.id] = report
+        self.event.release()
+
+    def wait(self, times: int) -> None:
+        for _ in range(times):
+            assert self.event.acquire(timeout=SOON)
+
+
+def test_a_thousand_interruptions_at_any_moment_lose_no_task_and_no_thread() -> None:
+    app = App()
+    app.handler(queue="mail")(lambda payload: sum(range(200)))
+    ended = Ended()
+    threads = Threads(app, 2, lambda _held: None, ended, time.monotonic)
+    tasks = [held(number) for number in range(1000)]
+
+    for number, task in enumerate(tasks):
+        threads.start(task)
+        for _ in range(number % 7 * 20):  # another moment each time
+            pass
+        task.interrupt(list(Interruption)[number % 4])
+    ended.wait(1000)
+    threads.stop()
+
+    assert len(ended.reports) == 1000
+    statuses = {report.status for report in ended.reports.values() if report is not None}
+    assert statuses <= {"SUCCEEDED", "RELEASED", "FAILED"}
+
+
+def test_what_was_withdrawn_never_begins() -> None:
+    task = held()
+
+    assert task.withdraw()
+    assert not task.begin(Noted(), 1.0)
+    assert not task.withdraw()
+
+
+def test_only_what_runs_can_be_abandoned_and_only_once() -> None:
+    task = held()
+    assert not task.abandon()
+    task.begin(Noted(), 1.0)
+
+    assert task.abandon()
+    assert not task.abandon()
+    assert task.lost
+
+
+def test_what_has_ended_is_not_abandoned() -> None:
+    task = held()
+    task.begin(Noted(), 1.0)
+    task.end()
+
+    assert not task.abandon()
+    assert not task.lost
+
+
+def test_whoever_waits_for_room_is_called_when_the_level_is_reached() -> None:
+    inflight, calls = InflightTasks(), []
+    tasks = [held(number) for number in range(4)]
+    for task in tasks:
+        inflight.add(task)
+    inflight.call_at(2, lambda: calls.append(len(inflight)))
+
+    for task in tasks:
+        inflight.remove(task)
+        inflight.remove(task)
+
+    assert calls == [2, 1, 0]
+
+
+def test_limits_begin_with_the_handler() -> None:
+    task = held(route=TaskRoute("sync", "mail.send", soft_timeout=1, hard_timeout=2))
+    before: list[Any] = [task.soft_at, task.hard_at]
+
+    task.begin(Noted(), 50.0)
+
+    assert before == [float("inf")] * 2
+    assert (task.soft_at, task.hard_at) == (51.0, 52.0)

@@ -19,7 +19,6 @@ with starting():
         dead,
         keys,
         matching,
-        pattern,
         pipelines,
         proof,
         queue,
@@ -60,7 +59,6 @@ VIEWS: Final = (
     keys,
     audit,
     search,
-    pattern,
     static,
 )
 

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+
+from console.chalicelib.answer import HTML, SECURITY
+from tests.console.pattern.page import PATH as PATTERN
+from tests.console.pattern.page import html
 
 Colours = Literal["light", "dark"]
 TIMEOUT: Final = 15_000  # milliseconds
@@ -61,10 +65,16 @@ def opened(
         **more,
     )
     context.set_default_timeout(TIMEOUT)
+    context.route(f"**{PATTERN}", _draw_pattern)
     try:
         yield context, context.new_page()
     finally:
         context.close()
+
+
+def _draw_pattern(route: Route) -> None:
+    """Answer with the pattern page, which no service has."""
+    route.fulfill(headers={**SECURITY, "Content-Type": HTML}, body=html())
 
 
 def dry_run(browser: Browser, url: str, state: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from console.app import VIEWS
 from console.chalicelib import urls
 from tests.browser.fixtures import WIDE, Fixtures
+from tests.console.pattern.page import PATH as PATTERN
 
 _NO_PAGES: Final = {urls.STATIC, urls.SEARCH}  # a file, and what leads on to another page
 _ACTIONS: Final = {"tasks": ("restart", "move", "delete"), "queues": ("run", "resume", "delete")}
@@ -74,4 +75,5 @@ def states(fixtures: Fixtures) -> dict[str, str]:
         "task-right-to-left": f"/console/tasks/{fixtures.right_to_left}",
         "task-large": f"/console/tasks/{fixtures.large}",
         "task-missing": "/console/tasks/tsk_nobody",
+        "pattern": PATTERN,
     }

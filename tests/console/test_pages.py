@@ -45,7 +45,7 @@ def crawl(browser: Browser, start: str = "/console") -> dict[str, Shown]:
 def test_every_page_leads_somewhere_runs_nothing_of_its_own_and_names_its_fields(
     filled: Browser,
 ) -> None:
-    pages = crawl(filled) | crawl(filled, "/console/pattern")
+    pages = crawl(filled)
 
     assert {url: shown.status for url, shown in pages.items() if shown.status != 200} == {}
     assert len(pages) > 40
@@ -361,11 +361,6 @@ def test_big_payloads_are_folded_and_whole(filled: Browser) -> None:
     assert len(page.all("details", class_="fold")) == 1
     copy = page.one("button", **{"aria-label": "Copy the payload exactly as it was sent"})
     assert copy.attributes["data-copy"] == payload
-
-
-def test_the_pattern_page_is_for_admins(filled: Browser) -> None:
-    assert filled.get("/console/pattern").status == 200
-    assert filled.as_role(Role.OPERATOR).get("/console/pattern").status == 403
 
 
 def rows(shown: Shown) -> list[Element]:

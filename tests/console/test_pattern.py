@@ -1,11 +1,14 @@
 """The pattern page stays whole: whatever the pages are drawn with is on it."""
 
 import re
+from pathlib import Path
 from typing import Final
 
 from console.chalicelib.assets import FOLDER
 from console.chalicelib.render import TEMPLATES
-from tests.console.conftest import Browser
+from tests.console.conftest import Browser, Shown
+from tests.console.pattern import page as pattern
+from tests.console.test_pages import inline, nameless
 
 _MACRO: Final = re.compile(r"{%-? macro (\w+)\(.*?{%-? endmacro", re.DOTALL)
 _COMMENTS: Final = re.compile(r"/\*.*?\*/|{#.*?#}", re.DOTALL)
@@ -13,24 +16,24 @@ _CLASS: Final = re.compile(r"\.([a-z][\w-]*)")
 _PRELUDE: Final = re.compile(r"[^{};]+(?={)")
 
 
-def template(name: str) -> str:
-    return _COMMENTS.sub("", (TEMPLATES / name).read_text())
+def template(path: Path) -> str:
+    return _COMMENTS.sub("", path.read_text())
 
 
 def styled() -> set[str]:
-    """Return every class that the stylesheet knows."""
-    style = _COMMENTS.sub("", (FOLDER / "console.css").read_text())
+    """Every class that the stylesheet knows."""
+    style = template(FOLDER / "console.css")
     return {name for prelude in _PRELUDE.findall(style) for name in _CLASS.findall(prelude)}
 
 
-def classes_on(browser: Browser, url: str) -> set[str]:
-    page = browser.get(url).page
-    return {name for each in page.walk() for name in each.attributes.get("class", "").split()}
+def shown() -> Shown:
+    return Shown(200, {}, {}, pattern.html(), pattern.PATH)
 
 
 def test_every_macro_is_used_on_the_pattern_page() -> None:
-    macros = {found[1]: found[0] for found in _MACRO.finditer(template("macros.html"))}
-    used = set(re.findall(r"m\.(\w+)\(", template("pattern.html") + template("layout.html")))
+    macros = {found[1]: found[0] for found in _MACRO.finditer(template(TEMPLATES / "macros.html"))}
+    drawn = template(pattern.FOLDER / "pattern.html") + template(TEMPLATES / "layout.html")
+    used = set(re.findall(r"m\.(\w+)\(", drawn))
     while more := {
         name
         for name in macros
@@ -42,6 +45,19 @@ def test_every_macro_is_used_on_the_pattern_page() -> None:
     assert set(macros) - used == set()
 
 
-def test_every_class_of_the_stylesheet_is_on_the_pattern_page(filled: Browser) -> None:
+def test_every_class_of_the_stylesheet_is_on_the_pattern_page() -> None:
+    on_page = {
+        name for each in shown().page.walk() for name in each.attributes.get("class", "").split()
+    }
+
     assert len(styled()) > 100
-    assert styled() - classes_on(filled, "/console/pattern") == set()
+    assert styled() - on_page == set()
+
+
+def test_the_pattern_page_runs_nothing_of_its_own_and_names_its_fields() -> None:
+    assert inline(shown()) == []
+    assert nameless(shown()) == []
+
+
+def test_the_deployed_console_does_not_have_the_pattern_page(admin: Browser) -> None:
+    assert admin.get(pattern.PATH).status == 404

@@ -150,9 +150,9 @@ def key_name_fault(name: str) -> str | None:
     """Return the fault of *name* as the name of a key; None for none."""
     if not name.strip():
         return "must not be empty"
-    if limits.utf8_bytes(name) > limits.KEY_NAME_BYTES:
-        size = limits.utf8_bytes(name)
-        return f"must be at most {limits.KEY_NAME_BYTES} bytes of UTF-8; it is {size}"
+    fault = limits.text_fault(name, limits.KEY_NAME_BYTES)
+    if fault:
+        return fault
     if any(unicodedata.category(letter) in _UNSEEN for letter in name):
         return "must hold no control characters, nor any other that is not seen"
     taken = {

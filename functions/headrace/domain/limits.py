@@ -1,7 +1,17 @@
-"""Every limit of the contract, once.  Sizes are bytes of UTF-8, durations seconds."""
+"""Every limit of the contract, once, and what is wrong with a value that is beyond one.
 
+Sizes are bytes of UTF-8, durations seconds.  Every surface that takes values from people (API, SDK,
+Spark, console) asks the functions here, so that one limit has one wording everywhere; each returns
+a message that goes on behind the name of the field, or None where nothing is wrong.
+"""
+
+import math
 import re
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+Bounds: TypeAlias = tuple[float, float]
+"""The least and the most, both allowed."""
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -82,3 +92,52 @@ def sent_bytes(text: str) -> int:
     escaped = sum(text.count(char) for char in '"\\\n\r\t')
     separators = 0 if text.isascii() else text.count("\u2028") + text.count("\u2029")
     return utf8_bytes(text) + escaped + 3 * separators
+
+
+def text_fault(value: object, most: int, least: int = 0) -> str | None:
+    """Return the fault of *value* as a text of *least* to *most* bytes of UTF-8."""
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value.isascii() and _SURROGATE.search(value):
+        return "must be text; it has half of a surrogate pair"
+    size = utf8_bytes(value)
+    if size > most:
+        return f"must be at most {most} bytes of UTF-8; it is {size}"
+    if size < least:
+        return "must not be empty"
+    return None
+
+
+def pattern_fault(value: object, pattern: re.Pattern[str]) -> str | None:
+    """Return the fault of *value* as a text that *pattern* describes: a name, an id."""
+    if isinstance(value, str) and pattern.fullmatch(value):
+        return None
+    return f"must match {pattern.pattern}, which {value!r:.140} does not"
+
+
+def number_fault(
+    value: object, bounds: Bounds, *, whole: bool = False, unit: str = ""
+) -> str | None:
+    """Return the fault of *value* as a number within *bounds*; *unit* is a word such as seconds."""
+    kind = "a whole number" if whole else "a number"
+    low, high = bounds
+    if math.isfinite(high):
+        within = f"must be {kind} from {low:,} to {high:,}{unit and ' '}{unit}, not {value!r:.140}"
+    else:
+        within = f"must be {kind} of at least {low:,}{unit and ' '}{unit}, not {value!r:.140}"
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return within
+    return None if math.isfinite(value) and low <= value <= high else within
+
+
+def tags_faults(tags: Mapping[Any, object]) -> Iterator[tuple[str | None, str]]:
+    """Yield what is wrong with *tags*: the key, or None for all of them, and the message."""
+    if len(tags) > TAGS:
+        yield None, f"must have at most {TAGS} tags; it has {len(tags)}"
+    for key, value in tags.items():
+        for fault in (text_fault(key, TAG_KEY_BYTES, 1), text_fault(value, TAG_VALUE_BYTES)):
+            if fault:
+                yield str(key), fault
+
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")

@@ -78,14 +78,9 @@ def text_within(most: int, least: int = 0) -> Callable[[str], str]:
     """Return a check that a text is *least* to *most* bytes of UTF-8."""
 
     def check(value: str) -> str:
-        try:
-            size = len(value) if value.isascii() else len(value.encode())
-        except UnicodeEncodeError:
-            raise wrong("must be text; it has half of a surrogate pair") from None
-        if size > most:
-            raise wrong("must be at most {most} bytes of UTF-8; it is {size}", most=most, size=size)
-        if size < least:
-            raise wrong("must not be empty")
+        fault = limits.text_fault(value, most, least)
+        if fault:
+            raise wrong("{fault}", fault=fault)
         return value
 
     return check
@@ -100,34 +95,22 @@ def _tags(value: object) -> object:
     """Check names, values and number at once, so that everything wrong is named."""
     if not isinstance(value, dict):
         return value  # its type is checked next
-    errors = []
-    for key, text in value.items():
-        if not isinstance(text, str):
-            errors.append(InitErrorDetails(type="string_type", loc=(key,), input=text))
-        for check, part in ((_tag_key, key), (_tag_value, text)):
-            try:
-                if isinstance(part, str):
-                    check(part)
-            except PydanticCustomError as error:
-                errors.append(InitErrorDetails(type=error, loc=(key,), input=None))
-    if len(value) > limits.TAGS:
-        many = wrong(
-            "must have at most {most} tags; it has {count}", most=limits.TAGS, count=len(value)
+    errors = [
+        InitErrorDetails(
+            type=wrong("{fault}", fault=fault), loc=() if key is None else (key,), input=None
         )
-        errors.append(InitErrorDetails(type=many, input=None))
+        for key, fault in limits.tags_faults(value)
+    ]
     if errors:
         raise ValidationError.from_exception_data("tags", errors)
     return value
 
 
-_tag_key: Final = text_within(limits.TAG_KEY_BYTES, 1)
-_tag_value: Final = text_within(limits.TAG_VALUE_BYTES)
-
 Description: TypeAlias = Annotated[str, AfterValidator(text_within(limits.DESCRIPTION_BYTES))]
 WorkerName: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_BYTES))]
 LeaseId: TypeAlias = Annotated[str, AfterValidator(text_within(_LEASE_BYTES))]
 GroupId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")]
-TagValue: TypeAlias = Annotated[str, AfterValidator(_tag_value)]
+TagValue: TypeAlias = Annotated[str, AfterValidator(text_within(limits.TAG_VALUE_BYTES))]
 DedupeKey: TypeAlias = Annotated[
     str,
     AfterValidator(text_within(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0])),

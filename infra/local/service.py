@@ -3,14 +3,16 @@
 import contextlib
 import gc
 import http.client
+import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from headrace.client.threads import PeriodicThread, every
 from infra.local import stream
 from infra.local.engine import HOST, Engine, running_engine
 from infra.local.environment import (
@@ -35,10 +37,13 @@ from infra.local.tables import (
     routes,
     schedules,
 )
-from infra.local.timers import Timer
 
 _TRIM_SECONDS: Final = 60.0
 _HEALTH_TIMEOUT_SECONDS: Final = 10.0
+_LAST_RUN_SECONDS: Final = 5.0
+"""How long the run of a timer that is under way may hold up the end."""
+
+_log = logging.getLogger(__name__)
 
 HEALTH_PATH: Final = "/v1/health"
 
@@ -177,11 +182,12 @@ class Service:
         undo: contextlib.ExitStack,
         schedule_timers: Sequence[FunctionTimer],
         handlers: Mapping[str, Handler],
-    ) -> list[Timer]:
-        timers = [self._timer(schedule, handlers) for schedule in schedule_timers]
+    ) -> list[PeriodicThread]:
+        timers = [self._schedule_timer(schedule, handlers) for schedule in schedule_timers]
         if self.engine is not None:
-            timers.append(Timer("trim the stream", _TRIM_SECONDS, self._trim))
+            timers.append(_timer("trim the stream", _TRIM_SECONDS, self._trim))
         for timer in timers:
+            undo.callback(timer.join, _LAST_RUN_SECONDS)
             undo.callback(timer.stop)
         return timers
 
@@ -190,14 +196,16 @@ class Service:
             consumed = self._pump.consumed() if self._pump is not None else {}
             stream.trim(self.engine.database, consumed=consumed, stopping=self._stopping.is_set)
 
-    def _timer(self, schedule: FunctionTimer, handlers: Mapping[str, Handler]) -> Timer:
+    def _schedule_timer(
+        self, schedule: FunctionTimer, handlers: Mapping[str, Handler]
+    ) -> PeriodicThread:
         function = schedule.function
 
         def run() -> None:
             context = InvocationContext(function, self._stopping.is_set)
             handlers[function.handler](scheduled_event(function), context)
 
-        return Timer(function.handler, schedule.interval_seconds, run)
+        return _timer(function.handler, schedule.interval_seconds, run)
 
     def _check_health(self) -> None:
         """Ask the service itself, as any client would.
@@ -217,3 +225,8 @@ class Service:
             connection.close()
         if status != HTTPStatus.OK:
             raise ServiceUnhealthy(f"{HEALTH_PATH} answers {status}: see the log above.")
+
+
+def _timer(name: str, seconds: float, action: Callable[[], object]) -> PeriodicThread:
+    """Do *action* at once and then in time, beside the requests."""
+    return PeriodicThread(name, every(seconds, action), log=_log, after_fault=seconds)

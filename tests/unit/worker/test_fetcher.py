@@ -7,11 +7,11 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.models import Dequeued
+from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import OpenGroups
-from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
     FieldError,

@@ -55,7 +55,7 @@ class Idle:
         while (at := min(due.values())) < end:
             self.service.clock.forward(max(_A_MOMENT, at - self._monotonic()))
             for place in [place for place, when in due.items() if when <= at]:
-                due[place] = self._monotonic() + steps[place]()
+                due[place] = self._monotonic() + (steps[place]() or 0.0)
 
 
 @pytest.mark.parametrize(

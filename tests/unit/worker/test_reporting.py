@@ -11,8 +11,8 @@ import pytest
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report, SpawnedTask
+from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import InflightTask
-from headrace.client.worker.loop import UNTIL_WOKEN
 from headrace.client.worker.reporting import Reporter
 from headrace.domain.errors import (
     Forbidden,

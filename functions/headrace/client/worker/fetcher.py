@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.models import Dequeued
+from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.groups import GroupLease, OpenGroups
-from headrace.client.worker.loop import UNTIL_WOKEN, Loop
+from headrace.client.worker.loop import worker_thread
 from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.client.worker.sources import Source, Sources
@@ -89,7 +90,7 @@ class Fetcher:
         self._away_since = 0.0
         self._prepared = self._answered = self._quiet = False
         self._request: _DequeueRequest | None = None
-        self.loop = Loop("taking", self.step)
+        self.loop = worker_thread("taking", self.step)
 
     def quiet(self) -> None:
         """Take nothing more."""

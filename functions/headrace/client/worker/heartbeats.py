@@ -12,7 +12,7 @@ from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import NOTHING, InflightTask, InflightTasks
-from headrace.client.worker.loop import Loop
+from headrace.client.worker.loop import worker_thread
 from headrace.client.worker.sending import send_each, without_progress
 from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
@@ -54,7 +54,7 @@ class Heartbeats:
         self._chance = chance
         self._backoffs: dict[str, CallBackoff] = {}  # by queue, as next_at
         self._next_at: dict[str, float] = {}
-        self.loop = Loop("heartbeats", self.step)
+        self.loop = worker_thread("heartbeats", self.step)
 
     def step(self) -> float:
         """Send the heartbeats that are due; return the seconds until the next may be."""

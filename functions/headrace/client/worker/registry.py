@@ -5,8 +5,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import InflightTasks
-from headrace.client.worker.loop import UNTIL_WOKEN, Loop
+from headrace.client.worker.loop import worker_thread
 from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, HeadraceError, RateLimited, Unavailable
@@ -36,7 +37,7 @@ class Registry:
         self._service, self._settings, self._inflight = service, settings, inflight
         self._last_received: str | None = None
         self._version, self._started_at, self._command = version, started_at, command
-        self.loop = Loop("sign-of-life", self.step)
+        self.loop = worker_thread("sign-of-life", self.step)
 
     def step(self) -> float:
         """Send a worker heartbeat; return the seconds until the next."""

@@ -9,12 +9,13 @@ from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
+from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.backoff import CallBackoff
 from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.endings import failed
 from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import InflightTask
-from headrace.client.worker.loop import UNTIL_WOKEN, Loop
+from headrace.client.worker.loop import worker_thread
 from headrace.client.worker.sending import failure_instead, send_each
 from headrace.client.worker.service import WorkerService
 from headrace.domain.errors import (
@@ -96,7 +97,7 @@ class Reporter:
         self._lines: dict[tuple[str, bool], _Line] = {}  # by queue, and whether apart
         self.last_report_at = 0.0
         """When the service last answered reports (monotonic seconds)."""
-        self.loop = Loop("reports", self.step)
+        self.loop = worker_thread("reports", self.step)
 
     def __len__(self) -> int:
         return sum(len(line.kept) for line in list(self._lines.values()))

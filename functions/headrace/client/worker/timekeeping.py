@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
-from headrace.client.worker.loop import Loop
+from headrace.client.worker.loop import worker_thread
 
 _TICK_SECONDS: Final = 0.1
 """How late a limit may be."""
@@ -26,7 +26,7 @@ class Timekeeper:
     ) -> None:
         """*lost* is called for leases that ended."""
         self._inflight, self._monotonic, self._lost = inflight, monotonic, lost
-        self.loop = Loop("time-limits", self.step)
+        self.loop = worker_thread("time-limits", self.step)
 
     def step(self) -> float:
         """Look at everything that is held; return the seconds until the next look."""

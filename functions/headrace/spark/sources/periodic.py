@@ -1,54 +1,33 @@
-"""A periodic thread beside a job: it extends the lease of a group, or sends worker heartbeats."""
+"""The threads beside a job: heartbeats while it runs, and the deadline of a shutdown."""
 
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from headrace.client.threads import PeriodicThread, Step
 from headrace.domain.errors import HeadraceError, LeaseLost
 from headrace.ops.leases import Leases
 
 _LOG: Final = logging.getLogger(__name__)
 _PER_LEASE: Final = 3
+_LOOK_EVERY: Final = 0.1  # seconds, for a shutdown
 
 
-class PeriodicThread:
-    """Calls something every so many seconds, from a thread, for the length of a with block.
+def heartbeat(seconds: float, call: Callable[[], bool], *, name: str) -> Step:
+    """The step that does *call* every so many seconds, until it returns False.
 
-    It ends early when the call returns False.  An error of the service is logged: the next call
-    may get through.
+    An error of the service is logged: the next call may get through.
     """
 
-    def __init__(self, seconds: float, call: Callable[[], bool], *, name: str) -> None:
-        """Prepare; the first call comes after *seconds*."""
-        self._seconds = seconds
-        self._call = call
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+    def step() -> float | None:
+        try:
+            return seconds if call() else None
+        except HeadraceError as error:
+            _LOG.warning("%s: %s", name, error)
+            return seconds
 
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End; a call under way is waited for."""
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.wait(self._seconds):
-            try:
-                if not self._call():
-                    return
-            except HeadraceError as error:
-                _LOG.warning("%s: %s", self._thread.name, error)
+    return step
 
 
 def group_heartbeat(
@@ -72,4 +51,26 @@ def group_heartbeat(
             return False
         return True
 
-    return PeriodicThread(lease_seconds / _PER_LEASE, extend, name="heartbeat of a station's lease")
+    seconds, name = lease_seconds / _PER_LEASE, "heartbeat of a station's lease"
+    step = heartbeat(seconds, extend, name=name)
+    return PeriodicThread(name, step, first_after=seconds, log=_LOG)
+
+
+def shutdown_deadline(
+    stopping: threading.Event, seconds: float, call_off: Callable[[], None]
+) -> PeriodicThread:
+    """Call a batch off, for the length of a with block, when stopping it takes too long.
+
+    *call_off* is called from another thread.
+    """
+    rests = iter((seconds,))
+
+    def step() -> float | None:
+        if not stopping.is_set():
+            return _LOOK_EVERY
+        rest = next(rests, None)
+        if rest is None:
+            call_off()
+        return rest
+
+    return PeriodicThread("shutdown-deadline", step, log=_LOG)

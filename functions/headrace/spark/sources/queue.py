@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 
+from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.task import State
@@ -20,7 +21,7 @@ from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
 from headrace.spark.sources.options import SourceOption, number, parsed, queue_name, whole
-from headrace.spark.sources.periodic import PeriodicThread, group_heartbeat
+from headrace.spark.sources.periodic import group_heartbeat
 from headrace.spark.sources.sweeping import sweep
 from headrace.spark.sources.writing import NAME, QueueStreamWriter, QueueWriter, outlet_of
 from headrace.store.items import micros

@@ -15,7 +15,7 @@ from headrace.domain.task import State
 from headrace.ops.reports import ReportStatus, TaskReport
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake
-from headrace.spark.sources.periodic import group_heartbeat
+from headrace.spark.sources.periodic import group_heartbeat, shutdown_deadline
 from headrace.spark.sources.settling import Outlet, SettleSummary
 from headrace.spark.sources.sweeping import sweep
 from headrace.spark.station import jobs
@@ -23,7 +23,6 @@ from headrace.spark.station.claims import ClaimLog
 from headrace.spark.station.figures import Batch
 from headrace.spark.station.job_errors import JobError, StationFailed, job_error, worker_error
 from headrace.spark.station.plan_analysis import PlanAnalysis, settling_frame
-from headrace.spark.station.shutdown import ShutdownDeadline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +108,7 @@ class BatchRunner:
             leases, under.group_id, lease_seconds=station.lease_seconds, on_lost=lost
         )
         try:
-            with beat, ShutdownDeadline(self._stopping, station.grace_seconds, call_off):
+            with beat, shutdown_deadline(self._stopping, station.grace_seconds, call_off):
                 yield
         except BaseException:
             context.cancelJobGroup(name)  # also what Ctrl-C has cut off

@@ -1,18 +1,22 @@
 """A station among the workers that operators see, quiet and stop."""
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
 from headrace import __version__
+from headrace.client.threads import PeriodicThread
 from headrace.domain.access import Principal, Role
 from headrace.ops.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
-from headrace.spark.sources.periodic import PeriodicThread
+from headrace.spark.sources.periodic import heartbeat
 
 if TYPE_CHECKING:
     from headrace.spark.station.station import Station
 
 SECONDS: Final = 30.0
+_NAME: Final = "a station's sign of life"
+_LOG: Final = logging.getLogger(__name__)
 
 
 class StationHeartbeat(PeriodicThread):
@@ -23,13 +27,14 @@ class StationHeartbeat(PeriodicThread):
 
     def __init__(self, station: "Station", uses: UseCases, stopping: threading.Event) -> None:
         """Prepare."""
-        super().__init__(SECONDS, self.sign, name="a station's sign of life")
+        step = heartbeat(SECONDS, self.sign, name=_NAME)
+        super().__init__(_NAME, step, first_after=SECONDS, log=_LOG)
         self.quiet = False
         self._workers = uses.workers
         self._sign = WorkerHeartbeat(
             station.worker, (station.queue,), uses.now(), version=__version__
         )
-        self._stopping = stopping
+        self._stop_station = stopping
 
     def sign(self) -> bool:
         """Send one heartbeat; one write unit."""
@@ -37,5 +42,5 @@ class StationHeartbeat(PeriodicThread):
         command = self._workers.alive(by, self._sign)
         self.quiet = command is Command.QUIET
         if command is Command.STOP:
-            self._stopping.set()
+            self._stop_station.set()
         return True

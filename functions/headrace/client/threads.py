@@ -1,0 +1,107 @@
+"""The one thread that does something again and again: the worker's, a station's, the timers'."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+Step: TypeAlias = Callable[[], float | None]
+"""Does something once; returns the seconds to rest before the next time, or None: there is none."""
+
+UNTIL_WOKEN: Final = 3600.0
+
+
+class PeriodicThread:
+    """Takes steps in a thread of its own, never two at a time, until one is the last or `stop`.
+
+    What runs is in the step, which a test takes by hand.  A step that raises is logged with its
+    traceback, and the next comes all the same.  In a ``with`` block it runs beside what is in
+    there, and the step under way at the end is waited for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Step,
+        *,
+        first_after: float = 0.0,
+        log: logging.Logger,
+        fault: str = "%s failed; it runs again in time",
+        after_fault: float = 1.0,
+    ) -> None:
+        """Prepare; *first_after* seconds lie before the first step, *after_fault* after a bad one.
+
+        *fault* is what *log* says of that, with the name of the thread in it.
+        """
+        self._step, self._first_after = step, first_after
+        self._log, self._fault, self._after_fault = log, fault, after_fault
+        self._stopping = False
+        self._woken = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Take the next step now."""
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def stop(self) -> None:
+        """Take no further step."""
+        self._stopping = True
+        self._woken.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait, up to *timeout* seconds, for the last step; return whether it is over."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End; a step under way is waited for."""
+        self.stop()
+        self.join()
+
+    def _run(self) -> None:
+        if self._first_after:
+            self._woken.wait(self._first_after)
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                rest = self._step()
+            except Exception:  # noqa: BLE001 (the edge of a thread: what is wrong is logged, and it goes on)
+                self._log.exception(self._fault, self._thread.name)
+                rest = self._after_fault
+            if rest is None:
+                return
+            if rest > 0 and not self._stopping:
+                self._woken.wait(rest)
+
+
+def every(seconds: float, action: Callable[[], object]) -> Step:
+    """The step that does *action* once in so many seconds.
+
+    One that takes longer is followed by the next at once, and what was missed is left out.
+    """
+
+    def step() -> float:
+        started = time.monotonic()
+        action()
+        return max(0.0, started + seconds - time.monotonic())
+
+    return step

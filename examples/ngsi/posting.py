@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx2 as httpx
 
 from examples.ngsi.traffic import Notification
-from headrace.client.consumed import HEADER, Consumed, Usage
+from headrace.client.call import UNITS_HEADER, Consumed, Usage
 
 THREADS = 4
 TIMEOUT_SECONDS = 15.0
@@ -86,7 +86,7 @@ class Posting:
         answer = self._http.post(
             "/v2/notify", content=notification.body_bytes(), headers=notification.headers
         )
-        self._tally.add(answer.headers.get(HEADER))
+        self._tally.add(answer.headers.get(UNITS_HEADER))
         if not answer.is_success or answer.text != ANSWER:
             answered = f"{answer.status_code} {answer.text:.500}"
             raise PostingFailed(f"{notification.correlator}: answered {answered}")

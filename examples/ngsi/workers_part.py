@@ -16,7 +16,7 @@ from examples.ngsi.running import QUEUES, Options, service, tasks_of, watch
 from examples.ngsi.summary import Summary
 from examples.ngsi.traffic import Notification, notifications
 from headrace import Client
-from headrace.client.consumed import Consumed
+from headrace.client.call import Consumed
 from headrace.client.models import Task
 from headrace.domain.task import State
 

@@ -143,7 +143,7 @@ def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> 
     if not changes:
         raise click.UsageError("nothing to change: name a setting, --set or --from-file")
     if dry_run:
-        from headrace.client.batches import merged  # noqa: PLC0415
+        from headrace.client.calls.queues import merged  # noqa: PLC0415
 
         found = session.client.get_queue(queue)
         shown = merged(found, changes)

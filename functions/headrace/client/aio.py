@@ -1,38 +1,29 @@
-"""The client of the API for programs with an event loop.  The calls are the same."""
+"""The client of the API for programs with an event loop; ``client.py`` is made from it.
+
+The calls are those of ``headrace.client.calls``: a method sends one, or walks through several.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from headrace.client.batches import (
-    Errors,
-    batches_of,
-    checked,
-    gathered,
-    ids_in_calls,
-    merged,
-    not_enqueued,
-    raises,
-)
-from headrace.client.call import ApiCall, CallStep, PagedCall, SteppedCall
+from headrace.client.batches import Errors, batches_of, checked, raises
+from headrace.client.call import ApiCall, CallFailed, CallStep, Consumed, PagedCall, SteppedCall
 from headrace.client.calls import queues, service, tasks, work
-from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.consumed import Consumed
-from headrace.client.models import Bulk, Enqueued, Queue, Reported
-from headrace.client.sending import NewTask, Overwritable, Report
+from headrace.client.models import Enqueued, Queue, Reported
+from headrace.client.sending import NewTask, Report
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
 from headrace.domain.errors import VersionMismatch
-from headrace.domain.retry import RetryStrategy
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.transport import AsyncSleep
+    from headrace.client.http import AsyncSleep
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,7 +61,20 @@ def _stepped(
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> S:
-        return [found async for found in self.steps(make(*args, **kwargs))][-1]
+        steps = make(*args, **kwargs)
+        return steps.total([step async for step in self.answers(steps)])
+
+    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+
+
+def _answered(
+    make: Callable[P, SteppedCall[S]],
+) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[S]]:
+    """Make a method of what may take several calls: it yields the answer of each."""
+
+    @wraps(make)
+    def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[S]:
+        return self.answers(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -106,13 +110,18 @@ class AsyncClient:
         sleep: "AsyncSleep" = asyncio.sleep,
     ) -> None:
         # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client.transport import AsyncTransport  # noqa: PLC0415
+        from headrace.client.http import HttpCalls  # noqa: PLC0415 (see above)
 
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._transport = AsyncTransport(
-            self.settings, codec, retries=retries, transport=transport, sleep=sleep
-        )
+        self._calls = HttpCalls(self.settings, codec, retries=retries)
+        self._retrying = self._calls.async_retrying(sleep)
+        self._transport = transport
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connections = self._calls.async_connections(self._transport)
+        self._process = os.getpid()
 
     @property
     def url(self) -> str:
@@ -122,7 +131,7 @@ class AsyncClient:
     @property
     def consumed(self) -> Consumed:
         """The cost of its calls so far."""
-        return self._transport.usage.so_far
+        return self._calls.usage.so_far
 
     def __repr__(self) -> str:
         """A short form for logs, without secrets."""
@@ -143,7 +152,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._transport.close()
+        await self._connections.aclose()
 
     async def send(
         self,
@@ -156,7 +165,22 @@ class AsyncClient:
 
         *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
         """
-        return await self._transport.send(call, again=again, timeout=timeout)
+        if os.getpid() != self._process:
+            self._connect()  # a fork has its parent's connections, and would get its answers
+        request = self._calls.request(self._connections, call, timeout)
+        try:
+            if not again:
+                return await self._once(call, request)
+            retrying = self._retrying.copy()  # it keeps the state of one call
+            answered: T = await retrying(self._once, call, request)
+            return answered
+        except CallFailed as failure:
+            raise failure.error from None
+
+    async def _once(self, call: ApiCall[T], request: "httpx.Request") -> T:
+        with self._calls.sending(call, request):
+            response = await self._connections.send(request)
+        return self._calls.read(call, response)
 
     async def each(self, pages: PagedCall[T]) -> AsyncIterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
@@ -169,17 +193,22 @@ class AsyncClient:
             if cursor is None:
                 return
 
-    async def steps(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
-        """Take step after step; after each, yield what they have come to."""
-        found: S | None = None
+    async def answers(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
+        """Take step after step; after each, yield what it was answered."""
         cursor: str | None = None
         while True:
             step = await self.send(steps.at(cursor))
-            found = steps.so_far(found, step)
-            yield found
+            yield step
             cursor = step.cursor
             if cursor is None:
                 return
+
+    async def steps(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
+        """Take step after step; after each, yield what they have come to."""
+        found: S | None = None
+        async for step in self.answers(steps):
+            found = step if found is None else steps.total([found, step])
+            yield found
 
     # ------------------------------------------------------------------------------------ queues
 
@@ -207,7 +236,7 @@ class AsyncClient:
         """
         for tries_left in reversed(range(_EDITS)):
             try:
-                return await self.replace_queue(merged(await self.get_queue(name), changes))
+                return await self.replace_queue(queues.merged(await self.get_queue(name), changes))
             except VersionMismatch:
                 if not tries_left:
                     raise
@@ -215,49 +244,17 @@ class AsyncClient:
 
     # ------------------------------------------------------------------------------------- tasks
 
+    enqueue = _sent(tasks.enqueue)
     get_task = _sent(tasks.get_task)
     delete_task = _sent(tasks.delete_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
     count_tasks = _stepped(tasks.count_tasks)
-
-    async def enqueue(  # noqa: PLR0913 (the API's own fields)
-        self,
-        queue: str,
-        payload: Any = None,  # noqa: ANN401 (any JSON value)
-        *,
-        id: str | None = None,
-        scheduled_at: datetime | None = None,
-        delay_in_seconds: float | None = None,
-        expires_at: datetime | None = None,
-        dedupe_key: str | None = None,
-        overwrite_on_duplicate: Sequence[Overwritable] | None = None,
-        keepalive_timeout_in_seconds: float | None = None,
-        retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> Enqueued:
-        """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
-
-        Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
-        is one too, for what only the service's clock or tables could tell.
-        """
-        return await self.send(
-            tasks.enqueue_task(
-                queue,
-                NewTask(
-                    payload=payload,
-                    id=id,
-                    scheduled_at=scheduled_at,
-                    delay_in_seconds=delay_in_seconds,
-                    expires_at=expires_at,
-                    dedupe_key=dedupe_key,
-                    overwrite_on_duplicate=overwrite_on_duplicate,
-                    keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
-                    retry_strategy=retry_strategy,
-                    tags=tags,
-                ),
-            )
-        )
+    delete_tasks = _stepped(tasks.delete_tasks)
+    restart_tasks = _stepped(tasks.restart_tasks)
+    run_tasks = _stepped(tasks.run_tasks)
+    move_tasks = _stepped(tasks.move_tasks)
+    bulk_pages = _answered(tasks.bulk_tasks)
 
     async def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
@@ -286,115 +283,9 @@ class AsyncClient:
         for batch in batches_of(new, self.codec):
             for result in await self.send(tasks.enqueue_entries(queue, batch)):
                 if raising and result.outcome == "INVALID":
-                    raise not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
+                    raise tasks.not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
                 yield result
                 place += 1
-
-    # ------------------------------------------------------------------------------ many at once
-
-    async def delete_tasks(
-        self,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Delete the tasks named, or else exactly those that the filter holds for.
-
-        Raises InvalidRequest for both, or for neither, as do the other three.
-        """
-        return gathered(
-            [
-                page
-                async for page in self.bulk_pages(
-                    "delete", queue, ids=ids, filter=filter, dry_run=dry_run
-                )
-            ]
-        )
-
-    async def restart_tasks(
-        self,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Restart dead or succeeded tasks."""
-        return gathered(
-            [
-                page
-                async for page in self.bulk_pages(
-                    "restart", queue, ids=ids, filter=filter, dry_run=dry_run
-                )
-            ]
-        )
-
-    async def run_tasks(
-        self,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Let waiting tasks be due now."""
-        return gathered(
-            [
-                page
-                async for page in self.bulk_pages(
-                    "run", queue, ids=ids, filter=filter, dry_run=dry_run
-                )
-            ]
-        )
-
-    async def move_tasks(
-        self,
-        queue: str,
-        to_queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Move waiting or dead tasks to another queue."""
-        pages = self.bulk_pages(
-            "move", queue, ids=ids, filter=filter, to_queue=to_queue, dry_run=dry_run
-        )
-        return gathered([page async for page in pages])
-
-    async def bulk_pages(
-        self,
-        action: Action,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        to_queue: str | None = None,
-        dry_run: bool = False,
-    ) -> AsyncIterator[Bulk]:
-        """Act page after page, of exactly one of *ids* and *filter*, to show progress.
-
-        Raises InvalidRequest for both, or for neither, before anything is done.
-        """
-        for some in ids_in_calls(ids, filter):
-            yield await self.send(
-                tasks.bulk_by_ids(action, queue, some, to_queue=to_queue, dry_run=dry_run)
-            )
-        if filter is None:
-            return
-        cursor: str | None = None
-        while True:
-            page = await self.send(
-                tasks.bulk_by_filter(
-                    action, queue, filter, to_queue=to_queue, cursor=cursor, dry_run=dry_run
-                )
-            )
-            yield page
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     # ------------------------------------------------------------------------------------ workers
 

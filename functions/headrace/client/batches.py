@@ -1,33 +1,50 @@
-"""Cutting what is many into calls, and putting the answers together."""
+"""Many enqueues, cut into batches that one call takes; or gathered into them by a thread.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+A task costs two write units however it is sent, but 25 in one call are one request instead of 25.
+"""
+
+import atexit
+import os
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Literal, TypeAlias
+from types import TracebackType
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
-import msgspec
-
+from headrace.client.call import ApiCall
+from headrace.client.calls import tasks
 from headrace.client.codec import Codec
-from headrace.client.models import Bulk, Enqueued, Queue
+from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
+from headrace.domain.errors import FieldError, InvalidRequest
+
+T = TypeVar("T")
 
 Errors: TypeAlias = Literal["raise", "return"]
 """Whether an entry that comes out INVALID is an error, or a result like the others."""
 
-BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
+_Sent: TypeAlias = tuple[bytes, Future[Enqueued]]
+
+_ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
+_PENDING: Final = 10_000  # enqueues that wait; then enqueue() itself waits
+_BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 
 
-def batches_of(tasks: Iterable[NewTask], codec: Codec) -> Iterator[list[bytes]]:
-    """Write *tasks* in batches that one call takes: 25 entries, 4 MiB.
+def batches_of(new: Iterable[NewTask], codec: Codec) -> Iterator[list[bytes]]:
+    """Write *new* tasks in batches that one call takes: 25 entries, 4 MiB.
 
     Raises InvalidRequest or PayloadTooLarge naming the entry, counted from the first of all.
     """
     batch: list[bytes] = []
     size = 0
-    for task, place in zip(tasks, count()):
+    for task, place in zip(new, count()):
         entry = task_entry(task, codec, path=f"tasks[{place}]")
-        if batch and (len(batch) == limits.BATCH or size + len(entry) >= BATCH_BYTES):
+        if batch and (len(batch) == limits.BATCH or size + len(entry) >= _BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(entry)
@@ -45,67 +62,193 @@ def raises(errors: Errors) -> bool:
 
 
 def checked(results: list[Enqueued], *, raising: bool) -> list[Enqueued]:
-    """Return *results*.  If *raising*, raises NotEnqueued naming every INVALID entry."""
+    """*results*, as they are.  If *raising*, raises NotEnqueued naming every INVALID entry."""
     invalid = {
         f"tasks[{place}]": result.detail or ""
         for place, result in enumerate(results)
         if result.outcome == "INVALID"
     }
     if raising and invalid:
-        raise not_enqueued(invalid, results)
+        raise tasks.not_enqueued(invalid, results)
     return results
 
 
-def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -> NotEnqueued:
-    """Return the error about the *invalid* entries (there are some) among *results*."""
-    errors = [FieldError(field, f"was not enqueued: {why}") for field, why in invalid.items()]
-    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    error = NotEnqueued(f"{errors[0].field} {errors[0].message}{more}", errors=errors)
-    error.results = tuple(results)
-    return error
+class Sender(Protocol):
+    """The part of a client that a batcher needs."""
+
+    codec: Codec
+
+    def send(self, call: ApiCall[T]) -> T:
+        """Send *call* and return what it is answered."""
+        ...
 
 
-def ids_in_calls(ids: Sequence[str] | None, where: Mapping[str, Any] | None) -> list[Sequence[str]]:
-    """Cut the *ids* of a bulk action into what one call takes; none if it has a filter instead.
+@dataclass(slots=True)
+class _Waiting:
+    """The tasks gathered for one queue."""
 
-    Raises InvalidRequest unless exactly one of ids and the filter *where* is given, so that ids
-    are never dropped in favour of a filter that means every task.
+    entries: list[bytes] = field(default_factory=list)
+    futures: list[Future[Enqueued]] = field(default_factory=list)
+    size: int = 0
+
+
+class Batcher:
+    """Gathers enqueues of any threads; each returns a future of its result.
+
+    A batch goes out when it is full or *linger_seconds* after its first entry.  Leaving the
+    ``with`` block, or ``close()``, sends what is left and waits for the answers.
     """
-    if ids is None and where is None:
-        raise _both("one of ids and filter is needed")
-    if ids is not None and where is not None:
-        raise _both("give exactly one of ids and filter")
-    if ids is None:
-        return []
-    if isinstance(ids, str | bytes):
-        message = "must be a list of ids, not one text"
-        raise InvalidRequest(f"ids {message}", errors=[FieldError("ids", message)])
-    # An empty list is one call: the service says what is wrong with it.
-    return [
-        ids[start : start + limits.BULK_IDS] for start in range(0, len(ids) or 1, limits.BULK_IDS)
-    ]
+
+    def __init__(self, sender: Sender, *, linger_seconds: float = 0.01) -> None:
+        """Nothing runs yet; the thread that sends starts with the first task."""
+        self._sender, self._linger = sender, linger_seconds
+        self._closed = False
+        self._begin()
+        # Before threads are joined at the end of the program: what was handed over is sent then.
+        self._at_exit = _at_exit(weakref.WeakMethod(self.close))
+
+    def _begin(self) -> None:
+        """Begin with nothing in hand, in the present process."""
+        self._process = os.getpid()
+        self._waiting: dict[str, _Waiting] = {}
+        self._full: list[tuple[str, _Waiting]] = []
+        self._pending = self._flushing = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def enqueue(
+        self,
+        queue: str,
+        payload: Any = None,  # noqa: ANN401 (any JSON value)
+        **fields: Any,  # noqa: ANN401 (as Client.enqueue)
+    ) -> Future[Enqueued]:
+        """Hand over one task, with the fields that ``Client.enqueue`` takes.
+
+        Raises InvalidRequest or PayloadTooLarge for what is known at once, RuntimeError when
+        the batcher is closed; all else, NotEnqueued among it, is raised by the future.
+        """
+        entry = task_entry(NewTask(payload=payload, **fields), self._sender.codec, path="task")
+        future: Future[Enqueued] = Future()
+        if os.getpid() != self._process:
+            self._begin()  # a fork: what its parent has in hand is its parent's to send
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending < _PENDING or self._closed)
+            if self._closed:
+                raise RuntimeError("the batcher is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="headrace-batcher", daemon=True
+                )
+                self._thread.start()
+            waiting = self._waiting.setdefault(queue, _Waiting())
+            if len(waiting.entries) == limits.BATCH or waiting.size + len(entry) >= _BATCH_BYTES:
+                self._full.append((queue, waiting))
+                waiting = self._waiting[queue] = _Waiting()
+            waiting.entries.append(entry)
+            waiting.futures.append(future)
+            waiting.size += len(entry) + 1
+            self._pending += 1
+            self._changed.notify_all()
+        return future
+
+    def flush(self) -> None:
+        """Send what was handed over, and wait for the answers."""
+        with self._changed:
+            self._flushing += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._pending)
+            self._flushing -= 1
+
+    def close(self) -> None:
+        """Send what is left and end.  Calling it again does nothing."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._process == os.getpid():
+            self._thread.join()
+        atexit.unregister(self._at_exit)
+
+    def __enter__(self) -> Self:
+        """Return the batcher."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Send what is left and end."""
+        self.close()
+
+    def _run(self) -> None:
+        while batches := self._take():
+            for queue, batch in batches:
+                self._send(queue, batch)
+
+    def _take(self) -> list[tuple[str, _Waiting]]:
+        """Wait for something to send; nothing when it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending or self._closed)
+            in_a_hurry = lambda: self._full or self._flushing or self._closed  # noqa: E731 (used once)
+            self._changed.wait_for(in_a_hurry, timeout=self._linger)
+            taken = self._full + list(self._waiting.items())
+            self._full, self._waiting = [], {}
+            return [(queue, batch) for queue, batch in taken if batch.entries]
+
+    def _send(self, queue: str, batch: _Waiting) -> None:
+        """Send *batch*; entries that the service finds wrong do not keep the others back."""
+        left = [
+            (entry, future)
+            for entry, future in zip(batch.entries, batch.futures, strict=True)
+            if future.set_running_or_notify_cancel()
+        ]
+        try:
+            while left:
+                try:
+                    entries = [entry for entry, _ in left]
+                    results = self._sender.send(tasks.enqueue_entries(queue, entries))
+                except InvalidRequest as error:
+                    left = _without_wrong(left, error)
+                else:
+                    for (_, future), result in zip(left, results, strict=True):
+                        if result.outcome == "INVALID":
+                            future.set_exception(tasks.not_enqueued({"task": result.detail or ""}))
+                        else:
+                            future.set_result(result)
+                    return
+        except BaseException as error:  # noqa: BLE001 (whatever it is, who waits must hear of it)
+            for _, future in left:
+                future.set_exception(error)
+        finally:
+            with self._changed:
+                self._pending -= len(batch.entries)
+                self._changed.notify_all()
 
 
-def _both(message: str) -> InvalidRequest:
-    return InvalidRequest(message, errors=[FieldError(name, message) for name in ("ids", "filter")])
+class Batching:
+    """The part of a client that programs with threads have, and those with a loop do not need."""
+
+    def batcher(self: Sender, *, linger_seconds: float = 0.01) -> Batcher:
+        """A batcher that gathers single enqueues into batches in the background."""
+        return Batcher(self, linger_seconds=linger_seconds)
 
 
-def gathered(pages: Iterable[Bulk]) -> Bulk:
-    """Put the pages of one action together."""
-    matched = changed = 0
-    results = []
-    for page in pages:
-        matched += page.matched
-        changed += page.changed
-        results += page.results
-    return Bulk(matched=matched, changed=changed, results=results)
+def _without_wrong(left: list[_Sent], error: InvalidRequest) -> list[_Sent]:
+    """Notify those that *error* names, else all, and return the others."""
+    named = {int(found[1]) for wrong in error.errors if (found := _ENTRY.match(wrong.field))}
+    wrong = {place for place in named if place < len(left)} or set(range(len(left)))
+    for place in wrong:
+        left[place][1].set_exception(error)
+    return [sent for place, sent in enumerate(left) if place not in wrong]
 
 
-def merged(queue: Queue, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of *queue* with *changes*, to be sent back with its version."""
-    fields: dict[str, Any] = msgspec.to_builtins(queue)
-    for name, value in changes.items():
-        old = fields.get(name)
-        both = isinstance(old, dict) and isinstance(value, Mapping)
-        fields[name] = {**old, **value} if isinstance(old, dict) and both else value
-    return fields
+def _at_exit(close: "weakref.WeakMethod[Callable[[], None]]") -> Callable[[], None]:
+    """Have *close* called at the end of the program, if there is still something to close."""
+
+    def close_if_there() -> None:
+        method = close()
+        if method is not None:
+            method()
+
+    return atexit.register(close_if_there)

@@ -1,9 +1,11 @@
-"""One call of the API as a value: what goes out, and how the answer is read.
+"""One call of the API as a value: what goes out, how the answer is read, and what it has cost.
 
 Both clients send the same calls; each endpoint is described once, in ``headrace.client.calls``.
 """
 
-from collections.abc import Callable, Mapping
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -14,11 +16,24 @@ import msgspec
 
 from headrace.client.codec import Codec
 from headrace.client.surrogates import decoded
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 
 T = TypeVar("T")
 
+KEY_HEADER: Final = "Idempotency-Key"
+ATTEMPT_HEADER: Final = "X-Attempt"
+UNITS_HEADER: Final = "X-Consumed-Units"
+_UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")
 _ACCEPTED: Final = 202
+
+
+class CallFailed(Exception):
+    """A try that failed and may be repeated; ``error`` is what is raised in the end."""
+
+    def __init__(self, error: HeadraceError, *, wait: float | None = None) -> None:
+        super().__init__(error.detail)
+        self.error = error
+        self.wait = wait  # seconds, where the service names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +101,14 @@ S = TypeVar("S", bound=CallStep)
 
 @dataclass(frozen=True, slots=True)
 class SteppedCall(Generic[S]):
-    """An operation that may take several calls, and how to merge two answers."""
+    """An operation that may take several calls, and what their answers come to."""
 
     at: Callable[[str | None], ApiCall[S]]
-    together: Callable[[S, S], S]
-
-    def so_far(self, before: S | None, step: S) -> S:
-        """The sum of the steps so far, of which *step* is the latest."""
-        return step if before is None else self.together(before, step)
+    total: Callable[[Sequence[S]], S]
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of *parts* under ``/v1``, names percent-encoded.
+    """The path of *parts* under ``/v1``, names percent-encoded.
 
     Raises InvalidRequest for a name that would make it the path of something else.
     """
@@ -109,7 +120,7 @@ def path_of(*parts: str) -> str:
 
 
 def params_of(**given: object) -> dict[str, str]:
-    """Return the query's parameters; None is left out.
+    """The query's parameters; None is left out.
 
     Raises InvalidRequest naming the one that is an instant without a time zone.
     """
@@ -125,8 +136,13 @@ def _parameter(name: str, value: object) -> str:
     return str(value)
 
 
+def utc_now() -> datetime:
+    """The time of this machine: aware, UTC.  The service's own is in its answers."""
+    return datetime.now(UTC)
+
+
 def instant_text(at: datetime, *, field: str) -> str:
-    """Return *at* as the API writes instants.
+    """*at* as the API writes instants.
 
     Raises InvalidRequest naming *field* for one without a time zone.
     """
@@ -144,7 +160,7 @@ def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a typ
 
 
 def reads(shape: type[T]) -> Read[T]:
-    """Return how an answer of *shape* is read."""
+    """How an answer of *shape* is read."""
     decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
 
     def read(answer: RawAnswer) -> T:
@@ -157,5 +173,73 @@ def reads(shape: type[T]) -> Read[T]:
     return read
 
 
+class ListAnswer(Protocol):
+    """An answer that holds some entries of a list."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the list goes on; None at its end."""
+
+
+A = TypeVar("A", bound=ListAnswer)
+
+
+def lists(
+    path: str,
+    shape: type[A],
+    entries: Callable[[A, RawAnswer], list[T]],
+    params: Mapping[str, str],
+) -> PagedCall[T]:
+    """A list whose pages are answers of *shape*, with its *entries* in them."""
+
+    def read(answer: RawAnswer) -> ListPage[T]:
+        page = reads(shape)(answer)
+        return ListPage(entries(page, answer), page.cursor)
+
+    return PagedCall(
+        lambda cursor: ApiCall("GET", path, read, params={**params, **params_of(cursor=cursor)})
+    )
+
+
 def nothing(_answer: RawAnswer) -> None:
     """Read an answer that says nothing but that it is done."""
+
+
+# ------------------------------------------------------------------------------------------ cost
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Calls that were answered, and the DynamoDB units they took."""
+
+    calls: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+
+    def __add__(self, other: "Consumed") -> "Consumed":
+        """Both together."""
+        return Consumed(
+            self.calls + other.calls,
+            self.write_units + other.write_units,
+            self.read_units + other.read_units,
+        )
+
+
+class Usage:
+    """Adds up what calls cost; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._so_far = Consumed()
+
+    @property
+    def so_far(self) -> Consumed:
+        """The cost of all calls together."""
+        return self._so_far
+
+    def add(self, header: str | None) -> None:
+        """Note one answer with this X-Consumed-Units; one without counts as a call."""
+        found = _UNITS.fullmatch(header or "")
+        units = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+        with self._lock:
+            self._so_far += Consumed(1, *units)

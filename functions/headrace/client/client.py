@@ -1,39 +1,30 @@
-"""The client of the API for programs that wait for their answers."""
+# Made from aio.py by `make unasync`: change that one.
+"""The client of the API for programs that wait for their answers.
 
+The calls are those of ``headrace.client.calls``: a method sends one, or walks through several.
+"""
+
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from headrace.client.batcher import Batcher
-from headrace.client.batches import (
-    Errors,
-    batches_of,
-    checked,
-    gathered,
-    ids_in_calls,
-    merged,
-    not_enqueued,
-    raises,
-)
-from headrace.client.call import ApiCall, CallStep, PagedCall, SteppedCall
+from headrace.client.batches import Batching, Errors, batches_of, checked, raises
+from headrace.client.call import ApiCall, CallFailed, CallStep, Consumed, PagedCall, SteppedCall
 from headrace.client.calls import queues, service, tasks, work
-from headrace.client.calls.tasks import Action
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.consumed import Consumed
-from headrace.client.models import Bulk, Enqueued, Queue, Reported
-from headrace.client.sending import NewTask, Overwritable, Report
+from headrace.client.models import Enqueued, Queue, Reported
+from headrace.client.sending import NewTask, Report
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
 from headrace.domain.errors import VersionMismatch
-from headrace.domain.retry import RetryStrategy
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.transport import Sleep
+    from headrace.client.http import Sleep
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,7 +43,9 @@ def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["Client", P], T
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _listed(make: Callable[P, PagedCall[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
+def _listed(
+    make: Callable[P, PagedCall[T]],
+) -> Callable[Concatenate["Client", P], Iterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
 
     @wraps(make)
@@ -62,18 +55,32 @@ def _listed(make: Callable[P, PagedCall[T]]) -> Callable[Concatenate["Client", P
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-def _stepped(make: Callable[P, SteppedCall[S]]) -> Callable[Concatenate["Client", P], S]:
+def _stepped(
+    make: Callable[P, SteppedCall[S]],
+) -> Callable[Concatenate["Client", P], S]:
     """Make a method of what may take several calls: it returns what they come to."""
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> S:
-        *_, last = self.steps(make(*args, **kwargs))
-        return last
+        steps = make(*args, **kwargs)
+        return steps.total(list(self.answers(steps)))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
-class Client:
+def _answered(
+    make: Callable[P, SteppedCall[S]],
+) -> Callable[Concatenate["Client", P], Iterator[S]]:
+    """Make a method of what may take several calls: it yields the answer of each."""
+
+    @wraps(make)
+    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[S]:
+        return self.answers(make(*args, **kwargs))
+
+    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+
+
+class Client(Batching):
     """Headrace's API.  Threads may share one; every method raises headrace.domain.errors.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
@@ -104,13 +111,18 @@ class Client:
         sleep: "Sleep" = time.sleep,
     ) -> None:
         # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client.transport import Transport  # noqa: PLC0415
+        from headrace.client.http import HttpCalls  # noqa: PLC0415 (see above)
 
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._transport = Transport(
-            self.settings, codec, retries=retries, transport=transport, sleep=sleep
-        )
+        self._calls = HttpCalls(self.settings, codec, retries=retries)
+        self._retrying = self._calls.retrying(sleep)
+        self._transport = transport
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connections = self._calls.connections(self._transport)
+        self._process = os.getpid()
 
     @property
     def url(self) -> str:
@@ -120,7 +132,7 @@ class Client:
     @property
     def consumed(self) -> Consumed:
         """The cost of its calls so far."""
-        return self._transport.usage.so_far
+        return self._calls.usage.so_far
 
     def __repr__(self) -> str:
         """A short form for logs, without secrets."""
@@ -141,14 +153,35 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._transport.close()
+        self._connections.close()
 
-    def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
+    def send(
+        self,
+        call: ApiCall[T],
+        *,
+        again: bool = True,
+        timeout: float | None = None,
+    ) -> T:
         """Send *call* and return what it is answered.
 
         *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
         """
-        return self._transport.send(call, again=again, timeout=timeout)
+        if os.getpid() != self._process:
+            self._connect()  # a fork has its parent's connections, and would get its answers
+        request = self._calls.request(self._connections, call, timeout)
+        try:
+            if not again:
+                return self._once(call, request)
+            retrying = self._retrying.copy()  # it keeps the state of one call
+            answered: T = retrying(self._once, call, request)
+            return answered
+        except CallFailed as failure:
+            raise failure.error from None
+
+    def _once(self, call: ApiCall[T], request: "httpx.Request") -> T:
+        with self._calls.sending(call, request):
+            response = self._connections.send(request)
+        return self._calls.read(call, response)
 
     def each(self, pages: PagedCall[T]) -> Iterator[T]:
         """Go through the entries of a list, page after page, in constant memory."""
@@ -160,17 +193,22 @@ class Client:
             if cursor is None:
                 return
 
-    def steps(self, steps: SteppedCall[S]) -> Iterator[S]:
-        """Take step after step; after each, yield what they have come to."""
-        found: S | None = None
+    def answers(self, steps: SteppedCall[S]) -> Iterator[S]:
+        """Take step after step; after each, yield what it was answered."""
         cursor: str | None = None
         while True:
             step = self.send(steps.at(cursor))
-            found = steps.so_far(found, step)
-            yield found
+            yield step
             cursor = step.cursor
             if cursor is None:
                 return
+
+    def steps(self, steps: SteppedCall[S]) -> Iterator[S]:
+        """Take step after step; after each, yield what they have come to."""
+        found: S | None = None
+        for step in self.answers(steps):
+            found = step if found is None else steps.total([found, step])
+            yield found
 
     # ------------------------------------------------------------------------------------ queues
 
@@ -198,7 +236,7 @@ class Client:
         """
         for tries_left in reversed(range(_EDITS)):
             try:
-                return self.replace_queue(merged(self.get_queue(name), changes))
+                return self.replace_queue(queues.merged(self.get_queue(name), changes))
             except VersionMismatch:
                 if not tries_left:
                     raise
@@ -206,49 +244,17 @@ class Client:
 
     # ------------------------------------------------------------------------------------- tasks
 
+    enqueue = _sent(tasks.enqueue)
     get_task = _sent(tasks.get_task)
     delete_task = _sent(tasks.delete_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
     count_tasks = _stepped(tasks.count_tasks)
-
-    def enqueue(  # noqa: PLR0913 (the API's own fields)
-        self,
-        queue: str,
-        payload: Any = None,  # noqa: ANN401 (any JSON value)
-        *,
-        id: str | None = None,
-        scheduled_at: datetime | None = None,
-        delay_in_seconds: float | None = None,
-        expires_at: datetime | None = None,
-        dedupe_key: str | None = None,
-        overwrite_on_duplicate: Sequence[Overwritable] | None = None,
-        keepalive_timeout_in_seconds: float | None = None,
-        retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
-        tags: Mapping[str, str] | None = None,
-    ) -> Enqueued:
-        """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
-
-        Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
-        is one too, for what only the service's clock or tables could tell.
-        """
-        return self.send(
-            tasks.enqueue_task(
-                queue,
-                NewTask(
-                    payload=payload,
-                    id=id,
-                    scheduled_at=scheduled_at,
-                    delay_in_seconds=delay_in_seconds,
-                    expires_at=expires_at,
-                    dedupe_key=dedupe_key,
-                    overwrite_on_duplicate=overwrite_on_duplicate,
-                    keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
-                    retry_strategy=retry_strategy,
-                    tags=tags,
-                ),
-            )
-        )
+    delete_tasks = _stepped(tasks.delete_tasks)
+    restart_tasks = _stepped(tasks.restart_tasks)
+    run_tasks = _stepped(tasks.run_tasks)
+    move_tasks = _stepped(tasks.move_tasks)
+    bulk_pages = _answered(tasks.bulk_tasks)
 
     def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
@@ -277,99 +283,9 @@ class Client:
         for batch in batches_of(new, self.codec):
             for result in self.send(tasks.enqueue_entries(queue, batch)):
                 if raising and result.outcome == "INVALID":
-                    raise not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
+                    raise tasks.not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
                 yield result
                 place += 1
-
-    def batcher(self, *, linger_seconds: float = 0.01) -> Batcher:
-        """A batcher that gathers single enqueues into batches in the background."""
-        return Batcher(self, linger_seconds=linger_seconds)
-
-    # ------------------------------------------------------------------------------ many at once
-
-    def delete_tasks(
-        self,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Delete the tasks named, or else exactly those that the filter holds for.
-
-        Raises InvalidRequest for both, or for neither, as do the other three.
-        """
-        return gathered(self.bulk_pages("delete", queue, ids=ids, filter=filter, dry_run=dry_run))
-
-    def restart_tasks(
-        self,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Restart dead or succeeded tasks."""
-        return gathered(self.bulk_pages("restart", queue, ids=ids, filter=filter, dry_run=dry_run))
-
-    def run_tasks(
-        self,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Let waiting tasks be due now."""
-        return gathered(self.bulk_pages("run", queue, ids=ids, filter=filter, dry_run=dry_run))
-
-    def move_tasks(
-        self,
-        queue: str,
-        to_queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        dry_run: bool = False,
-    ) -> Bulk:
-        """Move waiting or dead tasks to another queue."""
-        return gathered(
-            self.bulk_pages(
-                "move", queue, ids=ids, filter=filter, to_queue=to_queue, dry_run=dry_run
-            )
-        )
-
-    def bulk_pages(
-        self,
-        action: Action,
-        queue: str,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: Mapping[str, Any] | None = None,
-        to_queue: str | None = None,
-        dry_run: bool = False,
-    ) -> Iterator[Bulk]:
-        """Act page after page, of exactly one of *ids* and *filter*, to show progress.
-
-        Raises InvalidRequest for both, or for neither, before anything is done.
-        """
-        for some in ids_in_calls(ids, filter):
-            yield self.send(
-                tasks.bulk_by_ids(action, queue, some, to_queue=to_queue, dry_run=dry_run)
-            )
-        if filter is None:
-            return
-        cursor: str | None = None
-        while True:
-            page = self.send(
-                tasks.bulk_by_filter(
-                    action, queue, filter, to_queue=to_queue, cursor=cursor, dry_run=dry_run
-                )
-            )
-            yield page
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     # ------------------------------------------------------------------------------------ workers
 

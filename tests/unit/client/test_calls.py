@@ -10,8 +10,8 @@ import httpx2 as httpx
 import pytest
 
 from headrace import Client, NewTask, Report, RetryStrategy
+from headrace.client.call import Consumed
 from headrace.client.codec import Unreadable
-from headrace.client.consumed import Consumed
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.retry import Backoff

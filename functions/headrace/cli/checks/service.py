@@ -10,8 +10,8 @@ from headrace.cli.checks.made import NOTIFICATIONS
 from headrace.cli.checks.run import LeftOut, Smoke, expect
 from headrace.cli.checks.wire import JSON, Exchange, Wrong
 from headrace.cli.output import many, span
+from headrace.client.call import UNITS_HEADER
 from headrace.client.calls import service, tasks
-from headrace.client.consumed import HEADER
 from headrace.client.sending import NewTask, tasks_body
 from headrace.domain.errors import (
     HeadraceError,
@@ -160,7 +160,7 @@ def _lacking(seen: Exchange) -> str | None:
         right["Cache-Control: no-store"] = "no-store" in found.get("Cache-Control", "")
     if seen.path.startswith(_API):
         right["X-Request-Id"] = bool(seen.request_id)
-        right[HEADER] = bool(_UNITS.fullmatch(found.get(HEADER, "")))
+        right[UNITS_HEADER] = bool(_UNITS.fullmatch(found.get(UNITS_HEADER, "")))
     return next((name for name, there in right.items() if not there), None)
 
 

@@ -10,19 +10,25 @@ from typing import Any, Final, Self, TypeVar
 import httpx2 as httpx
 import msgspec
 
-from headrace.client.call import ApiCall, PagedCall, RawAnswer
+from headrace.client.call import (
+    ATTEMPT_HEADER,
+    KEY_HEADER,
+    UNITS_HEADER,
+    ApiCall,
+    Consumed,
+    PagedCall,
+    RawAnswer,
+    Usage,
+)
 from headrace.client.codec import PLAIN
-from headrace.client.consumed import HEADER, Consumed, Usage
-from headrace.client.refusal import refusal
+from headrace.client.http import problem_of, refusal, timeout_of
 from headrace.client.settings import ClientSettings
-from headrace.client.transport import ATTEMPT_HEADER, KEY_HEADER
 from headrace.domain.errors import Unavailable
 
 T = TypeVar("T")
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
-_CONNECT_WITHIN: Final = 5.0
 _REDIRECTED: Final = range(300, 400)
 _REFUSED: Final = 400
 _PAGES: Final = 100
@@ -49,11 +55,7 @@ class Exchange:
     @property
     def problem(self) -> dict[str, Any]:
         """The fields of the problem that came back; empty where none did."""
-        try:
-            found = msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return problem_of(self.body)
 
     @property
     def code(self) -> str | None:
@@ -84,7 +86,7 @@ class Wire:
         self._units = Usage()
         self._http = httpx.Client(
             headers={"User-Agent": "headrace-smoke"},
-            timeout=httpx.Timeout(settings.timeout, connect=min(_CONNECT_WITHIN, settings.timeout)),
+            timeout=timeout_of(settings),
             transport=transport,
         )
 
@@ -197,7 +199,7 @@ class Wire:
             message = f"{method} {path} got no answer: {text}"
             raise Unavailable(message) from None
         self._http.cookies.clear()  # the console's are sent by hand, and looked at
-        self._units.add(answer.headers.get(HEADER))
+        self._units.add(answer.headers.get(UNITS_HEADER))
         seen = Exchange(method, path, answer.status_code, answer.headers, answer.content)
         self.exchanges.append(seen)
         return seen

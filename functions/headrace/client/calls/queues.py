@@ -8,10 +8,10 @@ import msgspec
 
 from headrace.client.call import (
     ApiCall,
-    ListPage,
     PagedCall,
     RawAnswer,
     SteppedCall,
+    lists,
     nothing,
     params_of,
     path_of,
@@ -65,19 +65,8 @@ def get_queue(name: str) -> ApiCall[Queue]:
 
 def list_queues(prefix: str | None = None) -> PagedCall[Queue]:
     """Go through the queues by name, those that begin with *prefix*."""
-
-    def read(answer: RawAnswer) -> ListPage[Queue]:
-        page = reads(_Queues)(answer)
-        return ListPage(page.queues, page.cursor)
-
-    return PagedCall(
-        lambda cursor: ApiCall(
-            "GET",
-            path_of("queues"),
-            read,
-            params=params_of(prefix=prefix, limit=limits.LIST_PAGE, cursor=cursor),
-        )
-    )
+    params = params_of(prefix=prefix, limit=limits.LIST_PAGE)
+    return lists(path_of("queues"), _Queues, lambda page, _: page.queues, params)
 
 
 def replace_queue(queue: Queue | Mapping[str, Any]) -> ApiCall[Queue]:
@@ -94,6 +83,16 @@ def replace_queue(queue: Queue | Mapping[str, Any]) -> ApiCall[Queue]:
         body=lambda _: json_body(body),
         repeatable="version" not in body,
     )
+
+
+def merged(queue: Queue, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of *queue* with *changes*, to be sent back with its version."""
+    fields: dict[str, Any] = msgspec.to_builtins(queue)
+    for name, value in changes.items():
+        old = fields.get(name)
+        both = isinstance(old, dict) and isinstance(value, Mapping)
+        fields[name] = {**old, **value} if isinstance(old, dict) and both else value
+    return fields
 
 
 def delete_queue(name: str) -> ApiCall[bool]:
@@ -150,7 +149,7 @@ def recount_queue(name: str) -> SteppedCall[Recount]:
         key = new_idempotency_key()
         return ApiCall("POST", path, reads(Recount), body=lambda _: json_body(body), key=key)
 
-    return SteppedCall(at, lambda _, latest: latest)
+    return SteppedCall(at, lambda steps: steps[-1])
 
 
 def get_stats(queue: str, *, exact: bool = False) -> ApiCall[Stats]:

@@ -8,11 +8,11 @@ import msgspec
 
 from headrace.client.call import (
     ApiCall,
-    ListPage,
     PagedCall,
     RawAnswer,
     Read,
     instant_text,
+    lists,
     nothing,
     params_of,
     path_of,
@@ -77,7 +77,7 @@ def rotate_key(id: str, *, overlap_seconds: float = 0) -> ApiCall[NewKey]:
 
 
 def _reads_secret(done: str, instead: str) -> Read[NewKey]:
-    """Return how a key with its secret is read: a repeat after a lost answer shows none."""
+    """How a key with its secret is read: a repeat after a lost answer shows none."""
 
     def read(answer: RawAnswer) -> NewKey:
         made = reads(_Made)(answer)
@@ -90,16 +90,8 @@ def _reads_secret(done: str, instead: str) -> Read[NewKey]:
 
 def list_keys() -> PagedCall[Key]:
     """Go through the keys in the order they were made."""
-
-    def read(answer: RawAnswer) -> ListPage[Key]:
-        page = reads(_Keys)(answer)
-        return ListPage(page.keys, page.cursor)
-
-    return PagedCall(
-        lambda cursor: ApiCall(
-            "GET", path_of("keys"), read, params=params_of(limit=limits.LIST_PAGE, cursor=cursor)
-        )
-    )
+    params = params_of(limit=limits.LIST_PAGE)
+    return lists(path_of("keys"), _Keys, lambda page, _: page.keys, params)
 
 
 def delete_key(id: str) -> ApiCall[None]:
@@ -116,20 +108,10 @@ def list_audit(
     to: datetime | None = None,
 ) -> PagedCall[AuditEntry]:
     """Go through what was changed by hand, newest first; *actor* is a key's name or id."""
-    params = params_of(queue=queue, actor=actor, action=action, from_=from_, to=to)
-
-    def read(answer: RawAnswer) -> ListPage[AuditEntry]:
-        page = reads(_Entries)(answer)
-        return ListPage(page.entries, page.cursor)
-
-    return PagedCall(
-        lambda cursor: ApiCall(
-            "GET",
-            path_of("audit"),
-            read,
-            params={**params, **params_of(limit=limits.LIST_PAGE, cursor=cursor)},
-        )
+    params = params_of(
+        queue=queue, actor=actor, action=action, from_=from_, to=to, limit=limits.LIST_PAGE
     )
+    return lists(path_of("audit"), _Entries, lambda page, _: page.entries, params)
 
 
 def health() -> ApiCall[Health]:

@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from headrace.client.batches import not_enqueued
+import msgspec
+
 from headrace.client.call import (
     ApiCall,
-    ListPage,
     PagedCall,
     RawAnswer,
     SteppedCall,
     instant_text,
+    lists,
     nothing,
     params_of,
     path_of,
@@ -20,9 +22,11 @@ from headrace.client.call import (
 )
 from headrace.client.codec import Codec
 from headrace.client.models import Bulk, Count, Enqueued, Model, Reason, Task, remember_codec
-from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.client.sending import NewTask, Overwritable, json_body, task_entry, tasks_body
+from headrace.domain import limits
+from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
@@ -50,6 +54,49 @@ def enqueue_entries(queue: str, entries: Sequence[bytes]) -> ApiCall[list[Enqueu
     return ApiCall(
         "POST", path_of("queues", queue, "tasks"), read, body=lambda _: tasks_body(entries)
     )
+
+
+def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -> NotEnqueued:
+    """The error about the *invalid* entries (there are some) among *results*."""
+    errors = [FieldError(field, f"was not enqueued: {why}") for field, why in invalid.items()]
+    more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+    error = NotEnqueued(f"{errors[0].field} {errors[0].message}{more}", errors=errors)
+    error.results = tuple(results)
+    return error
+
+
+def enqueue(  # noqa: PLR0913 (the API's own fields)
+    queue: str,
+    payload: Any = None,  # noqa: ANN401 (any JSON value)
+    *,
+    id: str | None = None,
+    scheduled_at: datetime | None = None,
+    delay_in_seconds: float | None = None,
+    expires_at: datetime | None = None,
+    dedupe_key: str | None = None,
+    overwrite_on_duplicate: Sequence[Overwritable] | None = None,
+    keepalive_timeout_in_seconds: float | None = None,
+    retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> ApiCall[Enqueued]:
+    """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
+
+    Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
+    is one too, for what only the service's clock or tables could tell.
+    """
+    task = NewTask(
+        payload=payload,
+        id=id,
+        scheduled_at=scheduled_at,
+        delay_in_seconds=delay_in_seconds,
+        expires_at=expires_at,
+        dedupe_key=dedupe_key,
+        overwrite_on_duplicate=overwrite_on_duplicate,
+        keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
+        retry_strategy=retry_strategy,
+        tags=tags,
+    )
+    return enqueue_task(queue, task)
 
 
 def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
@@ -125,20 +172,12 @@ def list_tasks(  # noqa: PLR0913 (the API's own fields)
         error=error,
     ) | params_of(order=order, payload=payload or None, limit=limit)
 
-    def read(answer: RawAnswer) -> ListPage[Task]:
-        page = reads(_Tasks)(answer)
+    def entries(page: _Tasks, answer: RawAnswer) -> list[Task]:
         for task in page.tasks:
             remember_codec(task, answer.codec)
-        return ListPage(page.tasks, page.cursor)
+        return page.tasks
 
-    return PagedCall(
-        lambda cursor: ApiCall(
-            "GET",
-            path_of("queues", queue, "tasks"),
-            read,
-            params={**params, **params_of(cursor=cursor)},
-        )
-    )
+    return lists(path_of("queues", queue, "tasks"), _Tasks, entries, params)
 
 
 def count_tasks(
@@ -171,15 +210,116 @@ def count_tasks(
     return SteppedCall(at, _counted_together)
 
 
-def _counted_together(one: Count, other: Count) -> Count:
-    numbers = Counter(one.by_state) + Counter(other.by_state)
-    return Count(
-        count=one.count + other.count,
+def _counted_together(counts: Sequence[Count]) -> Count:
+    numbers: Counter[State] = sum((Counter(count.by_state) for count in counts), Counter())
+    return msgspec.structs.replace(
+        counts[-1],
+        count=sum(count.count for count in counts),
         by_state={state: numbers[state] for state in State},
-        exact=other.exact,
-        as_of=one.as_of,
-        partial=other.partial,
-        cursor=other.cursor,
+        as_of=counts[0].as_of,
+    )
+
+
+# ---------------------------------------------------------------------------------- many at once
+
+
+def delete_tasks(
+    queue: str,
+    *,
+    ids: Sequence[str] | None = None,
+    filter: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> SteppedCall[Bulk]:
+    """Delete the tasks named, or else exactly those that the filter holds for.
+
+    Raises InvalidRequest for both, or for neither, as do the other three.
+    """
+    return bulk_tasks("delete", queue, ids=ids, filter=filter, dry_run=dry_run)
+
+
+def restart_tasks(
+    queue: str,
+    *,
+    ids: Sequence[str] | None = None,
+    filter: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> SteppedCall[Bulk]:
+    """Restart dead or succeeded tasks."""
+    return bulk_tasks("restart", queue, ids=ids, filter=filter, dry_run=dry_run)
+
+
+def run_tasks(
+    queue: str,
+    *,
+    ids: Sequence[str] | None = None,
+    filter: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> SteppedCall[Bulk]:
+    """Let waiting tasks be due now."""
+    return bulk_tasks("run", queue, ids=ids, filter=filter, dry_run=dry_run)
+
+
+def move_tasks(
+    queue: str,
+    to_queue: str,
+    *,
+    ids: Sequence[str] | None = None,
+    filter: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+) -> SteppedCall[Bulk]:
+    """Move waiting or dead tasks to another queue."""
+    return bulk_tasks("move", queue, ids=ids, filter=filter, to_queue=to_queue, dry_run=dry_run)
+
+
+def bulk_tasks(
+    action: Action,
+    queue: str,
+    *,
+    ids: Sequence[str] | None = None,
+    filter: Mapping[str, Any] | None = None,
+    to_queue: str | None = None,
+    dry_run: bool = False,
+) -> SteppedCall[Bulk]:
+    """Act page after page, of exactly one of *ids* and *filter*, to show progress.
+
+    Raises InvalidRequest for both, or for neither, before anything is done.
+    """
+    # Ids are never dropped in favour of a filter that means every task.
+    if ids is None and filter is None:
+        raise _both("one of ids and filter is needed")
+    if ids is not None and filter is not None:
+        raise _both("give exactly one of ids and filter")
+    if isinstance(ids, str | bytes):
+        message = "must be a list of ids, not one text"
+        raise InvalidRequest(f"ids {message}", errors=[FieldError("ids", message)])
+
+    def at(cursor: str | None) -> ApiCall[Bulk]:
+        if filter is not None:
+            return bulk_by_filter(
+                action, queue, filter, to_queue=to_queue, cursor=cursor, dry_run=dry_run
+            )
+        # By ids, the cursor is the place of the next one.  An empty list is one call: the service
+        # says what is wrong with it.
+        all_ids, start = ids or (), int(cursor or 0)
+        end = start + limits.BULK_IDS
+        more = str(end) if end < len(all_ids) else None
+        call = bulk_by_ids(action, queue, all_ids[start:end], to_queue=to_queue, dry_run=dry_run)
+        return replace(
+            call, read=lambda answer: msgspec.structs.replace(call.read(answer), cursor=more)
+        )
+
+    return SteppedCall(at, _acted_together)
+
+
+def _both(message: str) -> InvalidRequest:
+    return InvalidRequest(message, errors=[FieldError(name, message) for name in ("ids", "filter")])
+
+
+def _acted_together(pages: Sequence[Bulk]) -> Bulk:
+    return Bulk(
+        matched=sum(page.matched for page in pages),
+        changed=sum(page.changed for page in pages),
+        results=[result for page in pages for result in page.results],
     )
 
 

@@ -8,10 +8,10 @@ import msgspec
 
 from headrace.client.call import (
     ApiCall,
-    ListPage,
     PagedCall,
     RawAnswer,
     instant_text,
+    lists,
     nothing,
     params_of,
     path_of,
@@ -180,19 +180,8 @@ def put_worker(
 
 def list_workers() -> PagedCall[WorkerSeen]:
     """Go through the workers that sent a heartbeat in the last five minutes."""
-
-    def read(answer: RawAnswer) -> ListPage[WorkerSeen]:
-        page = reads(_Workers)(answer)
-        return ListPage(page.workers, page.cursor)
-
-    return PagedCall(
-        lambda cursor: ApiCall(
-            "GET",
-            path_of("workers"),
-            read,
-            params=params_of(limit=limits.LIST_PAGE, cursor=cursor),
-        )
-    )
+    params = params_of(limit=limits.LIST_PAGE)
+    return lists(path_of("workers"), _Workers, lambda page, _: page.workers, params)
 
 
 def quiet_worker(name: str) -> ApiCall[None]:

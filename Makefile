@@ -53,12 +53,17 @@ test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races, the prop
 	  $(wildcard tests/functional/test_api_*.py) $(ARGS)
 
 .PHONY: check
-check: $(VENV)/.ready ## Lint, formatting, types, import rules, and how fast functions start
+check: $(VENV)/.ready ## Lint, formatting, types, import rules, the client's two halves, and how fast functions start
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
+	@$(PY) -m infra.unasync --check
 	@$(PY) -m tests.bench.starts
+
+.PHONY: unasync
+unasync: $(VENV)/.ready ## Write the client for threads anew from the one for event loops
+	@$(PY) -m infra.unasync
 
 .PHONY: bench
 bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cost per task

@@ -11,11 +11,11 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.ops.reaper_record import ReaperPart
 from headrace.runtime import telemetry
 from headrace.runtime.again import runs_again
 from headrace.runtime.deadline import in_time
 from headrace.runtime.wiring import prepare, use_cases
+from headrace.store.records.reaper import ReaperPart
 
 LAST_PAGE_SECONDS = 12.0
 """Kept of the function's time for the page under way when the rest is over."""

@@ -38,8 +38,8 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.ops.keys import acting
-from headrace.ops.sessions import new_nonce
+from headrace.ops.operators.keys import acting
+from headrace.ops.operators.sessions import new_nonce
 from headrace.runtime.wiring import UseCases, use_cases, utc_now
 from headrace.store.base import Meter, metered
 

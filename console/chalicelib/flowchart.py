@@ -9,7 +9,7 @@ from typing import Final
 
 from console.chalicelib import formatting
 from console.chalicelib.pages.pipelines import Box, Flowchart, Join
-from headrace.ops.flows import Flow
+from headrace.history.flows import Flow
 
 BOX_WIDTH: Final = 176
 BOX_HEIGHT: Final = 40

@@ -12,8 +12,8 @@ from console.chalicelib.request import ConsoleRequest
 from console.chalicelib.session import Signing
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Unauthenticated
-from headrace.ops.session_body import Session
 from headrace.runtime.wiring import UseCases
+from headrace.store.records.sessions import Session
 
 
 def allowed(by: Principal, permission: Permission, queue: str | None = None) -> bool:

@@ -1,8 +1,8 @@
 """What browsers keep for us, signed: which session is theirs, and what ties a form to it.
 
-A session itself is a record of the service (``headrace.ops.sessions``).  The cookie names it and is
-signed, so that a made-up one costs no look at the table.  Signatures take the deployment's secret
-and its admin key: to change either ends every session.
+A session itself is a record of the service (``headrace.ops.operators.sessions``).  The cookie names
+it and is signed, so that a made-up one costs no look at the table.  Signatures take the
+deployment's secret and its admin key: to change either ends every session.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from typing import Any, Final
 from itsdangerous import BadSignature, URLSafeSerializer
 
 from headrace.domain.errors import Unavailable
-from headrace.ops.session_body import Session
 from headrace.runtime.wiring import Settings
+from headrace.store.records.sessions import Session
 
 SESSION: Final = "headrace_session"
 DOOR: Final = "headrace_door"

@@ -10,8 +10,8 @@ import urllib3
 
 from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.runtime.wiring import Settings, build, dynamo_store
 from headrace.store.base import metered
 from tests.bench.bare import PAYLOAD

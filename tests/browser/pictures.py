@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext, Route
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.reports import ReportStatus, WorkerError
+from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.runtime.wiring import Settings, build
 from headrace.store.memory import MemoryStore
 from headrace.testing.stream import Streamed

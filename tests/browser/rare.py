@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.proof import Finding, ProofReport
+from headrace.history.proof import Finding, ProofReport
 from tests.browser.fixtures import WIDE
 from tests.browser.pictures import hour
 from tests.console.conftest import Browser

@@ -25,8 +25,8 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Task
 from headrace.http.events import proxy_event
-from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
 from headrace.testing.stream import SHARD, Streamed

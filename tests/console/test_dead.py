@@ -4,7 +4,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.task import State
-from headrace.ops.reports import ReportStatus
+from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser, Element, Shown
 from tests.console.test_matching import decide, to_the_end, token_of
 

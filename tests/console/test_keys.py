@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.errors import Unauthenticated
-from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown
 
 SECRET = re.compile(r"hr_[0-9a-f]{20}_[0-9a-f]{40}")

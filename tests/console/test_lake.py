@@ -11,10 +11,10 @@ import pytest
 
 from console.chalicelib import charts
 from headrace.domain.access import Role
-from headrace.domain.proof import LATEST
-from headrace.domain.series import SPAN, Span, content_of, file_of, minute_of
-from headrace.domain.tally import Activity
-from headrace.domain.transitions import Event, Happening
+from headrace.history.proof import LATEST
+from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.history.tally import Activity
+from headrace.history.transitions import Event, Happening
 from headrace.runtime.wiring import build
 from headrace.store.lake import FolderLake
 from tests.console.conftest import Browser, Element

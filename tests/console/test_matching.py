@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import State
-from headrace.ops.audit import AuditFilter
+from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser, Element, Shown
 
 

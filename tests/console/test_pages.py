@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from headrace.domain.access import Role
-from headrace.ops.reports import ReportStatus, WorkerError
+from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from tests.console.conftest import Browser, Element, Shown, query_of
 
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'

@@ -8,8 +8,8 @@ import pytest
 from console.chalicelib import charts
 from console.chalicelib.flowchart import BOX_HEIGHT, BOX_WIDTH, flowchart
 from headrace.domain.access import Role
-from headrace.ops.flows import Flow
-from headrace.ops.reports import ReportStatus
+from headrace.history.flows import Flow
+from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain.access import Role
-from headrace.ops.audit import AuditFilter
+from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser
 
 HERE = "/console/queues/mail"

@@ -11,8 +11,8 @@ from console.chalicelib.retry_fields import retry_texts
 from headrace.domain.access import Role
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.ops.audit import AuditFilter
-from headrace.ops.reports import ReportStatus
+from headrace.ops.delivery.reports import ReportStatus
+from headrace.ops.shared.audit import AuditFilter
 from tests.console.conftest import Browser
 
 HERE = "/console/queues/mail/schedules/nightly"

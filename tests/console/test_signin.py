@@ -6,9 +6,9 @@ import pytest
 
 from console.chalicelib.answer import SECURITY
 from headrace.domain.access import Role
-from headrace.ops import attempts
-from headrace.ops.audit import AuditFilter
-from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.operators import attempts
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import build
 from tests.console.conftest import HOST, KEY, Browser, query_of
 

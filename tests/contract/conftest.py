@@ -10,7 +10,7 @@ from headrace.domain.lease import shown_lease
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
-from headrace.ops.reports import ReportResult, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportResult, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore

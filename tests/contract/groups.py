@@ -7,7 +7,7 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.group import Group
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.reports import ReportOutcome
+from headrace.ops.delivery.reports import ReportOutcome
 from tests.contract.conftest import World
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)

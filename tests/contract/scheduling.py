@@ -9,7 +9,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import Task
-from headrace.ops.ticking import Ticking
+from headrace.ops.scheduling.ticking import Ticking
 from headrace.store.base import Store
 from tests.contract.conftest import World, new_world
 

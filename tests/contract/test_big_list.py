@@ -12,7 +12,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames

@@ -10,8 +10,8 @@ from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
-from headrace.ops import visibility
-from headrace.ops.audit import AuditFilter
+from headrace.ops.operators import visibility
+from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Record, Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world

@@ -10,8 +10,8 @@ from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, State
-from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
 CREATED, DUPLICATE = EnqueueOutcome.CREATED, EnqueueOutcome.DUPLICATE

@@ -7,8 +7,8 @@ import pytest
 from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
 from headrace.domain.group import GroupState, lapse
 from headrace.domain.task import ErrorKind, State
-from headrace.ops.leases import Leases
-from headrace.ops.reports import ReportOutcome
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.shared.leases import Leases
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import AT_ONCE, delivery, held, opened, settle
@@ -104,7 +104,7 @@ def test_a_group_takes_tasks_of_many_queues_and_shards(world: World) -> None:
 
 
 def test_too_many_queues_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.ops.leases.LEASE_QUEUES", 1)
+    monkeypatch.setattr("headrace.ops.shared.leases.LEASE_QUEUES", 1)
     world.queue("mail")
     world.queue("news")
     group = opened(world)

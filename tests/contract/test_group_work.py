@@ -9,7 +9,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.task import State
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import Done, Refused
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import AT_ONCE, delivery, held, opened, settle

@@ -12,12 +12,12 @@ import pytest
 from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.series import SPAN, Span, content_of, file_of, minute_of
-from headrace.domain.tally import Activity
-from headrace.ops.archive import Archive
-from headrace.ops.changelog import Changelog
-from headrace.ops.metrics import Steps
-from headrace.ops.recording import Recorded
+from headrace.history.archive import Archive
+from headrace.history.changelog_files import Changelog
+from headrace.history.metrics import Steps
+from headrace.history.recorder import Recorded
+from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.history.tally import Activity
 from headrace.runtime.wiring import Settings
 from headrace.store.base import Lake, Store, metered
 from headrace.store.lake import FolderLake, lake_at

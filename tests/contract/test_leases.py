@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 

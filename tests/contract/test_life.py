@@ -6,8 +6,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, State
-from headrace.ops.reports import ReportOutcome, WorkerError
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome, WorkerError
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)

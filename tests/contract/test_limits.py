@@ -11,7 +11,7 @@ import pytest
 from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportOutcome
+from headrace.ops.delivery.reports import ReportOutcome
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store, metered
 from tests.contract.conftest import World, lease_name

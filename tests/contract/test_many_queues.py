@@ -9,7 +9,7 @@ from headrace.domain.queue import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.dequeue import DequeueResult, Order
+from headrace.ops.delivery.dequeue import DequeueResult, Order
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.transitions import Event
+from headrace.history.transitions import Event
 from headrace.store.base import Store
 from tests.contract.conftest import World
 from tests.contract.test_recording import Recorder, new_recorder

@@ -10,9 +10,9 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.task import State, Task
-from headrace.ops.audit import AuditFilter, Caller, calling
-from headrace.ops.bulk import BulkAnswer
-from headrace.ops.reports import ReportOutcome, WorkerError
+from headrace.ops.delivery.reports import ReportOutcome, WorkerError
+from headrace.ops.operators.bulk import BulkAnswer
+from headrace.ops.shared.audit import AuditFilter, Caller, calling
 from tests.contract.conftest import World
 
 DELETE, RESTART, RUN, MOVE = (

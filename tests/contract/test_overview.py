@@ -5,12 +5,12 @@ import pytest
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden
 from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.tally import MINUTE, Activity
 from headrace.domain.task import Status
-from headrace.domain.throughput import SLOTS, Throughput, grown, throughput_of
-from headrace.domain.transitions import Event, Happening
-from headrace.ops.counter_buffer import micros_of
-from headrace.ops.schedules import ScheduleListing
+from headrace.history.counter_buffer import micros_of
+from headrace.history.tally import MINUTE, Activity
+from headrace.history.throughput import SLOTS, Throughput, grown, throughput_of
+from headrace.history.transitions import Event, Happening
+from headrace.ops.scheduling.schedules import ScheduleListing
 from headrace.store.base import Store, metered
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock

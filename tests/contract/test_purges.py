@@ -13,8 +13,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.audit import AuditFilter, AuditRecord
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, build, utc_now
 from headrace.store.dynamo import Dialect, DynamoStore
 from infra.local.tables import DynamoDBClient, TableNames

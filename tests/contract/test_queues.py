@@ -13,9 +13,9 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.ops.crowd import LOOKS_PER_SECOND
-from headrace.ops.inspect import TaskListing
-from headrace.ops.reports import ReportOutcome
+from headrace.ops.delivery.crowd import LOOKS_PER_SECOND
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.inspect import TaskListing
 from tests.contract.conftest import World
 
 EVERYTHING = QueueSettings(

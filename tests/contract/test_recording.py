@@ -14,13 +14,11 @@ import pytest
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue_flows import last_day, last_hour
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.tally import Activity
 from headrace.domain.task import State
-from headrace.ops import counters as kept
-from headrace.ops.counter_buffer import micros_of
-from headrace.ops.counters import (
+from headrace.history import counters as kept
+from headrace.history.counter_buffer import micros_of
+from headrace.history.counters import (
     BUCKETS,
     BUFFERS,
     FLOWS_BYTES,
@@ -30,7 +28,9 @@ from headrace.ops.counters import (
     bucket_of,
     buffer_of,
 )
-from headrace.ops.recording import Recorded, Recording
+from headrace.history.queue_flows import last_day, last_hour
+from headrace.history.recorder import Recorded, Recording
+from headrace.history.tally import Activity
 from headrace.store.base import Store, metered
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.ops.audit import AuditFilter
-from headrace.ops.recount_record import DONE, OPEN
-from headrace.ops.recounting import Recounted
+from headrace.history.recount_record import DONE, OPEN
+from headrace.history.recounting import Recounted
+from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Record, Store
 from tests.contract.conftest import new_world
 from tests.contract.test_recording import Recorder, new_recorder

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain.errors import IdempotencyConflict, Unavailable
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
-from headrace.ops.repeats import Turn
+from headrace.ops.shared.repeats import Turn
 from tests.contract.conftest import World
 
 ASKED = KeyedRequest("key_1", "k", "what")

@@ -5,7 +5,7 @@ import pytest
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from tests.contract.conftest import World, lease_name
 
 TOO_LARGE = '"' + "x" * limits.RESULT_BYTES + '"'

@@ -8,8 +8,8 @@ import pytest
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings, tick_id
-from headrace.ops import schedule_body
-from headrace.ops.ticking import Ticking
+from headrace.ops.scheduling.ticking import Ticking
+from headrace.store.records import schedules as schedule_body
 from tests.contract.conftest import World
 from tests.contract.scheduling import (
     NAME,

@@ -10,7 +10,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import tick_id
 from headrace.domain.task import DeadReason, State
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.contract.scheduling import NAME, at, dies, due, interposed, minutes, schedule, waiting

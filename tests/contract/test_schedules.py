@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.domain.errors import NotFound
-from headrace.ops import schedule_body
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
+from headrace.store.records import schedules as schedule_body
 from tests.contract.conftest import World
 from tests.contract.scheduling import NAME, at, due, minutes, schedule
 

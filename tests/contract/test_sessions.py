@@ -10,11 +10,11 @@ import pytest
 
 from headrace.domain.access import NOBODY, Role
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.ops.audit import AuditFilter, AuditRecord
-from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.session_body import IDLE, KIND, LASTS, Session, end_all
-from headrace.ops.sessions import Sessions
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.operators.sessions import Sessions
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.store.memory import MemoryStore
+from headrace.store.records.sessions import IDLE, KIND, LASTS, Session, end_all
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 

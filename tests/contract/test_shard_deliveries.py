@@ -13,7 +13,7 @@ from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import State, Task
-from headrace.ops.shard_deliveries import ShardDeliveries
+from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Done
 from headrace.store.dynamo import Dialect, DynamoStore

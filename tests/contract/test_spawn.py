@@ -7,8 +7,8 @@ import pytest
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportOutcome, ReportResult
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome, ReportResult
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import metered
 from tests.contract.conftest import World
 

@@ -14,8 +14,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
-from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from tests.contract.conftest import World
 
 NOT_KEPT: dict[str, Any] = {

@@ -9,10 +9,10 @@ import pytest
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops import visibility
-from headrace.ops.audit import AuditFilter
-from headrace.ops.keys import BOOTSTRAP, acting
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
+from headrace.ops.operators import visibility
+from headrace.ops.operators.keys import BOOTSTRAP, acting
+from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import metered
 from tests.contract.conftest import World
 from tests.contract.test_keys import principal

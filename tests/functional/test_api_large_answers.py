@@ -10,7 +10,7 @@ import simplejson
 
 from headrace.domain.limits import KIB
 from headrace.domain.task import Place, State, Task
-from headrace.ops.inspect import Inspect, TaskListing
+from headrace.ops.tasks.inspect import Inspect, TaskListing
 from tests.functional.conftest import Service
 
 LAMBDA = 6_291_556  # "Exceeded maximum allowed payload size (6291556 bytes)"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.series import SPAN, Span, content_of, file_of, minute_of
-from headrace.domain.tally import Activity
-from headrace.domain.transitions import Event, Happening
-from headrace.ops.metrics import DAYS
+from headrace.history.metrics import DAYS
+from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
+from headrace.history.tally import Activity
+from headrace.history.transitions import Event, Happening
 from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
 from headrace.testing.clock import ManualClock

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
-from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.operators.keys import BOOTSTRAP
 from tests.functional.conftest import REQUEST_ID, Service
 from tests.functional.roles import keyed
 

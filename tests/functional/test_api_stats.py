@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.history.metrics import POINTS
 from headrace.http.answers import Recount
 from headrace.http.schedule_answers import QueueInFull
 from headrace.http.stats_answers import Metrics, Stats
-from headrace.ops.metrics import POINTS
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore

@@ -7,7 +7,7 @@ import pytest
 import authorizer
 from headrace.domain.access import Role
 from headrace.domain.errors import Unavailable
-from headrace.ops.keys import BOOTSTRAP
+from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import using
 from headrace.store.memory import MemoryStore
 from tests.functional.conftest import KEY, Service

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.domain.changelog import SIZES
+from headrace.history.changelog import SIZES
 from infra.local import stream
 from infra.local.engine import Engine
 from infra.local.launch import Launched, launched

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.history.metrics import POINTS, Steps
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
-from headrace.ops.metrics import POINTS, Steps
 from tests.manual_clock import ManualClock
 
 instants = st.integers(0, 3 * 86_400).map(

@@ -7,9 +7,9 @@ from typing import Any
 
 from headrace.client.models import LeasedTask
 from headrace.client.sending import Failure, NewTask, Report
-from headrace.domain.changelog import Line
 from headrace.domain.errors import LeaseLost
-from headrace.ops.changelog import Changelog
+from headrace.history.changelog import Line
+from headrace.history.changelog_files import Changelog
 from headrace.store.base import Lake
 from headrace.testing.clock import ManualClock
 from headrace.testing.service import MemoryService

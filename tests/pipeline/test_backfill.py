@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.changelog import FILLED, Line, digest
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import State, Task
+from headrace.history.changelog import FILLED, Line, digest
 from headrace.spark.lake.backfill import Backfilled, backfill
 from headrace.spark.lake.checks import legal_moves
 from headrace.spark.lake.frames import LakeFrames

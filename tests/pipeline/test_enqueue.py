@@ -18,7 +18,7 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.domain.changelog import digest
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import Task
+from headrace.history.changelog import digest
 from headrace.spark.sources.columns import DEFAULT, TASK, columns_of
 from headrace.spark.sources.export import OWN, ExportReader, ExportSource, exported
 from headrace.spark.sources.manifest import blocks, export_at

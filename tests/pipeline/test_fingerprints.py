@@ -5,7 +5,7 @@ import random
 from pyspark.sql import SparkSession
 
 from headrace.domain import fingerprint as service
-from headrace.domain.changelog import MESSAGE
+from headrace.domain.fingerprint import MESSAGE
 from headrace.spark.lake import failures as lake
 
 ALPHABET = "aFzZ09_-'\"`.,:( \t\n\r\x0b\u00a0\u2003éßİΣς😀x"

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.domain.changelog import Line
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.history.changelog import Line
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.live import proof_with_table
 from headrace.spark.sources import connect

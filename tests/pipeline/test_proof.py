@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from headrace.domain.changelog import Line
 from headrace.domain.lifecycle import LIFECYCLE
-from headrace.domain.proof import LATEST, ProofReport
+from headrace.history.changelog import Line
+from headrace.history.proof import LATEST, ProofReport
 from headrace.spark.lake.changes import changes
 from headrace.spark.lake.checks import checks, legal_moves
 from headrace.spark.lake.frames import LakeFrames

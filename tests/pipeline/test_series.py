@@ -6,9 +6,9 @@ from datetime import date, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.domain.series import SPAN, Span, file_of, happened, minute_of
-from headrace.domain.transitions import Event
-from headrace.ops.metrics import MetricPoint
+from headrace.history.metrics import MetricPoint
+from headrace.history.series import SPAN, Span, file_of, happened, minute_of
+from headrace.history.transitions import Event
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
 from tests.pipeline.harness import Again

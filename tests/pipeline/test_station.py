@@ -14,8 +14,8 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import shard_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
-from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.workers import Command
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.operators.workers import Command
 from headrace.spark import Station
 from headrace.spark.station.figures import Batch, Run
 from headrace.spark.station.heartbeat import StationHeartbeat

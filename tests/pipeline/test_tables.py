@@ -17,7 +17,7 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (
     columns,
     connect,

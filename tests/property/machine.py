@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Place, State
-from headrace.ops.reports import ReportOutcome, Reports, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, Reports, ReportStatus, TaskReport
 from tests.property.calls import OWN, PLAIN, STATES, queue_names
 from tests.property.groups import Groups
 from tests.property.model import RETRIES, Known, known

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from headrace.domain.plan import TaskSpec
-from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from tests.property.calls import PLAIN, Ask, asks, queue_names
 from tests.property.harness import ServiceHarness
 from tests.property.model import RETRIES

@@ -7,8 +7,8 @@ import pytest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

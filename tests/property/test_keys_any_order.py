@@ -14,10 +14,10 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists, Unauthenticated
-from headrace.ops import key_body
-from headrace.ops.keys import BOOTSTRAP, IssuedKey, KeyOperations
+from headrace.ops.operators.keys import BOOTSTRAP, IssuedKey, KeyOperations
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
+from headrace.store.records import keys as key_body
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.all_orders import Actor, Gated, all_orders

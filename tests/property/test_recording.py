@@ -12,12 +12,12 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.tally import COUNTED, STATES, Activity, Tally
 from headrace.domain.task import Place, State, Task
-from headrace.domain.transitions import transition
-from headrace.ops.counter_buffer import micros_of
-from headrace.ops.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
-from headrace.ops.recording import Recording
+from headrace.history.counter_buffer import micros_of
+from headrace.history.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
+from headrace.history.recorder import Recording
+from headrace.history.tally import COUNTED, STATES, Activity, Tally
+from headrace.history.transitions import transition
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.tally import STATES
 from headrace.domain.task import Place, Task
-from headrace.ops.counters import Counters
-from headrace.ops.recording import Recording
-from headrace.ops.recounting import Recounted
+from headrace.history.counters import Counters
+from headrace.history.recorder import Recording
+from headrace.history.recounting import Recounted
+from headrace.history.tally import STATES
 from headrace.store.base import CountPage
 from headrace.store.memory import MemoryStore
 from tests.manual_clock import ManualClock

@@ -14,7 +14,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Done
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world

@@ -26,7 +26,7 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore

@@ -9,8 +9,8 @@ from hypothesis.stateful import precondition, rule
 
 from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.task import Task
-from headrace.ops.dequeue import DequeueResult
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.dequeue import DequeueResult
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from tests.contract.conftest import lease_name
 from tests.property.calls import (
     VERBS,

@@ -16,8 +16,8 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Status, Task
-from headrace.ops import visibility
-from headrace.ops.bulk import BulkAnswer
+from headrace.ops.operators import visibility
+from headrace.ops.operators.bulk import BulkAnswer
 
 _SUGGESTED: Final = 100  # queues offered as a target
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time

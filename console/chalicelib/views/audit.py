@@ -13,8 +13,8 @@ from console.chalicelib.routes import Reply, Routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
-from headrace.ops import visibility
-from headrace.ops.audit import AuditFilter, AuditRecord
+from headrace.ops.operators import visibility
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
 
 routes: Final = Routes()
 _NAMES: Final = ("queue", "actor", "action", "from", "to", "limit")

@@ -10,12 +10,12 @@ from console.chalicelib import charts, formatting, urls
 from console.chalicelib.charts import ChartLine
 from console.chalicelib.pages.parts import Chart, Tab
 from console.chalicelib.request_context import RequestContext
-from headrace.domain.histogram import Histogram
-from headrace.domain.tally import Activity
 from headrace.domain.task import Status
-from headrace.domain.transitions import Event
-from headrace.ops.metrics import STEP_SECONDS, MetricSeries
-from headrace.ops.stats import QueueStats
+from headrace.history.histogram import Histogram
+from headrace.history.metrics import STEP_SECONDS, MetricSeries
+from headrace.history.stats import QueueStats
+from headrace.history.tally import Activity
+from headrace.history.transitions import Event
 
 SPAN: Final = "span"
 _EVENTS: Final = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)

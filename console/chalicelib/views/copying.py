@@ -17,8 +17,8 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
-from headrace.ops import visibility
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.operators import visibility
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 routes: Final = Routes()
 _SUGGESTED: Final = 100  # queues

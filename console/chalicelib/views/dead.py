@@ -18,7 +18,7 @@ from headrace.domain.fingerprint import FINGERPRINT_RE, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 _PAGE: Final = 12  # queues

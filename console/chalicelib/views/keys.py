@@ -15,8 +15,8 @@ from console.chalicelib.routes import Redirect, Reply, Routes
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
-from headrace.ops.key_body import ShownKey
-from headrace.ops.keys import IssuedKey
+from headrace.ops.operators.keys import IssuedKey
+from headrace.store.records.keys import ShownKey
 
 routes: Final = Routes()
 _PAGE: Final = 50

@@ -1,9 +1,9 @@
 """Acting on all tasks that match: a dry run, a confirmation of exactly what it saw, the doing.
 
-The set that was seen is kept (``headrace.ops.selections``), and each request takes it a bounded
-part further.  A confirmation is signed: it holds for one session, one set as it then stood, for an
-hour. Only an address with such a signature takes work further that was confirmed, so that the page
-can open itself again without script; without it the page only shows how far it is.
+The set that was seen is kept (``headrace.ops.operators.selections``), and each request takes it a
+bounded part further.  A confirmation is signed: it holds for one session, one set as it then stood,
+for an hour. Only an address with such a signature takes work further that was confirmed, so that
+the page can open itself again without script; without it the page only shows how far it is.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.selection import TaskSelection
-from headrace.ops.selections import STEP, Check
+from headrace.ops.operators.selections import STEP, Check
+from headrace.store.records.selections import TaskSelection
 
 routes: Final = Routes()
 FEW: Final = 5

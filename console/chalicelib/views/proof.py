@@ -8,7 +8,7 @@ from console.chalicelib.pages.proof import FindingRow, Kind, ProofPage
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from headrace.domain.access import Permission, not_this_queue
-from headrace.domain.proof import FINDINGS, Finding, ProofReport
+from headrace.history.proof import FINDINGS, Finding, ProofReport
 
 routes: Final = Routes()
 

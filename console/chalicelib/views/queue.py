@@ -30,7 +30,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
-from headrace.ops.stats import QueueStats
+from headrace.history.stats import QueueStats
 
 routes: Final = Routes()
 _LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait

@@ -19,8 +19,8 @@ from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, Queue, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import Status
-from headrace.ops import visibility
-from headrace.ops.stats import Glance
+from headrace.history.stats import Glance
+from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 _PAGE: Final = 50

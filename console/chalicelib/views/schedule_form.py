@@ -20,7 +20,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 _EVERY: Final = (1, 31_536_000)  # seconds

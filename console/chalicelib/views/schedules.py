@@ -30,8 +30,8 @@ from headrace.domain.limits import utf8_bytes
 from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
 from headrace.domain.ticks import zone
-from headrace.ops.schedules import LastRun
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.scheduling.schedules import LastRun
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 routes: Final = Routes()
 SHOWN_RUNS: Final = 5

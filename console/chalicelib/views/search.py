@@ -8,7 +8,7 @@ from console.chalicelib.routes import Redirect, Reply, Routes
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 

@@ -21,7 +21,7 @@ from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
-from headrace.ops.bulk import BulkOutcome
+from headrace.ops.operators.bulk import BulkOutcome
 
 routes: Final = Routes()
 _SAMPLES: Final = 5

@@ -14,8 +14,8 @@ from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.session import DOOR, SESSION
 from headrace.domain.access import Permission
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.ops.key_body import id_in
-from headrace.ops.session_body import LASTS
+from headrace.store.records.keys import id_in
+from headrace.store.records.sessions import LASTS
 
 routes: Final = Routes()
 _LONGEST: Final = 256  # letters of a key

@@ -26,7 +26,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 _UNFOLDED: Final = 2_000  # letters of a payload that are shown at once

@@ -8,8 +8,10 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from headrace.domain.changelog import MESSAGE
 from headrace.domain.task import Task
+
+MESSAGE: Final = 1024
+"""Characters of an error's message that the lake keeps, so only they count."""
 
 LENGTH: Final = 16
 FINGERPRINT_RE: Final = re.compile(rf"[0-9a-f]{{{LENGTH}}}", re.ASCII)
@@ -35,7 +37,7 @@ _BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank
 
 def fingerprint(kind: str, message: str) -> str:
     """Return the fingerprint that similar errors share: 16 hex digits."""
-    text = message[:MESSAGE].lower()  # so much of it is in the lake
+    text = message[:MESSAGE].lower()
     for pattern, blank in _BLANKS:
         text = pattern.sub(blank, text)
     whole = f"{kind}\n{text.strip(' ')}"

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 from headrace.domain.retry import Backoff
 from headrace.domain.task import DeadReason, ErrorKind, State, Status
 from headrace.http.queue_bodies import DeadLetterBody, DequeuingSettingsBody
-from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 At: TypeAlias = Annotated[
     str,

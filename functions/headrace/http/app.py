@@ -31,7 +31,7 @@ from headrace.http.routes import (
     tasks,
     workers,
 )
-from headrace.ops.keys import acting
+from headrace.ops.operators.keys import acting
 from headrace.runtime.deadline import in_time
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import use_cases

@@ -26,7 +26,7 @@ from headrace.http.fields import (
 )
 from headrace.http.queue_bodies import RetryStrategyBody
 from headrace.http.rawjson import NULL
-from headrace.ops.dequeue import Order
+from headrace.ops.delivery.dequeue import Order
 
 Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from headrace.http.answers import Answer, At, Cursor
-from headrace.ops.explain import ReasonCode
+from headrace.ops.tasks.explain import ReasonCode
 
 
 class Reason(Answer):

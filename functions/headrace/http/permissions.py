@@ -20,7 +20,7 @@ from headrace.domain.access import Permission, Principal, Role, may
 from headrace.domain.errors import Unauthenticated
 from headrace.http.fields import Body
 from headrace.http.queue_bodies import CreateQueueBody
-from headrace.ops.keys import current_actor
+from headrace.ops.operators.keys import current_actor
 
 
 @dataclass(frozen=True, slots=True)

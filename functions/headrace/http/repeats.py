@@ -22,7 +22,7 @@ from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.http.bodies import EnqueueBody
 from headrace.http.permissions import principal
 from headrace.http.request import header
-from headrace.ops.batches import DeliveryBatch
+from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.runtime.wiring import use_cases
 
 if TYPE_CHECKING:

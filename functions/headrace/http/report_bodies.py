@@ -26,7 +26,7 @@ from headrace.http.fields import (
 )
 from headrace.http.rawjson import JsonText
 from headrace.http.shorten import shorten
-from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 
 _NULL_TEXT: Final = "null"
 _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too

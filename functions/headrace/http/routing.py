@@ -16,7 +16,7 @@ from headrace.domain.task import Task
 from headrace.http.fields import CURSOR_LENGTH
 from headrace.http.permissions import principal
 from headrace.http.views import MaxRetries
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 
 JSON: Final = "application/json"

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.http.views import dumps, rfc3339
-from headrace.ops.schedules import Seen
+from headrace.ops.scheduling.schedules import Seen
 
 
 def schedule_json(seen: Seen, *, payload: bool) -> str:

@@ -4,9 +4,9 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
+from headrace.history.counters import KEPT
+from headrace.history.metrics import POINTS
 from headrace.http.answers import Answer, At
-from headrace.ops.counters import KEPT
-from headrace.ops.metrics import POINTS
 
 Percentile: TypeAlias = Annotated[
     float | None, Field(description="Seconds, at most 2.5 % off; null: nothing to measure.")

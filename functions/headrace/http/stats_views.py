@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from headrace.domain.histogram import Histogram
-from headrace.domain.tally import COUNTED
 from headrace.domain.task import Status
+from headrace.history.histogram import Histogram
+from headrace.history.metrics import MetricPoint, MetricSeries
+from headrace.history.stats import QueueStats
+from headrace.history.tally import COUNTED
 from headrace.http.views import dumps, rfc3339
-from headrace.ops.metrics import MetricPoint, MetricSeries
-from headrace.ops.stats import QueueStats
 
 _MICROSECONDS: Final = 6  # decimals of a second
 _RATE: Final = 4

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.domain.lease import shown_lease
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task, TaskError
-from headrace.ops.answer_room import AnswerRoom
-from headrace.ops.audit import AuditListing
-from headrace.ops.bulk import BulkAnswer
-from headrace.ops.dequeue import DequeueResult
-from headrace.ops.explain import NotRunningReason
-from headrace.ops.inspect import Counted, TaskListing
-from headrace.ops.key_body import ShownKey
-from headrace.ops.keys import IssuedKey, KeyPage, current_actor
-from headrace.ops.queues import PurgeResult, QueueListing
-from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
-from headrace.ops.tasks import EnqueueResult
+from headrace.ops.delivery.dequeue import DequeueResult
+from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.operators.bulk import BulkAnswer
+from headrace.ops.operators.keys import IssuedKey, KeyPage, current_actor
+from headrace.ops.shared.answer_room import AnswerRoom
+from headrace.ops.shared.audit import AuditListing
+from headrace.ops.shared.queues import PurgeResult, QueueListing
+from headrace.ops.tasks.enqueue import EnqueueResult
+from headrace.ops.tasks.explain import NotRunningReason
+from headrace.ops.tasks.inspect import Counted, TaskListing
+from headrace.store.records.keys import ShownKey
 
 if TYPE_CHECKING:
-    from headrace.ops.recounting import Recounted
+    from headrace.history.recounting import Recounted
 
 dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

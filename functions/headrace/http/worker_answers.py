@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from headrace.http.answers import Answer, At, Cursor
-from headrace.ops.workers import Command
+from headrace.ops.operators.workers import Command
 
 
 class Commanded(Answer):

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
 from headrace.http.fields import Body, Instant, Name, TaskId, text_within
-from headrace.ops.workers import WorkerHeartbeat
+from headrace.ops.operators.workers import WorkerHeartbeat
 
 _LEAST, _MOST = limits.WORKER_QUEUES
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headrace.http.views import dumps, rfc3339
-from headrace.ops.workers import Command, LiveWorker, WorkerPage
+from headrace.ops.operators.workers import Command, LiveWorker, WorkerPage
 
 
 def command_json(command: Command | None) -> str:

@@ -15,36 +15,36 @@ from headrace.runtime.settings import Settings
 from headrace.store.base import Lake, Store
 
 if TYPE_CHECKING:
-    from headrace.ops.attempts import Attempts
-    from headrace.ops.audit import Audit
-    from headrace.ops.batches import DeliveryBatches
-    from headrace.ops.bulk import BulkOperations
-    from headrace.ops.counters import Counters
-    from headrace.ops.cursor import Cursors
-    from headrace.ops.deliveries import Deliveries
-    from headrace.ops.explain import Explain
-    from headrace.ops.flows import Flows
-    from headrace.ops.inspect import Inspect
-    from headrace.ops.keys import KeyOperations
-    from headrace.ops.leases import Leases
-    from headrace.ops.limiting import Limiting
-    from headrace.ops.proofs import Proofs
-    from headrace.ops.queues import QueueOperations
-    from headrace.ops.reaper import Reaper
-    from headrace.ops.recording import Recording
-    from headrace.ops.recounting import Recounting
-    from headrace.ops.removals import Removals
-    from headrace.ops.repeats import Repeats
-    from headrace.ops.reports import Reports
-    from headrace.ops.schedules import Schedules
-    from headrace.ops.selections import Selections
-    from headrace.ops.sessions import Sessions
-    from headrace.ops.slots import Slots
-    from headrace.ops.stats import StatsOperations
-    from headrace.ops.suspects import Watch
-    from headrace.ops.tasks import TaskOperations
-    from headrace.ops.ticking import Ticking
-    from headrace.ops.workers import WorkerOperations
+    from headrace.history.counters import Counters
+    from headrace.history.flows import Flows
+    from headrace.history.proofs import Proofs
+    from headrace.history.recorder import Recording
+    from headrace.history.recounting import Recounting
+    from headrace.history.stats import StatsOperations
+    from headrace.ops.delivery.batches import DeliveryBatches
+    from headrace.ops.delivery.deliveries import Deliveries
+    from headrace.ops.delivery.reaper import Reaper
+    from headrace.ops.delivery.reports import Reports
+    from headrace.ops.operators.attempts import Attempts
+    from headrace.ops.operators.bulk import BulkOperations
+    from headrace.ops.operators.keys import KeyOperations
+    from headrace.ops.operators.selections import Selections
+    from headrace.ops.operators.sessions import Sessions
+    from headrace.ops.operators.workers import WorkerOperations
+    from headrace.ops.scheduling.schedules import Schedules
+    from headrace.ops.scheduling.ticking import Ticking
+    from headrace.ops.shared.audit import Audit
+    from headrace.ops.shared.cursor import Cursors
+    from headrace.ops.shared.leases import Leases
+    from headrace.ops.shared.limiting import Limiting
+    from headrace.ops.shared.queues import QueueOperations
+    from headrace.ops.shared.removals import Removals
+    from headrace.ops.shared.repeats import Repeats
+    from headrace.ops.shared.slots import Slots
+    from headrace.ops.shared.suspects import Watch
+    from headrace.ops.tasks.enqueue import TaskOperations
+    from headrace.ops.tasks.explain import Explain
+    from headrace.ops.tasks.inspect import Inspect
 
 _T = TypeVar("_T")
 _BUILDING: Final = RLock()
@@ -91,7 +91,7 @@ class UseCases:
 
     @_once
     def queues(self) -> "QueueOperations":
-        from headrace.ops.queues import QueueOperations
+        from headrace.ops.shared.queues import QueueOperations
 
         ttl = self.settings.settings_ttl_seconds
         return QueueOperations(
@@ -100,13 +100,13 @@ class UseCases:
 
     @_once
     def tasks(self) -> "TaskOperations":
-        from headrace.ops.tasks import TaskOperations
+        from headrace.ops.tasks.enqueue import TaskOperations
 
         return TaskOperations(self._store, self.queues, self.now, self.audit)
 
     @_once
     def deliveries(self) -> "Deliveries":
-        from headrace.ops.deliveries import Deliveries
+        from headrace.ops.delivery.deliveries import Deliveries
 
         poll_after = self.settings.poll_after_seconds
         return Deliveries(
@@ -121,51 +121,51 @@ class UseCases:
 
     @_once
     def batches(self) -> "DeliveryBatches":
-        from headrace.ops.batches import DeliveryBatches
+        from headrace.ops.delivery.batches import DeliveryBatches
 
         return DeliveryBatches(self._store, self.leases, self.now)
 
     @_once
     def leases(self) -> "Leases":
-        from headrace.ops.leases import Leases
+        from headrace.ops.shared.leases import Leases
 
         return Leases(self._store, self.queues, self.now)
 
     @_once
     def reports(self) -> "Reports":
-        from headrace.ops.reports import Reports
-        from headrace.ops.spawning import Spawning
+        from headrace.ops.delivery.reports import Reports
+        from headrace.ops.tasks.spawn import Spawning
 
         spawning = Spawning(self._store, self.queues, self.now)
         return Reports(self._store, self.queues, self.now, spawning)
 
     @_once
     def repeats(self) -> "Repeats":
-        from headrace.ops.repeats import Repeats
+        from headrace.ops.shared.repeats import Repeats
 
         return Repeats(self._store, self.now)
 
     @_once
     def inspect(self) -> "Inspect":
-        from headrace.ops.inspect import Inspect
+        from headrace.ops.tasks.inspect import Inspect
 
         return Inspect(self._store, self.queues, self.now, self._cursors)
 
     @_once
     def explain(self) -> "Explain":
-        from headrace.ops.explain import Explain
+        from headrace.ops.tasks.explain import Explain
 
         return Explain(self._store, self.queues, self._limiting, self.now)
 
     @_once
     def flows(self) -> "Flows":
-        from headrace.ops.flows import Flows
+        from headrace.history.flows import Flows
 
         return Flows(self._counters, self.now)
 
     @_once
     def bulk(self) -> "BulkOperations":
-        from headrace.ops.bulk import BulkOperations
+        from headrace.ops.operators.bulk import BulkOperations
 
         return BulkOperations(
             self._store, self.queues, self.inspect, self.audit, self.now, self._cursors
@@ -173,39 +173,39 @@ class UseCases:
 
     @_once
     def selections(self) -> "Selections":
-        from headrace.ops.selections import Selections
+        from headrace.ops.operators.selections import Selections
 
         return Selections(self._store, self.queues, self.inspect, self.bulk, self.audit, self.now)
 
     @_once
     def audit(self) -> "Audit":
-        from headrace.ops.audit import Audit
+        from headrace.ops.shared.audit import Audit
 
         return Audit(self._store, self.now, self._cursors)
 
     @_once
     def keys(self) -> "KeyOperations":
-        from headrace.ops.keys import KeyOperations
+        from headrace.ops.operators.keys import KeyOperations
 
         admin, ttl = self.settings.admin_key, self.settings.settings_ttl_seconds
         return KeyOperations(self._store, self.now, self._cursors, self.audit, admin, ttl)
 
     @_once
     def attempts(self) -> "Attempts":
-        from headrace.ops.attempts import Attempts
+        from headrace.ops.operators.attempts import Attempts
 
         return Attempts(self._store, self.now, self.keys)
 
     @_once
     def sessions(self) -> "Sessions":
-        from headrace.ops.sessions import Sessions
+        from headrace.ops.operators.sessions import Sessions
 
         return Sessions(self._store, self.now, self.keys, self.attempts, self.audit)
 
     @_once
     def reaping(self) -> "Reaper":
-        from headrace.ops.reaper import Reaper
-        from headrace.ops.upkeep import Upkeep
+        from headrace.ops.delivery.reaper import Reaper
+        from headrace.ops.delivery.upkeep import Upkeep
 
         return Reaper(
             store=self._store,
@@ -219,8 +219,8 @@ class UseCases:
 
     @_once
     def recording(self) -> "Recording":
-        from headrace.ops.changelog import Changelog
-        from headrace.ops.recording import Recording
+        from headrace.history.changelog_files import Changelog
+        from headrace.history.recorder import Recording
 
         lake = self._lake
         changelog = None if lake is None else Changelog(lake, self.settings.lake_payloads)
@@ -228,21 +228,21 @@ class UseCases:
 
     @_once
     def recounting(self) -> "Recounting":
-        from headrace.ops.recounting import Recounting
+        from headrace.history.recounting import Recounting
 
         counters, audit = self._counters, self.audit
         return Recounting(self._store, self.queues, counters, self._cursors, audit, self.now)
 
     @_once
     def schedules(self) -> "Schedules":
-        from headrace.ops.schedules import Schedules
+        from headrace.ops.scheduling.schedules import Schedules
 
         return Schedules(self._store, self.ticking, self.audit, self.now)
 
     @_once
     def stats(self) -> "StatsOperations":
-        from headrace.ops.archive import Archive
-        from headrace.ops.stats import StatsOperations
+        from headrace.history.archive import Archive
+        from headrace.history.stats import StatsOperations
 
         archive = None if self._lake is None else Archive(self._lake)
         return StatsOperations(
@@ -251,14 +251,14 @@ class UseCases:
 
     @_once
     def proofs(self) -> "Proofs":
-        from headrace.ops.proofs import Proofs
+        from headrace.history.proofs import Proofs
 
         return Proofs(self._lake)
 
     @_once
     def ticking(self) -> "Ticking":
-        from headrace.ops.tick_tasks import TickTasks
-        from headrace.ops.ticking import Ticking
+        from headrace.ops.scheduling.tick_tasks import TickTasks
+        from headrace.ops.scheduling.ticking import Ticking
         from headrace.runtime.cron import read_cron
 
         tasks = TickTasks(self._store, self.now, read_cron)
@@ -266,7 +266,7 @@ class UseCases:
 
     @_once
     def workers(self) -> "WorkerOperations":
-        from headrace.ops.workers import WorkerOperations
+        from headrace.ops.operators.workers import WorkerOperations
 
         return WorkerOperations(self._store, self.now, self._cursors, self.audit)
 
@@ -274,43 +274,43 @@ class UseCases:
 
     @_once
     def _store(self) -> Store:
-        from headrace.ops.observed import Observed
+        from headrace.ops.shared.observed import Observed
 
         return Observed(self._tables, self._slots, self._watch).store
 
     @_once
     def _watch(self) -> "Watch":
-        from headrace.ops.suspects import Watch
+        from headrace.ops.shared.suspects import Watch
 
         return Watch()
 
     @_once
     def _cursors(self) -> "Cursors":
-        from headrace.ops.cursor import Cursors
+        from headrace.ops.shared.cursor import Cursors
 
         return Cursors(sha256(f"cursor {self.settings.admin_key}".encode()).digest())
 
     @_once
     def _limiting(self) -> "Limiting":
-        from headrace.ops.limiting import Limiting
-        from headrace.ops.tokens import Tokens
+        from headrace.ops.shared.limiting import Limiting
+        from headrace.ops.shared.tokens import Tokens
 
         return Limiting(self._slots, Tokens(self._tables, self.now))
 
     @_once
     def _slots(self) -> "Slots":
-        from headrace.ops.slots import Slots
+        from headrace.ops.shared.slots import Slots
 
         return Slots(self._tables, self.now)
 
     @_once
     def _removals(self) -> "Removals":
-        from headrace.ops.removals import Removals
+        from headrace.ops.shared.removals import Removals
 
         return Removals(self._store, self.now, self._limiting, self.audit)
 
     @_once
     def _counters(self) -> "Counters":
-        from headrace.ops.counters import Counters
+        from headrace.history.counters import Counters
 
         return Counters(self._store, self.now)

@@ -18,11 +18,11 @@ from headrace.domain.errors import NotFound
 from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName, names_lease
 from headrace.domain.task import State, Task
-from headrace.ops.leases import with_present_ends
-from headrace.ops.reaper import Reaped
-from headrace.ops.recording import Recorded
-from headrace.ops.reports import ReportStatus, TaskReport
-from headrace.ops.ticking import Ticked
+from headrace.history.recorder import Recorded
+from headrace.ops.delivery.reaper import Reaped
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
+from headrace.ops.scheduling.ticking import Ticked
+from headrace.ops.shared.leases import with_present_ends
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
 from headrace.testing.clock import ManualClock

@@ -31,7 +31,7 @@ from console.chalicelib.pages.settings import Difference
 from console.chalicelib.pages.task import AttemptRow, HopRow, ReasonRow, Text
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
-from headrace.ops.flows import Flow
+from headrace.history.flows import Flow
 
 LONG: Final = "tsk_01kx3v9m2p4q6r8s0t2v4w6y8z"
 WIDE: Final = (

@@ -9,8 +9,8 @@ import pytest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
-from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.faults.client import Faults
 from tests.contract.faults.service import AT_ONCE, FaultyService, insisted, tasks_of
 

@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.ops.audit import AuditFilter
+from headrace.ops.shared.audit import AuditFilter
 from tests.contract.conftest import World
 from tests.contract.faults.client import Answer
 from tests.contract.faults.service import FaultyService

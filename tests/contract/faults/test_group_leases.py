@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.errors import LeaseLost
 from headrace.domain.group import GroupState
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportOutcome
+from headrace.ops.delivery.reports import ReportOutcome
 from tests.contract.conftest import World
 from tests.contract.faults.service import FaultyService, insisted, tasks_of
 from tests.contract.groups import AT_ONCE, held, opened, settle

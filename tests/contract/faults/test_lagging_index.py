@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportOutcome
+from headrace.ops.delivery.reports import ReportOutcome
 from tests.contract.conftest import World
 from tests.contract.faults.service import AN_HOUR, FaultyService, everything
 

@@ -12,11 +12,11 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.ops.audit import AuditFilter
-from headrace.ops.keys import BOOTSTRAP
-from headrace.ops.reports import ReportOutcome
-from headrace.ops.tasks import EnqueueOutcome
-from headrace.ops.workers import Command, WorkerHeartbeat
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.ops.operators.workers import Command, WorkerHeartbeat
+from headrace.ops.shared.audit import AuditFilter
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World
 from tests.contract.faults.client import Answer, Faults
 from tests.contract.faults.service import AN_HOUR, AT_ONCE, REPORTS, FaultyService

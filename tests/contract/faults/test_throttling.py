@@ -10,8 +10,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
-from headrace.ops.tasks import EnqueueOutcome
+from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store import keys
 from tests.contract.conftest import World, lease_name
 from tests.contract.faults.client import WRITES, Answer

@@ -11,7 +11,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, lease_name, new_world

@@ -11,7 +11,7 @@ import pytest
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, Clock, Rule, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reports import ReportStatus
+from headrace.ops.delivery.reports import ReportStatus
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World

@@ -15,8 +15,8 @@ from headrace.domain.schedule import (
     tick_id,
 )
 from headrace.domain.ticks import interval_ticks, ticks
-from headrace.ops import schedule_body
 from headrace.runtime.cron import read_cron
+from headrace.store.records import schedules as schedule_body
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)  # a Saturday
 MINUTE = timedelta(minutes=1)

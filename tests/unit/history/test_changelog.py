@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.domain import changelog
-from headrace.domain.changelog import FORGET, digest, line
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
-from headrace.domain.transitions import UnreadableImage, transition
-from headrace.ops.changelog import Changelog, packed, raw_name
+from headrace.history import changelog
+from headrace.history.changelog import FORGET, digest, line
+from headrace.history.changelog_files import Changelog, packed, raw_name
+from headrace.history.transitions import UnreadableImage, transition
 from headrace.store.base import LakeObject
 from headrace.store.items import FIELDS, to_item
 

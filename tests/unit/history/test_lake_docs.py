@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.domain import changelog
-from headrace.domain.proof import FINDINGS
 from headrace.domain.task import Place, State, Task
-from headrace.domain.transitions import transition
+from headrace.history import changelog
+from headrace.history.proof import FINDINGS
+from headrace.history.transitions import transition
 from headrace.spark.lake.schemas import CHANGES, DAY, TABLES, Table, markdown
 from headrace.store.items import to_item
 from tests.manual_clock import ManualClock

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain.histogram import Histogram
-from headrace.domain.series import (
+from headrace.history.histogram import Histogram
+from headrace.history.series import (
     DAY,
     HOUR,
     Illegible,
@@ -22,7 +22,7 @@ from headrace.domain.series import (
     happened,
     minute_of,
 )
-from headrace.domain.tally import Activity
+from headrace.history.tally import Activity
 
 TODAY = date(2026, 11, 21)
 FIRST = minute_of(TODAY)

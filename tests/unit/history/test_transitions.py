@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headrace.domain import transitions
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.domain.transitions import Event, Transition, transition
+from headrace.history import transitions
+from headrace.history.transitions import Event, Transition, transition
 from headrace.store import keys
 from headrace.store.items import FIELDS, from_micros
 from headrace.store.memory import MemoryStore

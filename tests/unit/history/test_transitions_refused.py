@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.task import State
-from headrace.domain.transitions import Transition, UnreadableImage, transition
+from headrace.history.transitions import Transition, UnreadableImage, transition
 
 
 def read(record: dict[str, Any]) -> Transition:

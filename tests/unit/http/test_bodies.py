@@ -16,7 +16,7 @@ from headrace.http.bodies import EnqueueBody
 from headrace.http.queue_bodies import CreateQueueBody, PurgeBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
-from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from tests.unit.http.bodies import intervals, moved, queue, read, refused, report, retry, task
 
 # -------------------------------------------------------------------------------------- instants

@@ -14,14 +14,14 @@ from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task,
 from headrace.http import answers, operator_answers, views
 from headrace.http.notifications import notification_json
 from headrace.http.queue_bodies import ReplaceQueueBody
-from headrace.ops.audit import AuditListing, AuditRecord
-from headrace.ops.bulk import BulkAnswer, BulkOutcome
-from headrace.ops.dequeue import DequeueResult
-from headrace.ops.explain import NotRunningReason, ReasonCode
-from headrace.ops.inspect import Counted, TaskListing
-from headrace.ops.queues import QueueListing
-from headrace.ops.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
-from headrace.ops.tasks import EnqueueOutcome, EnqueueResult
+from headrace.ops.delivery.dequeue import DequeueResult
+from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
+from headrace.ops.shared.audit import AuditListing, AuditRecord
+from headrace.ops.shared.queues import QueueListing
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
+from headrace.ops.tasks.explain import NotRunningReason, ReasonCode
+from headrace.ops.tasks.inspect import Counted, TaskListing
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 PAYLOAD = '{"n": 1.10, "big": 12345678901234567890, "u": "\\u00e9"}'

@@ -24,12 +24,12 @@ from headrace.domain.queue import (
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import State
-from headrace.ops import schedule_body
-from headrace.ops.audit import AuditFilter
-from headrace.ops.keys import BOOTSTRAP, acting
-from headrace.ops.removal_body import Removal
-from headrace.ops.workers import Command, WorkerHeartbeat
+from headrace.ops.operators.keys import BOOTSTRAP, acting
+from headrace.ops.operators.workers import Command, WorkerHeartbeat
+from headrace.ops.shared.audit import AuditFilter
 from headrace.store.dynamo import Dialect, DynamoStore
+from headrace.store.records import schedules as schedule_body
+from headrace.store.records.removals import Removal
 from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

@@ -14,19 +14,23 @@ from tests.bench import packages, starts
 NOT_AT_START = {
     "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.answers"},
     "console.app": {"boto3", "s3transfer", "pydantic", "aws_lambda_powertools"},
-    "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks"},
-    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"}
+    "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks.enqueue"},
+    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"}
     | {"headrace.store.functions"},
-    "scheduler": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats"},
-    "recorder": {"boto3", "s3transfer", "pydantic", "headrace.ops.stats", "cronsim"},
+    "scheduler": {"boto3", "s3transfer", "pydantic", "headrace.history.stats"},
+    "recorder": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},
 }
 AT_START = {
-    "api": {"headrace.ops.deliveries", "headrace.ops.keys", "headrace.ops.reports"},
-    "console.app": {"headrace.ops.keys", "headrace.ops.stats"},
-    "authorizer": {"headrace.ops.keys"},
-    "reaper": {"headrace.ops.reaper"},
-    "scheduler": {"headrace.ops.ticking"},
-    "recorder": {"headrace.ops.recording"},
+    "api": {
+        "headrace.ops.delivery.deliveries",
+        "headrace.ops.operators.keys",
+        "headrace.ops.delivery.reports",
+    },
+    "console.app": {"headrace.ops.operators.keys", "headrace.history.stats"},
+    "authorizer": {"headrace.ops.operators.keys"},
+    "reaper": {"headrace.ops.delivery.reaper"},
+    "scheduler": {"headrace.ops.scheduling.ticking"},
+    "recorder": {"headrace.history.recorder"},
 }
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits, plan
-from headrace.domain.changelog import FILLED
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -23,13 +22,17 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.limits import SETTINGS_TTL_SECONDS
+from headrace.history import counters, recount_record
+from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
-from headrace.ops import counters, key_body, queue_body, recount_record, schedule_body
-from headrace.ops.reaper_record import PARTS
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.settings import Settings
+from headrace.store.records import keys as key_body
+from headrace.store.records import queues as queue_body
+from headrace.store.records import schedules as schedule_body
+from headrace.store.records.reaper import PARTS
 from infra.local.tables import Template
 
 RESOURCES: dict[str, Any] = {

@@ -18,10 +18,10 @@ from headrace.domain.group import Group, learn
 from headrace.domain.ids import shard_of
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Place, State, Task
-from headrace.ops.reaper import HandOn, Reaped
-from headrace.ops.reaper_record import ReaperPart
+from headrace.ops.delivery.reaper import HandOn, Reaped
 from headrace.store.base import Outcome
 from headrace.store.memory import MemoryStore
+from headrace.store.records.reaper import ReaperPart
 from headrace.testing.clock import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.task import State
-from headrace.ops.reaper_record import KIND, PARTS
 from headrace.store.base import metered
+from headrace.store.records.reaper import KIND, PARTS
 from tests.unit.ops.reaper_harness import PASS_SECONDS, ReaperDeployment, ReaperKilled
 
 A_PAGE = 0.18

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from headrace.domain.task import State
-from headrace.ops.reaper_record import PARTS
+from headrace.store.records.reaper import PARTS
 from tests.unit.ops.reaper_harness import PASS_SECONDS, QUERY, READ, WORK, WRITE, ReaperDeployment
 
 PAGE = QUERY + READ + 4 * WRITE + 100 * WORK

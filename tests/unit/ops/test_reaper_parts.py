@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.task import Place, State
-from headrace.ops.reaper_record import PARTS, Left, ReaperPart, parts_for
 from headrace.store.base import Position
+from headrace.store.records.reaper import PARTS, Left, ReaperPart, parts_for
 from headrace.testing.clock import START
 
 MINUTE = timedelta(minutes=1)

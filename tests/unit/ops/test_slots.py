@@ -10,7 +10,7 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.slots import Reservation, Standing, places, pools
 from headrace.domain.task import Task
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore

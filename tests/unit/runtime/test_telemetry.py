@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.domain.transitions import Event
+from headrace.history.transitions import Event
 from headrace.runtime import telemetry
 from infra.local.tables import Template
 

@@ -8,8 +8,8 @@ from headrace.http import views
 from headrace.http.fields import Instant
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
-from headrace.ops import visibility
-from headrace.ops.audit import AuditFilter
+from headrace.ops.operators import visibility
+from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

@@ -13,7 +13,7 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
 from headrace.http.views import dumps, rfc3339
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

@@ -25,7 +25,7 @@ from headrace.http.routing import (
     no_body,
     queue_name,
 )
-from headrace.ops import visibility
+from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
+from headrace.history.metrics import DAYS, POINTS, STEP_SECONDS
 from headrace.http import stats_views
 from headrace.http.fields import Instant
 from headrace.http.routing import (
@@ -15,7 +16,6 @@ from headrace.http.routing import (
     new_router,
     queue_name,
 )
-from headrace.ops.metrics import DAYS, POINTS, STEP_SECONDS
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

@@ -37,8 +37,8 @@ from headrace.http.routing import (
     queue_name,
     task_id,
 )
-from headrace.ops import visibility
-from headrace.ops.dequeue import Order
+from headrace.ops.delivery.dequeue import Order
+from headrace.ops.operators import visibility
 from headrace.runtime.deadline import time_to_wait
 from headrace.runtime.wiring import use_cases
 

@@ -13,7 +13,7 @@ from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
 from headrace.http.worker_bodies import SignBody
 from headrace.http.worker_views import command_json, worker_json, workers_json
-from headrace.ops.workers import Command
+from headrace.ops.operators.workers import Command
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

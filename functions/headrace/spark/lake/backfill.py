@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from headrace.domain.access import covers
-from headrace.domain.changelog import FILLED, FORMAT, RAW
+from headrace.history.changelog import FILLED, FORMAT, RAW
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.reconstruct import SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup

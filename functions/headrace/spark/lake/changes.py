@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from headrace.domain.changelog import FILLED
+from headrace.history.changelog import FILLED
 from headrace.spark.lake.schemas import CHANGES, DAY
 
 SAME: Final = ("move", "queue_to", "state_to", "lease_to", "lease_from", "settled")

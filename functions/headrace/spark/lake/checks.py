@@ -9,9 +9,9 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from headrace.domain.changelog import FORGET
 from headrace.domain.lifecycle import LIFECYCLE, Action, LeaseRule
 from headrace.domain.task import FINISHED, State
+from headrace.history.changelog import FORGET
 
 GONE: Final = "gone"
 REMEMBERED: Final = (

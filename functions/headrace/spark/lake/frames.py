@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headrace.domain.changelog import RAW
+from headrace.history.changelog import RAW
 from headrace.spark.lake.schemas import CHANGES, DAY, TABLES, Table, Type
 from headrace.store.base import Lake
 from headrace.store.lake import lake_at

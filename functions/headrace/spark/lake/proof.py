@@ -14,8 +14,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from headrace.domain.proof import LATEST, REPORTS
 from headrace.domain.task import State
+from headrace.history.proof import LATEST, REPORTS
 from headrace.spark.lake.changes import filled_in
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
@@ -39,7 +39,7 @@ _LIFE: Final = ("task_id", "created_at")
 class LakeProof:
     """What the proof looked at and found; ``violations`` are numbers by kind.
 
-    ``headrace.domain.proof`` reads it back.  ``made_at`` is when it was made, if known;
+    ``headrace.history.proof`` reads it back.  ``made_at`` is when it was made, if known;
     ``since`` the first day requested; ``live`` whether lost tasks were looked for.
     """
 

@@ -1,6 +1,6 @@
 """Changes to ``queue_minutes``: the series that charts are drawn from.
 
-Durations are counted in the buckets of ``headrace.domain.histogram``, so minutes add up to hours
+Durations are counted in the buckets of ``headrace.history.histogram``, so minutes add up to hours
 and days, and a percentile of any of them is at most 2.5 % off.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from headrace.domain.histogram import RATIO
+from headrace.history.histogram import RATIO
 from headrace.spark.lake.attempts import micros_between
 from headrace.spark.lake.failures import within_day
 from headrace.spark.lake.schemas import COUNTS, QUEUE_MINUTES
@@ -52,7 +52,7 @@ def _ready() -> Column:
 
 
 def bucket_of(micros: Column) -> Column:
-    """Return the bucket of a duration, as headrace.domain.histogram has it."""
+    """Return the bucket of a duration, as headrace.history.histogram has it."""
     bucket = f.ceil(f.ln(micros) * f.lit(_PER_NATURAL)).cast("int")
     return f.when(micros > 0, bucket).otherwise(f.lit(_NO_TIME))
 

@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from headrace.domain.changelog import FORGET, MESSAGE, Line
+from headrace.domain.fingerprint import MESSAGE
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import FINISHED, State
+from headrace.history.changelog import FORGET, Line
 
 SIDES: Final = ("queue", "state", "due", "enqueued", "attempts", "hop", "lease", "lease_end")
 """What a change has on both its sides."""

@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
-from headrace.domain.changelog import RAW
 from headrace.domain.errors import InvalidRequest
+from headrace.history.changelog import RAW
 from headrace.spark.lake.attempts import attempts
 from headrace.spark.lake.changes import changes, legible
 from headrace.spark.lake.compact import mend

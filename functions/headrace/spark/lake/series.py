@@ -1,4 +1,4 @@
-"""``queue_minutes`` for those without Spark: the files of ``headrace.domain.series``."""
+"""``queue_minutes`` for those without Spark: the files of ``headrace.history.series``."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -9,9 +9,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from headrace.domain.histogram import Histogram
-from headrace.domain.series import SPAN, Illegible, Span, content_of, file_of
-from headrace.domain.tally import COUNTED, Activity
+from headrace.history.histogram import Histogram
+from headrace.history.series import SPAN, Illegible, Span, content_of, file_of
+from headrace.history.tally import COUNTED, Activity
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import DAY, QUEUE_MINUTES
 

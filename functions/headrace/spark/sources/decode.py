@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from headrace.domain.changelog import digest
 from headrace.domain.group import group_of
+from headrace.history.changelog import digest
 from headrace.spark.sources.columns import Form, TaskColumn, Type
 
 Array = Any  # what pyarrow computes with, an Array or a ChunkedArray, has no types

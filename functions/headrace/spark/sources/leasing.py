@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import Task
-from headrace.ops.shard_deliveries import ShardDeliveries
+from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.retrying import RateLimiter
 from headrace.store.items import micros

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.client.threads import PeriodicThread, Step
 from headrace.domain.errors import HeadraceError, LeaseLost
-from headrace.ops.leases import Leases
+from headrace.ops.shared.leases import Leases
 
 _LOG: Final = logging.getLogger(__name__)
 _PER_LEASE: Final = 3

@@ -17,7 +17,7 @@ from headrace.domain.limits import (
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
-from headrace.ops.reports import ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 
 COLUMNS: Final = {
     "id": "string",

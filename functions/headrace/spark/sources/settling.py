@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from headrace.domain.task import State
-from headrace.ops.reports import (
+from headrace.ops.delivery.reports import (
     ReportOutcome,
     ReportResult,
     Reports,

@@ -4,7 +4,7 @@ from typing import Final
 
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
-from headrace.ops.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import chunks
 

@@ -12,7 +12,7 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.group import group_of
 from headrace.domain.lease import LeaseName
 from headrace.domain.task import State
-from headrace.ops.reports import ReportStatus, TaskReport
+from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake
 from headrace.spark.sources.periodic import group_heartbeat, shutdown_deadline

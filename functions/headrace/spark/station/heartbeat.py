@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace import __version__
 from headrace.client.threads import PeriodicThread
 from headrace.domain.access import Principal, Role
-from headrace.ops.workers import Command, WorkerHeartbeat
+from headrace.ops.operators.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
 from headrace.spark.sources.periodic import heartbeat
 

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from headrace.domain.errors import HeadraceError
-from headrace.ops.reports import WorkerError
+from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.sources.rows import fitted
 
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")

@@ -1,0 +1,130 @@
+"""One buffer of the counters: what was counted since it was last flushed; see ``counters``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any, Final, Self
+
+from headrace.history.tally import STATES, Counts, Tally
+from headrace.store.base import Record
+
+KEPT: Final = timedelta(hours=26)
+"""A stream keeps its records for a day; what was not heard of for longer has nothing to repeat."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros_of(instant: datetime) -> int:
+    """Return *instant* in microseconds since 1970."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass(slots=True)
+class BufferedRecount:
+    """What a buffer knows of a queue that is counted anew, or was; see ``recounting``.
+
+    *open* names the recount that is under way, and *fresh* what was counted that it has not seen.
+    Until *held*, in microseconds since 1970, nothing of the queue may be counted; later that says
+    when the recount was last heard of.  *done* names the last one that was finished, and *ended*
+    is when.
+    """
+
+    open: str = ""
+    held: int = 0
+    fresh: Counts = field(default_factory=lambda: [0] * len(STATES))
+    done: str = ""
+    ended: int = 0
+
+    def finish(self, ended: int) -> None:
+        """Note that the one under way is finished."""
+        self.done, self.ended = self.open, ended
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Forget the one under way."""
+        self.open, self.fresh = "", [0] * len(STATES)
+
+    def body(self) -> Sequence[Any]:
+        """Return it as JSON."""
+        return [self.open, self.held, self.fresh, self.done, self.ended]
+
+    @classmethod
+    def of(cls, body: Sequence[Any]) -> Self:
+        """Return the recount that body() wrote."""
+        opened, held, fresh, done, ended = body
+        return cls(opened, held, list(fresh), done, ended)
+
+
+@dataclass(slots=True)
+class Buffer:
+    """What was counted since the last flush; ``version`` is the stored one, 0 when there is none.
+
+    ``as_of`` is the time of the latest change counted, in microseconds since 1970; ``opened`` the
+    minute of the first batch since the flush; ``shards`` has for each the last sequence number and
+    the hour it was seen.  ``recounts`` has the queues that are or were counted anew.
+    """
+
+    number: int
+    version: int = 0
+    as_of: int = 0
+    opened: int = 0
+    closed: bool = False
+    shards: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    recounts: dict[str, BufferedRecount] = field(default_factory=dict)
+
+    def done(self, shard: str) -> int:
+        """Return the last sequence number counted of *shard*, -1 if none was."""
+        return self.shards.get(_shard_key(shard), (-1, 0))[0]
+
+    def reach(self, shard: str, sequence: int, now: datetime) -> None:
+        """Remember how far *shard* is counted, and forget shards that have long ended."""
+        hour = int(now.timestamp()) // 3600
+        self.shards[_shard_key(shard)] = (sequence, hour)
+        self.shards = {
+            key: (last, seen)
+            for key, (last, seen) in self.shards.items()
+            if hour - seen <= KEPT.total_seconds() // 3600
+        }
+
+    def forget_recounts(self, now: datetime) -> None:
+        """Drop the recounts of which nothing can come any more."""
+        before = micros_of(now - KEPT)
+        self.recounts = {
+            queue: one for queue, one in self.recounts.items() if max(one.held, one.ended) > before
+        }
+
+    def body(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        recounts = {queue: recount.body() for queue, recount in self.recounts.items()}
+        return {
+            "as_of": self.as_of,
+            "opened": self.opened,
+            "sealed": self.closed,
+            "shards": {key: [str(last), seen] for key, (last, seen) in self.shards.items()},
+            **self.tally.body(),
+            **({"recounts": recounts} if recounts else {}),
+        }
+
+    @classmethod
+    def of(cls, record: Record) -> "Buffer":
+        body = record.body
+        shards = {key: (int(last), seen) for key, (last, seen) in body["shards"].items()}
+        recounts = {
+            queue: BufferedRecount.of(one) for queue, one in body.get("recounts", {}).items()
+        }
+        return cls(
+            int(record.name),
+            record.version,
+            body["as_of"],
+            body["opened"],
+            body["sealed"],
+            shards,
+            Tally.of(body),
+            recounts,
+        )
+
+
+def _shard_key(shard: str) -> str:
+    return blake2b(shard.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,348 @@
+"""The counters that the recorder keeps in the control table, and how they are read.
+
+- A **buffer** (``recorder``, one of a few, chosen by the shard of the stream) holds what was
+  counted since it was last flushed, and how far each shard has been counted: both in one record,
+  changed by version, so that a batch counts once.  It stays small whatever the number of queues.
+- When its minute is over the buffer is *closed* by the write that notices, and whoever writes to it
+  next must first *flush* it: counts, flows and throughputs are added to ``totals``, events become
+  blocks of ``series``.
+  Both know by the buffer's version what they have already, so a flush may be repeated, and a crash
+  anywhere loses and doubles nothing.
+
+Totals and series are spread over buckets by the queue's name: a queue is read from one bucket, and
+a flush takes at most two writes for each bucket with activity, however many queues there are.
+
+No record outgrows DynamoDB's 400 KB: a buffer is closed at BUFFER_BYTES and a batch adds at most
+BATCH_BYTES; a block is a part of a buffer; a bucket of totals has room for 1,800 queues with the
+longest of names, besides FLOWS_BYTES of flows and THROUGHPUT_BYTES of throughputs, so all of them
+for 115,000.
+"""
+
+import json
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.errors import Unavailable
+from headrace.history.counter_buffer import Buffer, micros_of
+from headrace.history.queue_flows import QueueFlows
+from headrace.history.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
+from headrace.history.throughput import Throughput, grown, throughput_of
+from headrace.store.base import Record, Store, flat_rate
+
+BUFFER: Final = "recorder"
+TOTALS: Final = "totals"
+SERIES: Final = "series:"
+BUFFERS: Final = 8
+BUCKETS: Final = 64
+BUFFER_BYTES: Final = 128 * 1024
+BATCH_BYTES: Final = 192 * 1024
+FLOWS_BYTES: Final = 32 * 1024  # in each bucket, and so
+THROUGHPUT_BYTES: Final = 48 * 1024
+KEPT: Final = timedelta(days=7)
+"""How long the minutes of a queue can be looked at."""
+
+_BLOCK: Final = 10  # minutes of a block
+_PAGE: Final = 200
+_TRIES: Final = 20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+_NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is counted of all queues, as read at one moment."""
+
+    buffers: Sequence[Record]
+    buckets: Mapping[int, Mapping[str, Any]]
+
+    @property
+    def as_of(self) -> int | None:
+        """The time of the latest change counted, in microseconds since 1970; None for none yet."""
+        return max((buffer.body["as_of"] for buffer in self.buffers), default=0) or None
+
+    def counts(self, queue: str) -> Counts:
+        """Return how many tasks *queue* has, in the order of STATES."""
+        return _counted(queue, self.buckets.get(bucket_of(queue), _NOTHING), self.buffers)
+
+    def throughput(self, queue: str) -> Throughput:
+        """Return how busy *queue* is; nothing where a thousand others are busier."""
+        body = self.buckets.get(bucket_of(queue), _NOTHING)
+        throughput = throughput_of(body.get("pace", {}), queue)
+        for buffer in self.buffers:
+            if body["posted"].get(buffer.name, 0) < buffer.version:
+                for minute, activity in minutes_of(buffer.body, queue).items():
+                    throughput.add(minute, activity)
+        return throughput
+
+    def flows(self) -> QueueFlows:
+        """Return who fed whom in the last day, the part of an hour before it included."""
+        flows = QueueFlows()
+        for body in self.buckets.values():
+            flows.merge(QueueFlows.of(body.get("moves", {})))
+        for buffer in self.buffers:
+            for target, sources in buffer.body.get("moves", {}).items():
+                flushed = self.buckets.get(bucket_of(target), _NOTHING)["posted"]
+                if flushed.get(buffer.name, 0) < buffer.version:
+                    flows.merge(QueueFlows.of({target: sources}))
+        return flows
+
+
+@dataclass(slots=True)
+class Counters:
+    """Reads and writes the counters."""
+
+    store: Store
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def buffer(self, number: int) -> Buffer:
+        """Return a buffer as last written."""
+        record = self.store.record(BUFFER, str(number))
+        return Buffer(number) if record is None else Buffer.of(record)
+
+    def keep(self, buffer: Buffer) -> bool:
+        """Write *buffer*, closed if it is time; tell whether nobody else did since it was read."""
+        minute = micros_of(self.now()) // MINUTE
+        buffer.opened = buffer.opened or minute
+        buffer.forget_recounts(self.now())
+        body = buffer.body()
+        buffer.closed = body["sealed"] = buffer.opened < minute or body_bytes(body) > BUFFER_BYTES
+        replaces = buffer.version or None
+        buffer.version += 1
+        record = Record(BUFFER, str(buffer.number), body, buffer.version)
+        return self.store.put_record(record, replaces=replaces)
+
+    def flush(self, buffer: Buffer) -> None:
+        """Add a closed buffer to the totals and series, and open it anew.
+
+        Raises Unavailable when too many others write to the same totals at once.
+        """
+        by_bucket: dict[int, Tally] = {}
+        for queue, counts in buffer.tally.counts.items():
+            by_bucket.setdefault(bucket_of(queue), Tally()).counts[queue] = counts
+        for queue, minutes in buffer.tally.minutes.items():
+            by_bucket.setdefault(bucket_of(queue), Tally()).minutes[queue] = minutes
+        for queue in buffer.tally.flows.by_target:
+            part = by_bucket.setdefault(bucket_of(queue), Tally())
+            part.flows.merge(buffer.tally.flows.to(queue))
+        for bucket, tally in by_bucket.items():
+            self._add_to_totals(bucket, buffer, tally)
+            for block, happened in _blocks(tally).items():
+                name = f"{_block_name(block)}.{buffer.number}.{buffer.version}"
+                until = _instant((block + 1) * _BLOCK * MINUTE) + KEPT
+                body = {"minutes": happened.body()["minutes"]}
+                self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
+        buffer.tally, buffer.closed, buffer.opened = Tally(), False, 0
+
+    def _add_to_totals(self, bucket: int, buffer: Buffer, tally: Tally) -> None:
+        name, number = str(bucket), str(buffer.number)
+        for _ in range(_TRIES):
+            record = self.store.record(TOTALS, name)
+            body = record.body if record else {"posted": {}, "counts": {}}
+            if body["posted"].get(number, 0) >= buffer.version:
+                return
+            counts: dict[str, Counts] = {**body["counts"]}
+            for queue, more in tally.counts.items():
+                sums = list(counts.get(queue, [0] * len(STATES)))
+                add_counts(sums, more)
+                counts[queue] = sums
+            flows, now = QueueFlows.of(body.get("moves", {})), micros_of(self.now())
+            flows.merge(tally.flows)
+            added = {
+                "posted": {**body["posted"], number: buffer.version},
+                "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
+                "moves": flows.kept(now, FLOWS_BYTES).body(),
+                "pace": grown(body.get("pace", {}), tally.minutes, now, THROUGHPUT_BYTES),
+            }
+            version = record.version if record else 0
+            if self.store.put_record(
+                Record(TOTALS, name, added, version + 1), replaces=version or None
+            ):
+                return
+            self.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def change_buffers(self, change: Callable[[Buffer], None]) -> None:
+        """Make *change* to every buffer, each for itself.
+
+        Raises Unavailable when too many others write to one at once, and what *change* raises.
+        """
+        with flat_rate(write=BUFFERS, read=BUFFERS):  # they are about every queue
+            for number in range(BUFFERS):
+                self._change_buffer(number, change)
+
+    def _change_buffer(self, number: int, change: Callable[[Buffer], None]) -> None:
+        for _ in range(_TRIES):
+            buffer = self.buffer(number)
+            if buffer.closed:
+                self.flush(buffer)
+            change(buffer)
+            if self.keep(buffer):
+                return
+            self.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def mend(self, queue: str, by: Counts) -> None:
+        """Add *by* to the counts of *queue*.  Raises Unavailable."""
+        with flat_rate(write=1.0):  # queues share their buckets
+            self._mend(queue, by)
+
+    def _mend(self, queue: str, by: Counts) -> None:
+        bucket = bucket_of(queue)
+        for _ in range(_TRIES):
+            record = self.store.record(TOTALS, str(bucket))
+            body = record.body if record else _NOTHING
+            counts = {**body["counts"], queue: list(body["counts"].get(queue, [0] * len(STATES)))}
+            add_counts(counts[queue], by)
+            kept = {name: sums for name, sums in counts.items() if any(sums)}
+            version = record.version if record else 0
+            mended = Record(TOTALS, str(bucket), {**body, "counts": kept}, version + 1)
+            if self.store.put_record(mended, replaces=version or None):
+                return
+            self.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def wait(self) -> None:
+        """Let the one who was quicker finish."""
+        self.sleep(self.chance.uniform(0, 0.05))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def buffers(self) -> Sequence[Record]:
+        """Return all buffers.  What else is read must be read after them: flushes go one way."""
+        buffers: list[Record] = []
+        more = True
+        with flat_rate():  # they are about every queue
+            while more:
+                after = buffers[-1].name if buffers else ""
+                records, more = self.store.records(BUFFER, after=after, limit=BUFFERS)
+                buffers += records
+        return buffers
+
+    def counts(self, queue: str, buffers: Sequence[Record]) -> Counts:
+        """Return how many tasks *queue* has, in the order of STATES."""
+        with flat_rate():  # queues share their buckets
+            record = self.store.record(TOTALS, str(bucket_of(queue)))
+        return _counted(queue, record.body if record else _NOTHING, buffers)
+
+    def totals(self) -> Totals:
+        """Return the totals of all queues at once: some reads, however many there are."""
+        buffers = self.buffers()
+        buckets: dict[int, Mapping[str, Any]] = {}
+        more, after = True, ""
+        with flat_rate():
+            while more:
+                records, more = self.store.records(TOTALS, after=after, limit=BUCKETS)
+                for record in records:
+                    buckets[int(record.name)] = record.body
+                    after = record.name
+        return Totals(buffers, buckets)
+
+    def oldest(self) -> int:
+        """Return the first minute since 1970 that is still kept."""
+        return micros_of(self.now() - KEPT) // MINUTE // _BLOCK * _BLOCK
+
+    def minutes(
+        self, queue: str, buffers: Sequence[Record], since: int, until: int
+    ) -> Iterator[tuple[int, Activity]]:
+        """Yield what happened in *queue* in the minutes *since* to *until*, both included.
+
+        A minute may come more than once; what it holds adds up.
+        """
+        flushed: dict[tuple[int, str], int] = {}
+        for block, buffer, record in self._read_blocks(bucket_of(queue), since, until):
+            version = int(record.name.rpartition(".")[2])
+            flushed[block, buffer] = max(version, flushed.get((block, buffer), 0))
+            yield from _within(minutes_of(record.body, queue), since, until)
+        for record in buffers:
+            pending = {
+                minute: activity
+                for minute, activity in minutes_of(record.body, queue).items()
+                if flushed.get((minute // _BLOCK, record.name), 0) < record.version
+            }
+            yield from _within(pending, since, until)
+
+    def _read_blocks(
+        self, bucket: int, since: int, until: int
+    ) -> Iterator[tuple[int, str, Record]]:
+        after, rate = _block_name(max(since, self.oldest()) // _BLOCK), 1.0
+        while True:
+            with flat_rate(read=rate):
+                records, more = self.store.records(_series(bucket), after=after, limit=_PAGE)
+            rate = 0.0
+            for record in records:
+                block, buffer, _ = record.name.split(".")
+                if int(block) > until // _BLOCK:
+                    return
+                yield int(block), buffer, record
+            if not more or not records:
+                return
+            after = records[-1].name
+
+
+def _counted(queue: str, body: Mapping[str, Any], buffers: Sequence[Record]) -> Counts:
+    """Return the counts of a queue by the *body* of its bucket and what is not flushed yet."""
+    counts = [0] * len(STATES)
+    add_counts(counts, body["counts"].get(queue, ()))
+    for buffer in buffers:
+        if body["posted"].get(buffer.name, 0) < buffer.version:
+            add_counts(counts, buffer.body["counts"].get(queue, ()))
+    return counts
+
+
+def buffer_of(shard: str) -> int:
+    """Return the buffer that counts *shard* of the stream, always the same one."""
+    return zlib.crc32(shard.encode()) % BUFFERS
+
+
+def bucket_of(queue: str) -> int:
+    """Return the bucket of totals and series that *queue* is in, always the same one."""
+    return zlib.crc32(queue.encode()) % BUCKETS
+
+
+def body_bytes(body: Mapping[str, Any]) -> int:
+    """Return how much room *body* takes in a record; all of it is ASCII."""
+    return len(json.dumps(body))
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _series(bucket: int) -> str:
+    return f"{SERIES}{bucket}"
+
+
+def _block_name(block: int) -> str:
+    return f"{block:09}"
+
+
+def _blocks(tally: Tally) -> dict[int, Tally]:
+    """Split the minutes of *tally* into those of each block."""
+    blocks: dict[int, Tally] = {}
+    for queue, minutes in tally.minutes.items():
+        for minute, activity in minutes.items():
+            block = blocks.setdefault(minute // _BLOCK, Tally())
+            block.minutes.setdefault(queue, {})[minute] = activity
+    return blocks
+
+
+def _within(
+    minutes: Mapping[int, Activity], since: int, until: int
+) -> Iterator[tuple[int, Activity]]:
+    for minute, activity in minutes.items():
+        if since <= minute <= until:
+            yield minute, activity

@@ -1,0 +1,116 @@
+"""A series of points for charts: the steps wanted, and what happened in each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.history.counter_buffer import micros_of
+from headrace.history.tally import MINUTE, Activity
+
+POINTS: Final = 1_500
+DAYS: Final = 92
+"""The longest range: a file of the lake is read for each day."""
+
+STEP_SECONDS: Final = 60
+_LONGEST: Final = 31_536_000  # a year
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+_HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """What happened from ``at`` on, for one step; None where that is not known."""
+
+    at: datetime
+    activity: Activity | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """A series of points without gaps; ``staleness`` is seconds."""
+
+    points: Sequence[MetricPoint]
+    step_seconds: int
+    as_of: datetime
+    staleness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """*count* steps of *minutes* each, from the minute *begin* on."""
+
+    begin: datetime
+    minutes: int
+    count: int
+
+    @classmethod
+    def between(
+        cls, since: datetime | None, until: datetime | None, step_seconds: int, now: datetime
+    ) -> "Steps":
+        """Return the steps from the minute of *since* up to *until*: the last hour by default.
+
+        Raises InvalidRequest naming ``from`` or ``step_seconds``.
+        """
+        if not STEP_SECONDS <= step_seconds <= _LONGEST or step_seconds % STEP_SECONDS:
+            message = f"must be a multiple of {STEP_SECONDS}, up to {_LONGEST}"
+            raise _wrong("step_seconds", message)
+        end = until or now
+        begin = _minute(end - _MICROSECOND) + _MINUTE - _HOUR if since is None else since
+        if begin >= end:
+            raise _wrong("from", "must be before to" if until else "must be before now")
+        begin = _minute(begin)
+        count = -(-(end - begin) // timedelta(seconds=step_seconds))
+        if count > POINTS:
+            least = -(-(end - begin) // (POINTS * _MINUTE)) * STEP_SECONDS
+            message = f"must be at least {least} for this range: {POINTS} points are the most"
+            raise _wrong("step_seconds", message)
+        if end - begin > timedelta(days=DAYS):
+            message = f"must be at most {DAYS} days before {'to' if until else 'now'}"
+            raise _wrong("from", message)
+        return cls(begin, step_seconds // STEP_SECONDS, count)
+
+    @property
+    def first(self) -> int:
+        """The first minute since 1970."""
+        return micros_of(self.begin) // MINUTE
+
+    @property
+    def last(self) -> int:
+        """The last minute since 1970."""
+        return self.first + self.count * self.minutes - 1
+
+    def place(self, minute: int) -> int:
+        """Return which step a minute since 1970 is in, from 0."""
+        return (minute - self.first) // self.minutes
+
+    def points(
+        self, happened: Iterable[tuple[int, Activity]], unknown: Iterable[range] = ()
+    ) -> Sequence[MetricPoint]:
+        """Return a point for each step; *happened* are minutes of the range, in any order.
+
+        A step with minutes in *unknown* says nothing: what there is of it is not the whole.
+        """
+        activities: list[Activity | None] = [Activity() for _ in range(self.count)]
+        for gap in filter(None, unknown):
+            first, last = max(gap[0], self.first), min(gap[-1], self.last)
+            for place in range(self.place(first), self.place(last) + 1):
+                activities[place] = None
+        for minute, activity in happened:
+            counted = activities[self.place(minute)]
+            if counted is not None:
+                counted.merge(activity)
+        return [
+            MetricPoint(self.begin + number * self.minutes * _MINUTE, counted)
+            for number, counted in enumerate(activities)
+        ]
+
+
+def _minute(instant: datetime) -> datetime:
+    return instant.replace(second=0, microsecond=0)
+
+
+def _wrong(field: str, message: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {message}", errors=(FieldError(field, message),))

@@ -1,0 +1,222 @@
+"""Counting the changes of the tasks table, as its stream shows them.
+
+A batch of the stream becomes one conditional write, whatever its size; see ``counters``.  Lambda
+delivers a batch again, whole or in halves, when it is not sure that it was taken: the buffer says
+how far each shard is counted, so what comes again changes nothing.
+
+Where there is a lake, a batch is written to it first; see ``changelog``.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.domain.errors import Unavailable
+from headrace.history.changelog import Line, line
+from headrace.history.changelog_files import Changelog
+from headrace.history.counter_buffer import Buffer
+from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
+from headrace.history.judging import IndexChange, Judging
+from headrace.history.tally import MINUTE
+from headrace.history.transitions import (
+    Event,
+    Image,
+    Transition,
+    UnreadableImage,
+    index_entry,
+    transition,
+)
+
+_TRIES: Final = 20
+_HELD_TRIES: Final = 100  # longer than any buffer is held
+_HELD_SECONDS: Final = 0.25
+_MICROS: Final = 1_000_000
+# What a record of a buffer takes for a queue or a minute besides the name, and for one duration.
+_ENTRY_BYTES: Final = 48
+_DURATION_BYTES: Final = 12
+_SURELY_SMALL: Final = 250  # records
+_BROOM: Final = "dynamodb.amazonaws.com"  # who removes what is past its retention
+
+StreamRecord = Mapping[str, Any]
+"""A record as Lambda hands it on: ``{"eventName": …, "dynamodb": {"NewImage": …, …}, …}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of a batch: numbers of records, and the sequence number to go on from.
+
+    ``unreadable`` are records that are none of a task and say why; they are left out for good.
+    ``failed_at`` is the first that could not be counted now and must come again, None if all were.
+    ``events`` is what happened in those that were counted, all queues together.
+    """
+
+    counted: int
+    repeated: int
+    unreadable: tuple[str, ...] = ()
+    failed_at: str | None = None
+    events: Mapping[Event, int] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One record that was understood."""
+
+    sequence: int
+    change: Transition
+    line: Line | None
+    images: tuple[Image | None, Image | None]
+
+    @property
+    def index_change(self) -> IndexChange:
+        """What it did to the index."""
+        old, new = self.images
+        return index_entry(old), index_entry(new), self.change.at
+
+
+@dataclass(slots=True)
+class Recording:
+    """The use case, with what it needs from outside."""
+
+    counters: Counters
+    changelog: Changelog | None = None
+    _judging: Judging = field(init=False)
+    _buffers: dict[int, Buffer] = field(default_factory=dict)  # as last written by us
+
+    def __post_init__(self) -> None:
+        self._judging = Judging(self.counters)
+
+    def record(self, shard: str, records: Sequence[StreamRecord]) -> Recorded:
+        """Count *records* of one shard of the stream, each once however often it comes."""
+        readings: dict[int, _Reading] = {}
+        unreadable: list[str] = []
+        for record in records:
+            try:
+                reading = self._read(shard, record)
+            except UnreadableImage as error:
+                unreadable.append(str(error))
+            else:
+                readings[reading.sequence] = reading
+        ordered = [readings[sequence] for sequence in sorted(readings)]
+        try:
+            self._write(ordered)
+        except Unavailable:
+            return Recorded(0, 0, tuple(unreadable), str(ordered[0].sequence))
+        waiting = deque([ordered] if ordered else ())
+        events: Counter[Event] = Counter()
+        counted = 0
+        while waiting:
+            part = waiting.popleft()
+            if _too_large(part):
+                middle = len(part) // 2
+                waiting.extendleft((part[middle:], part[:middle]))
+                continue
+            try:
+                counted += self._count(shard, part, events)
+            except Unavailable:
+                failed_at = str(part[0].sequence)
+                return Recorded(counted, 0, tuple(unreadable), failed_at, events)
+        repeated = len(readings) - counted
+        return Recorded(counted, repeated, tuple(unreadable), events=events)
+
+    def position(self, shard: str) -> int:
+        """Return the last sequence number counted of *shard*, -1 if none was."""
+        return self.counters.buffer(buffer_of(shard)).done(shard)
+
+    def _count(self, shard: str, readings: Sequence[_Reading], events: Counter[Event]) -> int:
+        """Add *readings* to the buffer of their shard, and what happened to *events*.
+
+        Return how many were new.
+        """
+        number = buffer_of(shard)
+        for _ in range(_TRIES + _HELD_TRIES):
+            # Taken out until it is written: what is half done must not be gone on with.
+            buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
+            done = buffer.done(shard)
+            fresh = [reading for reading in readings if reading.sequence > done]
+            if not fresh:
+                self._buffers[number] = buffer
+                return 0
+            if buffer.closed:
+                self.counters.flush(buffer)
+            for reading in fresh:
+                buffer.tally.add(reading.change)
+            if buffer.recounts and not self._judging.add(
+                buffer, [read.index_change for read in fresh]
+            ):
+                self.counters.sleep(_HELD_SECONDS)  # its queue is just being counted anew
+                continue
+            buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
+            buffer.reach(shard, fresh[-1].sequence, self.counters.now())
+            if self.counters.keep(buffer):
+                self._buffers[number] = buffer
+                events.update(one.event for read in fresh for one in read.change.happenings)
+                return len(fresh)
+            self.counters.wait()
+        message = "too many shards of the stream are being counted at once"
+        raise Unavailable(message)
+
+    def _write(self, readings: Sequence[_Reading]) -> None:
+        """Bring the batch to the lake, if there is one.  Raises Unavailable."""
+        if self.changelog is not None:
+            self.changelog.write([reading.line for reading in readings if reading.line])
+
+    def _read(self, shard: str, record: StreamRecord) -> _Reading:
+        """Return the reading of *record*.  Raises UnreadableImage."""
+        try:
+            change = record["dynamodb"]
+            sequence = int(change["SequenceNumber"])
+            recorded_at = int(float(change["ApproximateCreationDateTime"]) * _MICROS)
+            old, new = change.get("OldImage"), change.get("NewImage")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            message = f"not a record of the stream: {type(error).__name__}: {error}"
+            raise UnreadableImage(message) from error
+        try:
+            read = transition(old, new, recorded_at=recorded_at)
+        except UnreadableImage as error:
+            message = f"{sequence}: {error}"
+            raise UnreadableImage(message) from error
+        if self.changelog is None or not (read.left or read.entered):
+            return _Reading(sequence, read, None, (old, new))
+        queue = (read.entered or read.left or ("",))[0]
+        lake_line = line(
+            old,
+            new,
+            read,
+            shard=shard,
+            sequence=sequence,
+            recorded_at=recorded_at,
+            forgotten=_forgotten(record),
+            payload=self.changelog.keeps_payload(queue),
+        )
+        return _Reading(sequence, read, lake_line, (old, new))
+
+
+def _forgotten(record: StreamRecord) -> bool:
+    """Tell whether the table itself removed a task, because it was past its retention."""
+    identity = record.get("userIdentity")
+    return isinstance(identity, Mapping) and identity.get("principalId") == _BROOM
+
+
+def _too_large(readings: Sequence[_Reading]) -> bool:
+    """Tell whether *readings* might add more to a buffer than it has room for."""
+    if len(readings) <= _SURELY_SMALL:
+        return False
+    spots = [(reading.change.left, reading.change.entered) for reading in readings]
+    queues = {spot[0] for pair in spots for spot in pair if spot is not None}
+    events = [happening for reading in readings for happening in reading.change.happenings]
+    minutes = {(event.queue, event.at // MINUTE) for event in events}
+    minutes |= {
+        (spot[0], reading.change.at // MINUTE)
+        for reading, pair in zip(readings, spots, strict=True)
+        for spot in pair
+        if spot is not None
+    }
+    moved = [(left[0], entered[0]) for left, entered in spots if left and entered]
+    moved = [(source, target) for source, target in moved if source != target]
+    flows = set(moved)
+    names = sum(map(len, queues)) + sum(len(queue) for queue, _ in minutes)
+    names += sum(len(source) + len(target) for source, target in flows)
+    entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows))
+    entries += _DURATION_BYTES * (len(events) + len(moved))
+    return names + entries > BATCH_BYTES

@@ -1,0 +1,195 @@
+"""Counting a queue anew by the index, and mending its counters, which the recorder keeps.
+
+For when the recorder was away for longer than the stream keeps its changes.  A call is a step: it
+counts for some seconds, and its cursor goes on.  The recorder goes on too, before, between and
+after: by the rule of ``history/recount`` it knows of each change, however late it comes to it,
+whether the new count has seen it.
+
+- What is counted is a record of its own, and every buffer of the counters notes it
+  before the first page is counted: from then on buffers add up what the new count has not seen.
+- While pages are counted, the buffers are *held*: the recorder lets what is of this queue wait,
+  some seconds at most, so that it never judges by a record which lacks the page that is just read.
+- The last step makes the counters what the new count and the buffers come to.  It may be repeated:
+  it works out the difference anew.  From then on the recorder leaves out what was seen.
+
+Whoever dies on the way leaves the counters as they were, and buffers that are held for some
+seconds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.ids import new_request_token
+from headrace.domain.task import Place
+from headrace.history.counter_buffer import Buffer, BufferedRecount, micros_of
+from headrace.history.counters import Counters
+from headrace.history.recount import NewCount, together
+from headrace.history.recount_record import DONE, OPEN, read, to_record, write
+from headrace.history.tally import STATES, Counts
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.queues import QueueOperations
+from headrace.store.base import Position, Store
+
+_HELD: Final = timedelta(seconds=20)
+_TO_FINISH: Final = timedelta(seconds=12)  # what writing down a step may take, at the very most
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PAGES: Final = 4_000  # some 28,000,000 tasks, and a record of 200 KB
+
+
+@dataclass(frozen=True, slots=True)
+class Recounted:
+    """What a recount has come to, in the order of STATES: final without a ``cursor``.
+
+    ``was`` is what the counters said: now, or, when it is final, before they were mended.
+    """
+
+    counts: Counts
+    was: Counts
+    cursor: str | None
+
+
+@dataclass(slots=True)
+class Recounting:
+    """The use case, with what it needs from outside; *patience* is seconds a step counts for."""
+
+    store: Store
+    queues: QueueOperations
+    counters: Counters
+    cursors: Cursors
+    audit: Audit
+    now: Callable[[], datetime]
+    patience: float = 5.0
+    new_id: Callable[[], str] = new_request_token
+
+    def step(self, queue: str, cursor: str | None = None) -> Recounted:
+        """Begin to count *queue* anew, or go on; the last step mends the counters.
+
+        Raises NotFound for the queue, InvalidRequest for a cursor that is none, or of a recount
+        that was given up or that another has taken the place of, and Unavailable when a step took
+        too long: it may be repeated.
+        """
+        source = self.queues.get(queue)
+        scope = f"recount {queue}"
+        held_until = self.now() + _HELD
+        if cursor is None:
+            count = NewCount(self.new_id(), source.shards_in_use)
+            version = write(self.store, OPEN, queue, count, self.now())
+            self._hold(queue, count.id, held_until, begins=True)
+        else:
+            recount: str = self.cursors.read(scope, cursor)
+            if (finished := self._finished(queue, recount)) is not None:
+                return finished
+            found = read(self.store, OPEN, queue, recount, self.now())
+            if found is None:
+                raise _given_up()
+            count, version = found
+            self._hold(queue, recount, held_until)
+        count = self._count(queue, count)
+        self._in_time(queue, count.id, held_until)
+        if not self.store.put_record(
+            to_record(OPEN, queue, count, self.now(), version + 1), replaces=version
+        ):
+            message = "somebody else is taking the same step; repeat it"
+            raise Unavailable(message)
+        if count.next is None:
+            return self._finish(queue, count, held_until)
+        self._release(queue, count.id)
+        was = self.counters.counts(queue, self.counters.buffers())
+        return Recounted([*count.numbers], was, self.cursors.write(scope, count.id))
+
+    # -- a step --------------------------------------------------------------------------------
+
+    def _count(self, queue: str, count: NewCount) -> NewCount:
+        until = self.now() + timedelta(seconds=self.patience)
+        while (place := count.next) is not None:
+            state, shard, last = place
+            after = Position(_instant(last.until), last.task_id) if last is not None else None
+            counted_at = micros_of(self.now())
+            # With those past retention: the recorder hears of them when the table removes them.
+            page = self.store.count(Place(queue, state, shard), after=after, now=None)
+            end = (micros_of(page.last.scheduled_at), page.last.task_id) if page.last else None
+            count = count.with_page(state, shard, page.number, last=end, counted_at=counted_at)
+            if len(count.pages) > _PAGES:
+                message = f"queue {queue} has too many tasks to be counted anew"
+                raise InvalidRequest(message)
+            if self.now() >= until:
+                break
+        return count
+
+    def _finish(self, queue: str, count: NewCount, held_until: datetime) -> Recounted:
+        buffers = self.counters.buffers()
+        fresh = [Buffer.of(buffer).recounts[queue].fresh for buffer in buffers]
+        counts = [max(0, number) for number in together(count.numbers, *fresh)]
+        was = self.counters.counts(queue, buffers)
+        off = [right - found for right, found in zip(counts, was, strict=True)]
+        with self.audit.action("recount", queue=queue) as outcome:
+            outcome.matched, outcome.changed = sum(counts), sum(map(abs, off))
+            self._in_time(queue, count.id, held_until)
+            if any(off):
+                self.counters.mend(queue, off)
+            done = replace(count, numbers=tuple(counts), was=tuple(was))
+            write(self.store, DONE, queue, done, self.now())
+        self._release(queue, count.id, done)
+        self.store.drop_record(OPEN, queue)
+        return Recounted(counts, was, None)
+
+    def _finished(self, queue: str, recount: str) -> Recounted | None:
+        """Return the result of a recount if it is finished, and let every buffer know that."""
+        found = read(self.store, DONE, queue, recount, self.now())
+        if found is None:
+            return None
+        done, _ = found
+        self._release(queue, recount, done)
+        return Recounted([*done.numbers], [*done.was], None)
+
+    # -- the buffers -----------------------------------------------------------------------------
+
+    def _hold(self, queue: str, recount: str, until: datetime, *, begins: bool = False) -> None:
+        """Have the recorder let changes of *queue* wait.  Raises as step() does."""
+
+        def hold(buffer: Buffer) -> None:
+            known = buffer.recounts.setdefault(queue, BufferedRecount())
+            if begins:
+                known.open, known.fresh = recount, [0] * len(STATES)
+            if known.open != recount:
+                raise _given_up()
+            known.held = micros_of(until)
+
+        try:
+            self.counters.change_buffers(hold)
+        except InvalidRequest:
+            self._release(queue, recount)
+            raise
+
+    def _release(self, queue: str, recount: str, done: NewCount | None = None) -> None:
+        """Let the recorder go on; with what is *done*, by that."""
+
+        def release(buffer: Buffer) -> None:
+            known = buffer.recounts.get(queue)
+            if known is None or known.open != recount:
+                return
+            known.held = micros_of(self.now())
+            if done is not None:
+                known.finish(done.ended)
+
+        self.counters.change_buffers(release)
+
+    def _in_time(self, queue: str, recount: str, held_until: datetime) -> None:
+        """Raise Unavailable unless the buffers are held until what follows is written down."""
+        if self.now() >= held_until - _TO_FINISH:
+            self._release(queue, recount)
+            message = "the table is slow; repeat this step"
+            raise Unavailable(message)
+
+
+def _given_up() -> InvalidRequest:
+    message = "was of a recount that was given up, or whose place another has taken: begin anew"
+    return InvalidRequest(f"cursor {message}", errors=[FieldError("cursor", message)])
+
+
+def _instant(micros: float) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

@@ -1,0 +1,404 @@
+"""How a queue is doing: counts, ages, rates, and a series of points for charts.
+
+Counts and series are the recorder's, a second or so behind.  What waits and what is in flight is
+looked up in the index as well, some hundred entries at most: in a small queue that *is* the count,
+in a large one it divides the recorder's number into ready and scheduled.
+
+**How old the figures are.**  They are as of the latest change the recorder has counted.  Nothing
+comes from the stream while nothing changes, so when that is a while ago the index is asked for a
+change of this queue that came after it: if there is none, the figures are as of now.
+
+**How far back.**  The recorder's minutes are kept for a week; what came before is in the lake, from
+where the days that are rolled up are read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Final, Protocol
+
+from headrace.domain.change import Entry
+from headrace.domain.filters import TaskFilter
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Status, Task
+from headrace.history.archive import Archive
+from headrace.history.counter_buffer import micros_of
+from headrace.history.counters import Counters, Totals
+from headrace.history.metrics import STEP_SECONDS, MetricSeries, Steps
+from headrace.history.tally import MINUTE, STATES, Activity
+from headrace.history.transitions import Event
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.inspect import Inspect
+from headrace.store.base import Record, Store
+
+_LOOK: Final = 250  # entries of one state and side, all shards together
+_FEW: Final = 100
+_GLANCE: Final = 50
+_FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
+_SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LEAST_PART: Final = 0.001
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Each(Protocol):
+    """What map() does with one iterable."""
+
+    def __call__(
+        self, look: Callable[[Queue], "Glance"], queues: Iterable[Queue], /
+    ) -> Iterable["Glance"]:
+        """Return the result of *look* for each of *queues*, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRates:
+    """Events per second, from the beginning of the last full minute on."""
+
+    enqueued: float
+    dequeued: float
+    succeeded: float
+    failed: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """A queue at a glance; ages are seconds, None when there is no such task."""
+
+    counts: Mapping[Status, int]
+    age_of_oldest_ready: float | None
+    age_of_oldest_inflight: float | None
+    rates: EventRates
+    as_of: datetime
+    staleness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A queue among many; ``started`` is by five minutes, of an hour."""
+
+    counts: Mapping[Status, int]
+    age_of_oldest_ready: float | None
+    rates: EventRates
+    started: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Several queues at a glance; ``as_of`` is the latest change counted, None for none yet."""
+
+    queues: Mapping[str, Glance]
+    as_of: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The first entries of a stretch of the index, in order; ``complete`` when that is all."""
+
+    entries: Sequence[Entry]
+    complete: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.entries)
+
+    def at_least(self, number: int) -> int:
+        """Return *number*, as far as what was seen agrees."""
+        return self.count if self.complete else max(number, self.count)
+
+    def estimate(self, begin: datetime | None, end: datetime | None) -> float:
+        """Return about how many there are from *begin* to *end*, were they as dense all along."""
+        if self.complete or begin is None or end is None or end <= begin:
+            return self.count
+        part = (self.entries[-1].scheduled_at - begin) / (end - begin)
+        return self.count / min(1.0, max(_LEAST_PART, part))
+
+
+@dataclass(slots=True)
+class StatsOperations:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    queues: QueueOperations
+    inspect: Inspect
+    counters: Counters
+    now: Callable[[], datetime]
+    archive: Archive | None = None
+
+    def of(self, queue: str, *, exact: bool = False) -> QueueStats:
+        """Return how *queue* is doing; *exact* counts every entry of the index instead.
+
+        Of a queue that has more entries than one call may count, the recorder knows all the same.
+        Raises NotFound.
+        """
+        source = self.queues.cached(queue)
+        buffers = self.counters.buffers()
+        recorded = dict(zip(STATES, self.counters.counts(queue, buffers), strict=True))
+        now = self.now()
+        later = self._look(source, State.ENQUEUED, since=now + _MICROSECOND, limit=_LOOK)
+        limit = _FEW if later.complete else _LOOK
+        ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
+        inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
+        as_of = self._as_of(source, buffers, now)
+        rates = self._rates(queue, buffers, as_of)
+        counts = self._exact_counts(queue) if exact else None
+        if counts is not None:
+            as_of = now
+        else:
+            ready_count, later_count = self._divided(source, ready, later, recorded, now)
+            counts = {
+                Status.SCHEDULED: later_count,
+                Status.READY: ready_count,
+                Status.INFLIGHT: inflight.at_least(recorded[State.INFLIGHT]),
+                Status.SUCCEEDED: self._kept(source, State.SUCCEEDED, recorded, now),
+                Status.DEAD: self._kept(source, State.DEAD, recorded, now),
+            }
+        return QueueStats(
+            counts,
+            _oldest_ready(ready, now),
+            self._oldest_inflight(source, inflight, now),
+            rates,
+            as_of,
+            _seconds(now - as_of),
+        )
+
+    def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
+        """Return how *queues* are doing, from what is read of all of them at once.
+
+        That is one look at the buffers and one at the totals, and for each queue one at the index:
+        two or three where more is ready than that shows, more where tasks may be past their
+        retention.  *each* makes these looks: map(), or one like it that makes several at a time.
+        """
+        totals, now = self.counters.totals(), self.now()
+        glances = each(lambda queue: self._glance(queue, totals, now), queues)
+        counted = totals.as_of
+        as_of = None if counted is None else min(now, _EPOCH + timedelta(microseconds=counted))
+        return Overview(dict(zip((queue.name for queue in queues), glances, strict=True)), as_of)
+
+    def metrics(
+        self,
+        queue: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step_seconds: int = STEP_SECONDS,
+    ) -> MetricSeries:
+        """Return a point for each step from *since* (its minute) to *until* (not included).
+
+        The last hour when neither is named.  What is more than a week ago is read from the lake;
+        steps of days that are not rolled up, or without a lake, say nothing.
+        Raises NotFound, InvalidRequest naming ``from`` or ``step_seconds``, and Unavailable.
+        """
+        source = self.queues.cached(queue)
+        now = self.now()
+        steps = Steps.between(since, until, step_seconds, now)
+        buffers = self.counters.buffers()
+        recorded = self.counters.oldest()
+        before, unknown = self._before(queue, steps, recorded)
+        since_then = self.counters.minutes(queue, buffers, max(steps.first, recorded), steps.last)
+        points = steps.points(chain(before, since_then), unknown)
+        as_of = self._as_of(source, buffers, now)
+        return MetricSeries(points, step_seconds, as_of, _seconds(now - as_of))
+
+    def _before(
+        self, queue: str, steps: Steps, recorded: int
+    ) -> tuple[Iterable[tuple[int, Activity]], Sequence[range]]:
+        """Return the activity before the minute *recorded*, and minutes of which none is known."""
+        if steps.first >= recorded:
+            return (), ()
+        known = self.archive.known() if self.archive is not None else range(0)
+        if self.archive is None or not known:
+            return (), [range(steps.first, recorded)]
+        happened = self.archive.minutes(queue, steps, range(known.start, min(known.stop, recorded)))
+        unknown = range(steps.first, min(known.start, recorded)), range(known.stop, recorded)
+        return happened, unknown
+
+    # -- many queues ---------------------------------------------------------------------------
+
+    def _glance(self, queue: Queue, totals: Totals, now: datetime) -> Glance:
+        recorded = dict(zip(STATES, totals.counts(queue.name), strict=True))
+        ready = self._look(queue, State.ENQUEUED, until=now, limit=_GLANCE)
+        if ready.complete:
+            ready_count = ready.count
+            later_count = max(0, recorded[State.ENQUEUED] - ready.count)
+        else:
+            later = self._look(queue, State.ENQUEUED, since=now + _MICROSECOND, limit=_GLANCE)
+            ready_count, later_count = self._divided(queue, ready, later, recorded, now)
+        counts = {
+            Status.SCHEDULED: later_count,
+            Status.READY: ready_count,
+            Status.INFLIGHT: max(0, recorded[State.INFLIGHT]),
+            Status.SUCCEEDED: self._kept_at_a_glance(queue, State.SUCCEEDED, recorded, now),
+            Status.DEAD: self._kept_at_a_glance(queue, State.DEAD, recorded, now),
+        }
+        throughput, micros = totals.throughput(queue.name), micros_of(now)
+        return Glance(
+            counts,
+            _oldest_ready(ready, now),
+            EventRates(*throughput.rates(micros)),
+            throughput.hour(micros),
+        )
+
+    def _kept_at_a_glance(
+        self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
+    ) -> int:
+        """Return the recorder's number where nothing can be past its retention yet."""
+        young = now - queue.created_at <= timedelta(seconds=_retention(queue, state))
+        if young or recorded[state] <= 0:
+            return max(0, recorded[state])
+        return self._kept(queue, state, recorded, now)
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def _exact_counts(self, queue: str) -> Mapping[Status, int] | None:
+        scheduled = self.inspect.count(queue, TaskFilter(states=(Status.SCHEDULED,)))
+        if scheduled.partial:
+            return None
+        others = tuple(status for status in Status if status is not Status.SCHEDULED)
+        counted = self.inspect.count(queue, TaskFilter(states=others))
+        if counted.partial:
+            return None
+        by_state = counted.by_state
+        return {
+            Status.SCHEDULED: scheduled.count,
+            Status.READY: by_state[State.ENQUEUED],
+            **{status: by_state[State(status)] for status in others if status is not Status.READY},
+        }
+
+    def _divided(
+        self,
+        queue: Queue,
+        ready: _Seen,
+        later: _Seen,
+        recorded: Mapping[State, int],
+        now: datetime,
+    ) -> tuple[int, int]:
+        """Return how many of those waiting are ready, and how many are scheduled for later."""
+        if ready.complete and later.complete:
+            return ready.count, later.count
+        waiting = max(recorded[State.ENQUEUED], ready.count + later.count)
+        if later.complete:
+            return waiting - later.count, later.count
+        if ready.complete:
+            return ready.count, waiting - ready.count
+        last = self._newest(queue, State.ENQUEUED)
+        before = ready.estimate(ready.entries[0].scheduled_at, now)
+        after = later.estimate(now, last.scheduled_at if last else None)
+        share = round(waiting * before / (before + after))
+        share = min(max(share, ready.count), waiting - later.count)
+        return share, waiting - share
+
+    def _kept(
+        self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
+    ) -> int:
+        """Return how many finished tasks there are, without those past their retention.
+
+        The table may take two days to forget them, and only then does the recorder hear of it.
+        """
+        oldest = self._look(queue, state, limit=_GLANCE)
+        finished = oldest.at_least(recorded[state])
+        hidden = sum(entry.hidden(now) for entry in oldest.entries)
+        if oldest.complete or hidden < oldest.count:
+            return finished - hidden
+        retention = timedelta(seconds=_retention(queue, state))
+        over = oldest.estimate(oldest.entries[0].scheduled_at, now - retention)
+        return max(0, finished - round(over))
+
+    # -- ages, rates, freshness ----------------------------------------------------------------
+
+    def _oldest_inflight(self, queue: Queue, inflight: _Seen, now: datetime) -> float | None:
+        """Return how long the task whose first lease ends first has been worked on."""
+        task = self._task(inflight.entries[0]) if inflight.entries else None
+        if task is None or task.started_at is None:
+            return None
+        still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
+        return _seconds(now - task.started_at) if still else None
+
+    def _rates(self, queue: str, buffers: Sequence[Record], as_of: datetime) -> EventRates:
+        end = micros_of(as_of)
+        first = end // MINUTE - 1
+        total = Activity()
+        for _, activity in self.counters.minutes(queue, buffers, first, end // MINUTE):
+            total.merge(activity)
+        seconds = (end - first * MINUTE) / 1_000_000
+        events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED)
+        return EventRates(*(total.number(event) / seconds for event in events))
+
+    def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:
+        """Return the time up to which all changes of *queue* are counted, as far as one can see."""
+        counted = max((buffer.body["as_of"] for buffer in buffers), default=0) or None
+        if counted is None:
+            as_of = queue.created_at
+        else:
+            as_of = min(now, _EPOCH + timedelta(microseconds=counted))
+        if now - as_of <= _FRESH or any(self._changes_after(queue, as_of, now)):
+            return as_of
+        return now
+
+    def _changes_after(self, queue: Queue, as_of: datetime, now: datetime) -> Iterator[bool]:
+        """Tell of the newest finish, delivery and due time whether they came after *as_of*."""
+        for state in (State.SUCCEEDED, State.DEAD):
+            finished = self._newest(queue, state)
+            yield finished is not None and finished.scheduled_at > as_of
+        for state in (State.ENQUEUED, State.INFLIGHT):
+            until = now if state is State.ENQUEUED else None
+            entry = self._newest(queue, state, until=until)
+            if entry is None or entry.scheduled_at <= as_of:
+                continue
+            task = self._task(entry)
+            if task is not None:
+                yield task.enqueued_at > as_of or (
+                    task.started_at is not None and task.started_at > as_of
+                )
+
+    # -- the index -----------------------------------------------------------------------------
+
+    def _look(
+        self,
+        queue: Queue,
+        state: State,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int,
+    ) -> _Seen:
+        """Return the first entries of all shards, about *limit* together."""
+        places = queue.places(state)
+        each = -(-limit // len(places))
+        entries: list[Entry] = []
+        complete = True
+        for place in places:
+            page = self.store.entries(place, since=since, until=until, limit=each)
+            entries += page.entries
+            complete = complete and page.last is None
+        entries.sort(key=lambda entry: entry.scheduled_at)
+        return _Seen(entries, complete)
+
+    def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
+        """Return the last entry of a state by its own time, on the shards that are looked at."""
+        found: list[Entry] = []
+        for place in queue.places(state)[:_SHARDS_ASKED]:
+            found += self.store.entries(place, until=until, descending=True, limit=1).entries
+        return max(found, key=lambda entry: entry.scheduled_at, default=None)
+
+    def _task(self, entry: Entry) -> Task | None:
+        return self.store.read([entry.task_id], payload=False).get(entry.task_id)
+
+
+def _oldest_ready(ready: _Seen, now: datetime) -> float | None:
+    """Return how long the first that may still be delivered has been due."""
+    for entry in ready.entries:
+        if entry.expires_at is None or entry.expires_at > now:
+            return _seconds(now - entry.scheduled_at)
+    return None
+
+
+def _retention(queue: Queue, state: State) -> float:
+    settings = queue.settings
+    if state is State.SUCCEEDED:
+        return settings.history_retention_in_seconds
+    return settings.dead_letter_queue_config.retention_period_in_seconds
+
+
+def _seconds(length: timedelta) -> float:
+    return max(0.0, length.total_seconds())

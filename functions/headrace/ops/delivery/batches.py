@@ -1,0 +1,161 @@
+"""Dequeues under an ``Idempotency-Key``: a repeat gets the tasks that the first try has leased.
+
+Which tasks a call is about to lease is noted in one record before the first lease is written, and
+all its leases begin with one tag.  So a repeat finds them wherever the first try ended: its answer
+lost, its process dead, the write of its leases unanswered.  Who finds nothing notes nothing; only a
+caller that says it is repeating itself notes that too, so that a first try which nobody waits for
+any more, but which still waits for tasks, leases none after that answer.
+
+Under a group lease there is no record: the tag is made of the key, and the group names its tasks.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain
+
+from headrace.domain import repeat
+from headrace.domain.change import Entry
+from headrace.domain.errors import Unavailable
+from headrace.domain.group import Group
+from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
+from headrace.domain.queue import Queue
+from headrace.domain.repeat import KeyedRequest, still_running
+from headrace.domain.task import State, Task
+from headrace.ops.shared.leases import Leases, with_present_ends
+from headrace.store.base import Store
+from headrace.store.records.repeats import FIRST, batch_of, batch_record, first_of, kind_of
+
+
+class Overtaken(Unavailable):
+    """Another try of the same dequeue goes before; nothing is leased."""
+
+
+@dataclass(slots=True)
+class DeliveryBatch:
+    """What one dequeue call leases.
+
+    The call is over *within* a time.  ``attempt`` counts the caller's tries from 1, None when it
+    does not say.
+    """
+
+    store: Store
+    leases: Leases
+    now: Callable[[], datetime]
+    request: KeyedRequest
+    within: timedelta
+    grouped: bool
+    attempt: int | None
+    tag: str
+    noted: repeat.NotedBatch | None = None
+    version: int | None = None
+
+    def leased_before(self, group: Group | None, queues: Sequence[Queue]) -> list[Task] | None:
+        """Return the tasks that an earlier try of the same call leased and still holds.
+
+        None: there was none, or it leased nothing.  Of tasks under a *group* the index may not know
+        yet, so that a few leased a moment ago can be missing.
+        Raises IdempotencyConflict when the key was sent with another request, and Unavailable while
+        an earlier try may still be leasing.
+        """
+        if self.attempt == 1:
+            return None
+        return self._under(group, queues) if group is not None else self._recorded()
+
+    def note(self, entries: Sequence[Entry], *, now: datetime) -> None:
+        """Write down that *entries* may be leased from *now* on; one write, none under a group.
+
+        Raises Overtaken when another try of the same call is leasing, or has been answered.
+        """
+        if self.grouped:
+            return
+        before = self.noted or repeat.NotedBatch(now, now + self.within, self.tag)
+        new = [entry.task_id for entry in entries if entry.task_id not in before.task_ids]
+        noted = repeat.NotedBatch(before.at, before.until, self.tag, (*before.task_ids, *new))
+        if noted != self.noted and not self._write(noted):
+            raise Overtaken("another try of this call is leasing, or has been answered")
+
+    def note_nothing(self, *, now: datetime) -> bool:
+        """Write down, for a caller that repeats itself, that it got no task.
+
+        Returns False when an earlier try has leased something meanwhile: that is its answer.
+        """
+        if self.grouped or self.attempt in (None, 1):
+            return True
+        return self._write(repeat.NotedBatch(now, now, self.tag, closed=True))
+
+    def _write(self, batch: repeat.NotedBatch) -> bool:
+        record = batch_record(self.request, batch, version=(self.version or 0) + 1)
+        if not self.store.put_record(record, replaces=self.version):
+            return False
+        self.noted, self.version = batch, record.version
+        return True
+
+    def new_lease(self) -> str:
+        """Return a fresh lease by which a repeat knows what this call has leased."""
+        return tagged_lease_token(self.tag)
+
+    def _recorded(self) -> list[Task] | None:
+        record = self.store.record(kind_of(self.request), FIRST)
+        if record is None:
+            return None
+        now = self.now()
+        if not first_of(record).repeated_by(self.request, now=now):
+            self.version = record.version  # forgotten: what is noted takes its place
+            return None
+        batch = batch_of(record)
+        tasks = list(self.store.read(batch.task_ids).values())
+        batch.check_over(tasks, now=now)
+        if now < batch.until and not batch.closed:  # who leased them may still be at it
+            self.version = record.version
+            if not self._write(replace(batch, closed=True)):
+                raise still_running(batch.at, batch.until, now=now)
+        return [task for task in tasks if batch.holds(task, now=now)]
+
+    def _under(self, group: Group, queues: Sequence[Queue]) -> list[Task] | None:
+        now = self.now()
+        ours = repeat.NotedBatch(now, now, self.tag)
+        found = chain.from_iterable(
+            self.leases.held(group.id, queue.name, shard)
+            for queue in queues
+            for shard in range(queue.shards_of(State.INFLIGHT))
+        )
+        held = [
+            task for task in with_present_ends(self.store, list(found)) if ours.holds(task, now=now)
+        ]
+        return held or None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryBatches:
+    """Makes the batch of a call, with what it needs from outside."""
+
+    store: Store
+    leases: Leases
+    now: Callable[[], datetime]
+    new_tag: Callable[[], str] = new_lease_tag
+
+    def of(
+        self,
+        request: KeyedRequest,
+        *,
+        within: timedelta,
+        grouped: bool = False,
+        attempt: int | None = None,
+    ) -> DeliveryBatch:
+        """Return the batch of a dequeue call that takes no longer than *within*.
+
+        *grouped*: its tasks are put under a group.  *attempt* is which try of the caller's it is,
+        if it says so: at the first nobody needs to look for earlier ones.
+        """
+        tag = lease_tag_of(f"{request.caller} {request.key} {request.fingerprint}")
+        return DeliveryBatch(
+            self.store,
+            self.leases,
+            self.now,
+            request,
+            within,
+            grouped,
+            attempt,
+            tag=tag if grouped else self.new_tag(),
+        )

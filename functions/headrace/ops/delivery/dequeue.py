@@ -1,0 +1,267 @@
+"""One dequeue call: which queues it looks at, how long it waits, and what fits its answer.
+
+How tasks of one queue are leased is the business of ``deliveries``.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Final
+
+from headrace.domain import settle
+from headrace.domain.errors import FieldError, NotFound, Unavailable
+from headrace.domain.group import Group
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
+from headrace.domain.settle import Held
+from headrace.domain.task import Task
+from headrace.ops.delivery.batches import DeliveryBatch
+from headrace.ops.shared.answer_room import AnswerRoom
+from headrace.ops.shared.uniqueness import commit
+
+if TYPE_CHECKING:
+    from headrace.ops.delivery.deliveries import Deliveries
+
+_PAUSED_POLL_SECONDS: Final = 5.0
+_LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile
+_POLL_GROWTH: Final = 1.5
+_POLL_CEILING: Final = 5
+_HELP_EVERY: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DequeueResult:
+    """The tasks handed out, and when an idle worker should ask again (seconds)."""
+
+    tasks: tuple[Task, ...]
+    poll_after_seconds: float
+    now: datetime
+    replayed: bool = False  # whether they are what an earlier try of the same call had leased
+
+
+@dataclass(slots=True)
+class Call:
+    """What is wanted of one queue, and what is learnt of it on the way."""
+
+    count: int
+    worker: str
+    keepalive: Seconds | None
+    group: Group | None = None
+    batch: DeliveryBatch | None = None
+    next_due: datetime | None = None  # when the next task falls due, as far as seen
+    free_at: datetime | None = None  # when something of others' may be taken
+    limited_for: float | None = None  # seconds until the rate may let something through
+    no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
+
+
+class Order(StrEnum):
+    """In which order tasks of several queues are taken."""
+
+    PREFERENCE = "preference"  #: a later queue only where those before have too few
+    DUE = "due"  #: those that fell due first, of whatever queue
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One queue as it is looked at: its settings, and what is wanted of it."""
+
+    queue: Queue
+    call: Call
+
+
+@dataclass(slots=True)
+class Dequeue:
+    """One call, with what it asks for.
+
+    *queues* is one name, or several in order of preference.  *go_on* tells whether there is time to
+    wait on, *still_may* raises when that is over.
+    """
+
+    deliveries: "Deliveries"
+    queues: str | Sequence[str]
+    order: Order
+    batch_size: int
+    wait_seconds: float
+    worker: str
+    keepalive: Seconds | None
+    lease_id: str | None
+    batch: DeliveryBatch | None
+    go_on: Callable[[], bool]
+    still_may: Callable[[], object]
+    group: Group | None = field(default=None, init=False)
+    helped_at: datetime | None = field(default=None, init=False)
+
+    def run(self) -> DequeueResult:
+        """Lease what there is, and wait for it if there is nothing.  Raises as Deliveries do."""
+        deliveries = self.deliveries
+        until = deliveries.now() + timedelta(seconds=self.wait_seconds)
+        pause, first_look = deliveries.poll_after_seconds, True
+        patient = self.wait_seconds == 0  # who waits has looked often enough by then
+        while True:
+            sources = self._sources()
+            helps = self._helps(sources)
+            if first_look and (held := self._leased_before(sources)) is not None:
+                return held
+            first_look = False
+            looks = [_Look(source, self._call()) for source in sources]
+            tasks = self._fitting(sources, self._take(looks, helps=helps))
+            now = deliveries.now()
+            free_at = _first(look.call.free_at for look in looks)
+            if not tasks and free_at and patient and self.go_on():
+                patient = False  # only once, but something is there: so do not answer at once
+                deliveries.sleep(max(0.001, (free_at - now).total_seconds()))
+                self.still_may()
+                continue
+            if tasks or now >= until or not self.go_on():
+                if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
+                    return self._leased_before(sources) or DequeueResult((), 0.0, now)
+                return DequeueResult(tasks, min(self._poll_after(look, now) for look in looks), now)
+            nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
+            due = _first([free_at, *(look.call.next_due for look in looks)])
+            if due is not None:
+                nap = min(nap, max(0.001, (due - now).total_seconds()))
+            with deliveries.crowd:
+                deliveries.sleep(nap)
+            self.still_may()  # after the nap: what is leased next is leased by its answer
+            pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
+
+    def _sources(self) -> list[Queue]:
+        """Return the queues.  Raises NotFound, naming the field where there are several."""
+        cached = self.deliveries.queues.cached
+        if isinstance(self.queues, str):
+            return [cached(self.queues)]
+        sources = []
+        for place, name in enumerate(self.queues):
+            try:
+                sources.append(cached(name))
+            except NotFound as missing:
+                field = FieldError(f"queues[{place}]", missing.detail)
+                raise NotFound(missing.detail, errors=[field]) from None
+        return sources
+
+    def _call(self) -> Call:
+        return Call(self.batch_size, self.worker, self.keepalive, self.group, self.batch)
+
+    def _helps(self, sources: Sequence[Queue]) -> bool:
+        """Tell whether to reclaim leases this time: once in a while, as is looking at the group."""
+        now = self.deliveries.now()
+        if self.helped_at is not None and now - self.helped_at < _HELP_EVERY:
+            return False
+        self.helped_at = now
+        if self.lease_id is not None:
+            names = [source.name for source in sources]
+            self.group = self.deliveries.leases.open_for(self.lease_id, *names)
+        return True
+
+    def _take(self, looks: Sequence[_Look], *, helps: bool) -> list[Task]:
+        """Lease a batch; what is leased already must reach its worker, whatever comes then."""
+        taken: list[Task] = []
+        try:
+            if self.order is Order.DUE and len(looks) > 1:
+                self._take_by_due(looks, taken, helps=helps)
+                taken.sort(key=in_turn)
+            else:
+                self._take_by_preference(looks, taken, helps=helps)
+        except Unavailable:
+            if not taken:
+                raise
+        return taken
+
+    def _take_by_preference(
+        self, looks: Sequence[_Look], taken: list[Task], *, helps: bool
+    ) -> None:
+        for look in looks:
+            look.call.count = self.batch_size - len(taken)
+            taken += self.deliveries.take(look.queue, look.call, helps=helps)
+            if len(taken) == self.batch_size:
+                return
+
+    def _take_by_due(self, looks: Sequence[_Look], taken: list[Task], *, helps: bool) -> None:
+        """Lease from each queue as many as are among the first of all; in vain, from the others."""
+        deliveries = self.deliveries
+        ready = [deliveries.due(look.queue, look.call) for look in looks]
+        while wanted := self.batch_size - len(taken):
+            waiting = [
+                (entry.scheduled_at, place, entry.task_id)
+                for place, entries in enumerate(ready)
+                for entry in entries
+            ]
+            shares = Counter(place for _, place, _ in nsmallest(wanted, waiting))
+            for place, count in sorted(shares.items()):
+                look = looks[place]
+                won = deliveries.lease_due(look.queue, ready[place], count, look.call)
+                taken += won
+                names = {task.id for task in won}
+                rest = [entry for entry in ready[place] if entry.task_id not in names]
+                ready[place] = rest if len(won) == count else []  # what is left is not to be had
+            if not shares:
+                break
+        for look in looks if helps else ():
+            count = self.batch_size - len(taken)
+            if count == 0:
+                return
+            again = deliveries.reclaimed(look.queue)
+            taken += deliveries.lease_due(look.queue, again, count, look.call)
+
+    def _leased_before(self, sources: Sequence[Queue]) -> DequeueResult | None:
+        """Return the rest of the tasks that an earlier try leased, if there was one."""
+        if self.batch is None:
+            return None
+        deliveries = self.deliveries
+        held = self.batch.leased_before(self.group, sources)
+        if held is None:
+            return None
+        names = [source.name for source in sources]
+        held.sort(key=in_turn)
+        if self.order is Order.PREFERENCE:
+            held.sort(key=lambda task: names.index(task.queue))
+        tasks = self._fitting(sources, held)
+        return DequeueResult(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
+
+    def _poll_after(self, look: _Look, now: datetime) -> float:
+        queue, call = look.queue, look.call
+        usual = self.deliveries.poll_after_seconds
+        if queue.paused(now):
+            longer = max(_PAUSED_POLL_SECONDS, usual)
+            if queue.resume_at is None:
+                return longer
+            return min(longer, (queue.resume_at - now).total_seconds())
+        if call.limited_for is not None:
+            return max(usual, min(call.limited_for, _LIMITED_POLL_SECONDS))
+        if call.no_slot:
+            return usual * _POLL_CEILING
+        due = _first([call.free_at, call.next_due])
+        if due is None:
+            return usual
+        return max(0.0, min(usual, (due - now).total_seconds()))
+
+    def _fitting(self, sources: Sequence[Queue], tasks: Sequence[Task]) -> tuple[Task, ...]:
+        """Return the tasks that fit one answer; the surplus goes back at once, its turn kept."""
+        fitting: list[Task] = []
+        surplus: list[Task] = []
+        room = AnswerRoom()
+        for task in tasks:
+            (fitting if room.takes_task(task) or not fitting else surplus).append(task)
+        now, queues = self.deliveries.now(), {source.name: source for source in sources}
+        changes = [
+            settle.release_undelivered(Held.of(task), queues[task.queue], now=now)
+            for task in surplus
+        ]
+        with suppress(Unavailable):  # then their leases lapse
+            commit(self.deliveries.store, changes)
+        self.deliveries.let_go(surplus)
+        return tuple(fitting)
+
+
+def _first(times: Iterable[datetime | None]) -> datetime | None:
+    """Return the first of the *times* that are known."""
+    return min((time for time in times if time is not None), default=None)
+
+
+def in_turn(task: Task) -> tuple[datetime, str]:
+    """Return the sort key of the order in which tasks are handed out."""
+    return (task.due_at, task.id)

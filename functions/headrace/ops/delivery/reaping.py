@@ -1,0 +1,102 @@
+"""Taking back lapsed leases and dead-lettering the expired, page by page: nothing stays stuck.
+
+Done by the reaper every minute for every queue (see ``reaper``), and by any dequeue that finds too
+little in its own.  The index only proposes: each task is read before it is judged, and judged again
+in the write.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from headrace.domain import plan, settle
+from headrace.domain.change import Change, Entry
+from headrace.domain.group import GroupState, group_of
+from headrace.domain.queue import Queue
+from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.leases import GroupStatuses
+from headrace.ops.shared.suspects import Watch
+from headrace.ops.shared.uniqueness import commit, commit_proposed
+from headrace.store.base import Done, Store
+
+
+@dataclass(slots=True)
+class Reaping:
+    """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
+
+    store: Store
+    now: Callable[[], datetime]
+    spread: Callable[[], float] = random.random
+    watch: Watch = field(default_factory=Watch)
+
+    def lapsed(self, queue: Queue, shard: int) -> Iterator[Task]:
+        """Take back leases of one shard that seem to have lapsed, and yield the tasks.
+
+        For a dequeue that helps out: it reads few tasks unless those have lapsed (``suspects``).
+        """
+        place = Place(queue.name, State.INFLIGHT, shard)
+        suspects = self.watch.suspects(self.store, place, self.now())
+        statuses = GroupStatuses(self.store, self.now)
+        for entries, at_first in ((suspects.likely, 1), (suspects.others, suspects.few)):
+            rest, count = entries, at_first
+            while rest:
+                some, rest = rest[:count], rest[count:]
+                taken = list(self.take_back(queue, some, statuses))
+                yield from taken
+                if 2 * len(taken) < len(some):
+                    break
+                count *= 2
+            self.watch.put_off(place, rest)
+
+    def take_back(
+        self, queue: Queue, entries: Sequence[Entry], statuses: GroupStatuses
+    ) -> Iterator[Task]:
+        """Read each of the overdue *entries*, take back those that are lapsed and yield the tasks.
+
+        A group is judged once for all its tasks (*statuses*), and marked before the first of them
+        is touched.
+        """
+        now = self.now()
+        # What is read may be a moment old: the lease and its end are conditions of the write.
+        ids = [entry.task_id for entry in entries]
+        tasks = self.store.read(ids, consistent=False) if ids else {}
+        changes = []
+        for entry in entries:
+            task = tasks.get(entry.task_id)
+            if task is None or task.state is not State.INFLIGHT or task.queue != queue.name:
+                continue
+            judged = self._judged(task, queue, now, statuses)
+            if isinstance(judged, Change):
+                changes.append(judged)
+            else:
+                self.watch.read(task, judged, now=now)
+        for outcome in commit(self.store, changes):
+            if isinstance(outcome, Done):
+                yield outcome.task
+
+    def _judged(
+        self, task: Task, queue: Queue, now: datetime, statuses: GroupStatuses
+    ) -> Change | datetime:
+        """Return how *task* is taken back, or until when its lease is good."""
+        end = task.lease_expires_at or now
+        group_id = group_of(task.lease_id)
+        if group_id is not None:
+            group = statuses.of(group_id)
+            if group is not None and group.state is GroupState.CLOSED:
+                return settle.release_from_closed_group(task, queue, now=now)
+            if group is not None and group.state is GroupState.OPEN:
+                self.watch.extended(group)
+                return group.expires_at
+        elif end > now:
+            return end
+        return settle.reclaim(task, queue, now=now, spread=self.spread())
+
+    def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
+        """End the expired *entries*; those that are not what the index says are left alone."""
+        now = self.now()
+        expire = partial(plan.expire, queue=queue, now=now)
+        for outcome in commit_proposed(self.store, entries, expire):
+            if isinstance(outcome, Done):
+                yield outcome.task

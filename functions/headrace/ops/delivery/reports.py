@@ -1,0 +1,402 @@
+"""What workers say of the tasks they hold.
+
+Each report is first planned from the lease alone (see ``domain.settle``) and committed without a
+read; only what was refused is looked at, and planned again from the task as it is.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NoReturn
+
+from headrace.domain import limits, settle
+from headrace.domain.change import Change
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.group import group_of, is_group_id
+from headrace.domain.lease import LeaseName, names_lease
+from headrace.domain.lifecycle import Action, Actor, rules
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
+from headrace.domain.settle import Held
+from headrace.domain.task import ErrorKind, Task, TaskError
+from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.uniqueness import commit
+from headrace.ops.tasks.enqueue import EnqueueResult
+from headrace.ops.tasks.spawn import Spawning
+from headrace.store.base import Done, Store
+
+_LOOKS: Final = 5
+
+
+def _no_constant(name: str) -> NoReturn:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+# Checks and converts nothing: Python bounds the digits of a number, JSON does not.
+_check_json: Final = json.JSONDecoder(
+    parse_constant=_no_constant, parse_int=str, parse_float=str
+).decode
+
+
+class ReportStatus(StrEnum):
+    """What a worker may say."""
+
+    SUCCEEDED = "SUCCEEDED"
+    INFLIGHT = "INFLIGHT"
+    FAILED = "FAILED"
+    RELEASED = "RELEASED"
+    MOVED = "MOVED"
+
+
+class ReportOutcome(StrEnum):
+    """What became of a report."""
+
+    OK = "OK"
+    NOT_FOUND = "NOT_FOUND"
+    NOT_INFLIGHT = "NOT_INFLIGHT"
+    STALE_LEASE = "STALE_LEASE"
+    INVALID = "INVALID"
+
+
+ACTIONS: Final[Mapping[ReportStatus, Action]] = {
+    ReportStatus.SUCCEEDED: Action.SUCCEED,
+    ReportStatus.INFLIGHT: Action.HEARTBEAT,
+    ReportStatus.FAILED: Action.FAIL,
+    ReportStatus.RELEASED: Action.RELEASE,
+    ReportStatus.MOVED: Action.MOVE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerError:
+    """What went wrong, in the worker's words."""
+
+    type: str = ""
+    message: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """One report; ``lease_id`` as the dequeue gave it, JSON texts as they came in."""
+
+    task_id: str
+    lease_id: str
+    status: ReportStatus
+    result: str | None = None
+    progress: str | None = None
+    error: WorkerError = field(default_factory=WorkerError)
+    retryable: bool = True
+    delay_in_seconds: Seconds | None = None
+    to_queue: str | None = None
+    payload: str | None = None
+    tags: Mapping[str, str] | None = None
+    keepalive: Seconds | None = None
+    spawn: tuple[tuple[str, TaskSpec], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """The result of one report; ``task`` as it is now, if there is one in the queue."""
+
+    task_id: str
+    outcome: ReportOutcome
+    task: Task | None = None
+    detail: str | None = None
+    spawned: tuple[EnqueueResult, ...] = ()
+
+
+@dataclass(slots=True)
+class Reports:
+    """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
+
+    store: Store
+    queues: QueueOperations
+    now: Callable[[], datetime]
+    spawning: Spawning
+    spread: Callable[[], float] = random.random
+
+    def report(self, queue: str, reports: Sequence[TaskReport]) -> list[ReportResult]:
+        """Carry out *reports* about tasks of *queue*; results in the order given.
+
+        Several reports of one task take effect one after the other.  One whose result cannot be
+        kept changes nothing: its worker has the lease still, and says what is to become of it.
+        Raises NotFound when there is no such queue.
+        """
+        source = self.queues.cached(queue)
+        now = self.now()
+        results = {
+            place: ReportResult(report.task_id, ReportOutcome.INVALID, detail=f"result {wrong}")
+            for place, report in enumerate(reports)
+            if (wrong := _wrong_with(report.result))
+        }
+        waiting = {place: report for place, report in enumerate(reports) if place not in results}
+        while waiting:
+            round_ = _one_of_each_task(waiting)
+            results |= self._round(source, round_, now)
+            waiting = {place: waiting[place] for place in waiting if place not in round_}
+        results |= self._beating(reports, results)
+        return [results[place] for place in range(len(reports))]
+
+    def _beating(
+        self, reports: Sequence[TaskReport], results: Mapping[int, ReportResult]
+    ) -> dict[int, ReportResult]:
+        """Return the results of heartbeats under a group, with its present end."""
+        beats = {
+            place: result.task
+            for place, result in results.items()
+            if reports[place].status is ReportStatus.INFLIGHT
+            and result.outcome is ReportOutcome.OK
+            and result.task is not None
+            and group_of(result.task.lease_id) is not None
+        }
+        tasks = with_present_ends(self.store, list(beats.values()))
+        return {
+            place: replace(results[place], task=task)
+            for place, task in zip(beats, tasks, strict=True)
+        }
+
+    def _round(
+        self, source: Queue, reports: dict[int, TaskReport], now: datetime
+    ) -> dict[int, ReportResult]:
+        """Carry out reports of different tasks: blind first, and what was refused by sight."""
+        born = {
+            place: self._with_children(report, source, now)
+            for place, report in reports.items()
+            if report.spawn
+        }
+        reports = {place: report for place, report in reports.items() if not report.spawn}
+        return born | self._without_children(reports, source, now)
+
+    def _without_children(
+        self, reports: dict[int, TaskReport], source: Queue, now: datetime
+    ) -> dict[int, ReportResult]:
+        held = {place: _held(report, source) for place, report in reports.items()}
+        blind = {
+            place: self._plan(reports[place], known, source, now)
+            for place, known in held.items()
+            if known is not None
+        }
+        results, refused = self._commit(reports, blind)
+
+        # What is no lease name of ours is refused too, but only the task can tell how; and a
+        # failure keeps the attempt and the worker, which the id of a group does not name.
+        unread = [place for place in reports if held[place] is None]
+        if unread:
+            tasks = self.store.read([reports[place].task_id for place in unread])
+            refused |= {place: tasks.get(reports[place].task_id) for place in unread}
+
+        for _ in range(_LOOKS):
+            by_sight: dict[int, Change | ReportResult] = {}
+            for place, task in refused.items():
+                report = reports[place]
+                refusal = _refusal(report, source, task, now)
+                if task is not None and _repeated(report, source, task):
+                    by_sight[place] = ReportResult(report.task_id, ReportOutcome.OK, task)
+                elif task is None or refusal is not None:
+                    by_sight[place] = refusal or _not_found(report)
+                else:
+                    known = Held.of(task, group=_named_group(report))
+                    by_sight[place] = self._plan(report, known, source, now)
+            seen, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
+            results |= seen
+            if not refused:
+                return results
+        message = "the task keeps changing; report again"
+        raise Unavailable(message)
+
+    def _with_children(self, report: TaskReport, source: Queue, now: datetime) -> ReportResult:
+        """Carry out a report that creates tasks in its own transaction."""
+        for _ in range(_LOOKS):
+            task = self.store.read([report.task_id]).get(report.task_id)
+            result = self._give_birth(report, task, source, now)
+            if result is not None:
+                return result
+        message = "the task keeps changing; report again"
+        raise Unavailable(message)
+
+    def _give_birth(
+        self, report: TaskReport, task: Task | None, source: Queue, now: datetime
+    ) -> ReportResult | None:
+        """Try it once on *task* as it was read; None when that has just changed."""
+        secret = _secret(report)
+        if task is not None and _repeated(report, source, task):
+            born = task.started_at or now
+            again = self.spawning.repeated(report.spawn, secret=secret, born=born)
+            return ReportResult(report.task_id, ReportOutcome.OK, task, spawned=again)
+        refusal = _refusal(report, source, task, now)
+        if task is None or refusal is not None:
+            return refusal or _not_found(report)
+        change = self._plan(report, Held.of(task, group=_named_group(report)), source, now)
+        if isinstance(change, ReportResult):
+            return change
+        whole = change if change.seen else change.together(seen=task)
+        try:
+            born = task.started_at or now
+            children = self.spawning.children(report.spawn, secret=secret, born=born, now=now)
+            done = self.spawning.commit(whole, task, children)
+        except InvalidRequest as wrong:
+            return ReportResult(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
+        if done is None:
+            return None
+        return ReportResult(report.task_id, ReportOutcome.OK, done.task, spawned=done.children)
+
+    def _commit(
+        self, reports: Mapping[int, TaskReport], planned: Mapping[int, Change | ReportResult]
+    ) -> tuple[dict[int, ReportResult], dict[int, Task | None]]:
+        """Return the results there are, and the tasks of the changes that were refused."""
+        changes = {place: plan for place, plan in planned.items() if isinstance(plan, Change)}
+        results = {place: plan for place, plan in planned.items() if isinstance(plan, ReportResult)}
+        refused: dict[int, Task | None] = {}
+        outcomes = commit(self.store, list(changes.values()))
+        for place, outcome in zip(changes, outcomes, strict=True):
+            if isinstance(outcome, Done):
+                task_id = reports[place].task_id
+                results[place] = ReportResult(task_id, ReportOutcome.OK, outcome.task)
+            else:
+                refused[place] = outcome.task
+        return results, refused
+
+    def _plan(
+        self, report: TaskReport, held: Held, source: Queue, now: datetime
+    ) -> Change | ReportResult:
+        match report.status:
+            case ReportStatus.SUCCEEDED:
+                return settle.succeed(held, source, now=now, result=report.result)
+            case ReportStatus.INFLIGHT:
+                return settle.heartbeat(
+                    held, source, now=now, keepalive=report.keepalive, progress=report.progress
+                )
+            case ReportStatus.FAILED:
+                return settle.fail(
+                    held,
+                    source,
+                    now=now,
+                    error=_task_error(report, held, now),
+                    retryable=report.retryable,
+                    delay=report.delay_in_seconds,
+                    spread=self.spread(),
+                )
+            case ReportStatus.RELEASED:
+                return settle.release(held, source, now=now, delay=report.delay_in_seconds)
+            case ReportStatus.MOVED:
+                return self._move(report, held, now)
+
+    def _move(self, report: TaskReport, held: Held, now: datetime) -> Change | ReportResult:
+        try:
+            target = self.queues.cached(report.to_queue or "")
+        except NotFound as missing:
+            # Should the move have happened before its target was deleted, the task went with it.
+            return ReportResult(
+                report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}"
+            )
+        return settle.move(
+            held,
+            target,
+            now=now,
+            delay=report.delay_in_seconds,
+            payload=report.payload,
+            tags=report.tags,
+        )
+
+
+def _wrong_with(result: str | None) -> str:
+    """Return why *result* cannot be kept; "" if it can, or there is none."""
+    if result is None:
+        return ""
+    size = limits.utf8_bytes(result)
+    if size > limits.RESULT_BYTES:
+        return f"must be at most {limits.RESULT_BYTES} bytes of JSON text; it is {size}"
+    try:
+        _check_json(result)
+    except (ValueError, RecursionError) as error:
+        return f"must be JSON: {error}"
+    return ""
+
+
+def _held(report: TaskReport, queue: Queue) -> Held | None:
+    """Return the delivery that *report* names; None where only the task can tell."""
+    lease = LeaseName.parse(report.lease_id)
+    if lease is not None:
+        return Held(report.task_id, queue.name, lease.secret, lease.attempt, lease.worker)
+    group = _named_group(report)
+    if group is None or report.status is ReportStatus.FAILED:
+        return None
+    return Held(report.task_id, queue.name, "", 0, group=group)
+
+
+def _named_group(report: TaskReport) -> str | None:
+    """Return the group whose id *report* calls the lease by, if it does."""
+    return report.lease_id if is_group_id(report.lease_id) else None
+
+
+def _settled_name(report: TaskReport) -> str | None:
+    """Return the name of the lease that a task keeps when *report* settles it."""
+    lease = LeaseName.parse(report.lease_id)
+    return lease.secret if lease is not None else _named_group(report)
+
+
+def _secret(report: TaskReport) -> str:
+    """Return a secret that no other delivery's report has, to make ids of children from."""
+    name = _settled_name(report) or ""
+    return f"{name}:{report.task_id}" if _named_group(report) else name
+
+
+def _repeated(report: TaskReport, queue: Queue, task: Task) -> bool:
+    """Tell whether *report* took effect on *task* before.
+
+    Not if the task is under the group that is named once more: the report may be about that.
+    """
+    name, action = _settled_name(report), ACTIONS[report.status]
+    if name is None or (task.settled_lease_id, task.settled_status) != (name, action):
+        return False
+    if group_of(task.lease_id) == name:
+        return False
+    return task.queue == queue.name or action is Action.MOVE
+
+
+def _refusal(
+    report: TaskReport, queue: Queue, task: Task | None, now: datetime
+) -> ReportResult | None:
+    """Name the reason why *report* changes nothing of *task*; None when it should."""
+    if task is None or task.queue != queue.name or task.hidden(now):
+        return _not_found(report)
+    if not rules(ACTIONS[report.status], task.state, actor=Actor.WORKER):
+        why = f"the task is {task.status(now)}"
+        return ReportResult(report.task_id, ReportOutcome.NOT_INFLIGHT, task, why)
+    if not names_lease(report.lease_id, task):
+        why = "the task is under another lease"
+        return ReportResult(report.task_id, ReportOutcome.STALE_LEASE, task, why)
+    return None
+
+
+def _not_found(report: TaskReport) -> ReportResult:
+    return ReportResult(
+        report.task_id, ReportOutcome.NOT_FOUND, detail="no such task in this queue"
+    )
+
+
+def _task_error(report: TaskReport, held: Held, now: datetime) -> TaskError:
+    return TaskError(
+        attempt=held.attempts,
+        at=now,
+        worker=held.worker,
+        kind=ErrorKind.FAILED,
+        type=report.error.type,
+        message=report.error.message,
+        detail=report.error.detail,
+    )
+
+
+def _one_of_each_task(waiting: Mapping[int, TaskReport]) -> dict[int, TaskReport]:
+    """Return the first report of each task, so that each is planned on what came before."""
+    first: dict[str, int] = {}
+    for place, report in waiting.items():
+        first.setdefault(report.task_id, place)
+    return {place: waiting[place] for place in first.values()}

@@ -1,0 +1,1 @@
+"""What people do: many tasks at once, keys and sessions, workers, and what each may see."""

@@ -1,0 +1,308 @@
+"""Delete, restart, run now or move many tasks: by their ids, or exactly the filtered set.
+
+One task at a time, atomically, each only if nobody touched it since it was looked at.  A page is
+collected before it is acted on, so that what changes its place is not met twice.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from headrace.domain.change import Change, KeyLock
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.filters import TaskFilter, check_states
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
+from headrace.domain.queue import Queue
+from headrace.domain.snapshot import TaskSnapshot
+from headrace.domain.task import Task
+from headrace.ops.shared.audit import ActionOutcome, Audit
+from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.uniqueness import commit
+from headrace.ops.tasks.inspect import Inspect, Walk
+from headrace.store.base import Done, Store
+
+_PAGE: Final = 100
+_LOOKS: Final = 3  # at a task that changes while it is acted on
+_DONE: Final = {
+    BulkAction.DELETE: "DELETED",
+    BulkAction.RESTART: "RESTARTED",
+    BulkAction.RUN: "DUE",
+    BulkAction.MOVE: "MOVED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOutcome:
+    """What became of one task."""
+
+    id: str
+    outcome: str
+    detail: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether the action was carried out."""
+        return self.outcome in _DONE.values()
+
+    @property
+    def matched(self) -> bool:
+        """Tell whether the action would take the task: a held key counts as matched."""
+        return self.changed or self.detail == _CONFLICT
+
+
+_CONFLICT: Final = "dedupe_conflict"
+_Meant = Callable[[Task, datetime], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAnswer:
+    """How many tasks the action takes, how many it changed, and where to go on."""
+
+    matched: int
+    changed: int
+    results: tuple[BulkOutcome, ...] = ()
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be done, and where."""
+
+    queue: Queue
+    action: BulkAction
+    target: Queue | None
+    dry_run: bool
+
+
+@dataclass(slots=True)
+class BulkOperations:
+    """The use case, with what it needs from outside; *patience* is seconds one call may take."""
+
+    store: Store
+    queues: QueueOperations
+    inspect: Inspect
+    audit: Audit
+    now: Callable[[], datetime]
+    cursors: Cursors
+    patience: float = 20.0
+
+    def by_ids(
+        self,
+        queue: str,
+        action: BulkAction,
+        ids: Sequence[str],
+        *,
+        to_queue: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkAnswer:
+        """Do *action* to the tasks named; one result for each, in the order given.
+
+        Raises NotFound for either queue, InvalidRequest for a move that goes nowhere.
+        """
+        job = self._job(queue, action, to_queue, dry_run=dry_run)
+        found = self.store.read(ids)
+        if dry_run:
+            return self._each(job, ids, found, ActionOutcome(0, 0))
+        noted = _noted(to_queue)
+        with self.audit.action(action, queue=queue, where=noted, ids=ids, by_parts=True) as outcome:
+            return self._each(job, ids, found, outcome)
+
+    def by_filter(
+        self,
+        queue: str,
+        action: BulkAction,
+        where: TaskFilter,
+        *,
+        to_queue: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkAnswer:
+        """Do *action* to the tasks *where* means and the action takes, up to *limit* of them.
+
+        With a cursor in the answer there may be more.  Raises as by_ids(), and InvalidRequest for
+        a forged cursor and an unknown state.
+        """
+        job = self._job(queue, action, to_queue, dry_run=dry_run)
+        scope = f"bulk {action} {queue} {to_queue} {where}"
+        walk = Walk(self.now())
+        if cursor is not None:
+            walk = Walk.read(self.cursors.read(scope, cursor))
+        check_states(where.states, name="filter.state")
+        if dry_run:
+            return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
+        noted = {**where.fields(), **(_noted(to_queue) or {})}
+        with self.audit.action(action, queue=queue, where=noted, by_parts=True) as outcome:
+            return self._by_filter(job, where, walk, limit, scope, outcome)
+
+    def as_seen(
+        self,
+        queue: str,
+        action: BulkAction,
+        seen: Sequence[TaskSnapshot],
+        where: TaskFilter,
+        *,
+        to_queue: str | None = None,
+    ) -> Iterator[BulkOutcome]:
+        """Do *action* to what was seen, each only if it is so still and *where* means it.
+
+        Yields what became of each, one after the other; whoever asks notes it in the audit.
+        Raises as by_ids().
+        """
+        job = self._job(queue, action, to_queue, dry_run=False)
+        found = self.store.read(each.id for each in seen)
+
+        def act(snapshot: TaskSnapshot) -> BulkOutcome:
+            def meant(task: Task, now: datetime) -> bool:
+                return snapshot.shows(task) and _meant_by(where, task, now)
+
+            return self._one(job, snapshot.id, found.get(snapshot.id), meant)
+
+        return map(act, seen)
+
+    def _job(self, queue: str, action: BulkAction, to_queue: str | None, *, dry_run: bool) -> _Job:
+        source = self.queues.cached(queue)
+        if to_queue is None:
+            return _Job(source, action, None, dry_run)
+        if to_queue == queue:
+            message = "to_queue must be another queue"
+            raise InvalidRequest(message, errors=(FieldError("to_queue", message),))
+        return _Job(source, action, self.queues.cached(to_queue), dry_run)
+
+    def _by_filter(
+        self,
+        job: _Job,
+        where: TaskFilter,
+        walk: Walk,
+        limit: int | None,
+        scope: str,
+        outcome: ActionOutcome,
+    ) -> BulkAnswer:
+        """Act page after page, counting in *outcome* what is done."""
+        until = self.now() + timedelta(seconds=self.patience)
+        taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
+        wanted = _PAGE if limit is None else min(_PAGE, limit)
+        while True:
+            page, walk, more = self._page(job.queue, taken, walk, wanted, until)
+            for task, after in page:
+                if _came_later(task, walk.as_of):
+                    continue  # or a restart would meet again what it has restarted itself
+                result = self._one(job, task.id, task, partial(_meant_by, taken))
+                _count(result, job, outcome)
+                if outcome.matched == limit:
+                    cursor = self.cursors.write(scope, after.state())
+                    return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
+            if not more:
+                return BulkAnswer(outcome.matched, outcome.changed)
+            if self.now() > until:
+                cursor = self.cursors.write(scope, walk.state())
+                return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
+            wanted = min(_PAGE, 2 * wanted)  # where few of what is found are taken
+
+    def _each(
+        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome
+    ) -> BulkAnswer:
+        """Act on one after the other, counting in *outcome* what is done."""
+        results: list[BulkOutcome] = []
+        met: set[str] = set()
+        for task_id in ids:
+            # Of one that is named twice, what was read is not so any more.
+            task = (self.store.read([task_id]) if task_id in met else found).get(task_id)
+            results.append(self._one(job, task_id, task))
+            _count(results[-1], job, outcome)
+            met.add(task_id)
+        return BulkAnswer(outcome.matched, outcome.changed, tuple(results))
+
+    def _page(
+        self, queue: Queue, where: TaskFilter, walk: Walk, wanted: int, until: datetime
+    ) -> tuple[list[tuple[Task, Walk]], Walk, bool]:
+        """Collect up to *wanted* tasks, each with where it leads, while there is time.
+
+        Also say where the last of what was looked at leads, and whether there is more.
+        """
+        found: list[tuple[Task, Walk]] = []
+        for task, after in self.inspect.walk(queue, where, walk, page=wanted):
+            walk = after
+            if task is not None:
+                found.append((task, walk))
+            if len(found) == wanted or (task is None and self.now() > until):
+                return found, walk, True
+        return found, walk, False
+
+    def _one(
+        self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None
+    ) -> BulkOutcome:
+        """Act on one task as it was read, and look again if it changed meanwhile."""
+        dead_holder: str | None = None
+        for _ in range(_LOOKS):
+            if task is None or task.queue != job.queue.name or task.hidden(self.now()):
+                return BulkOutcome(task_id, "NOT_FOUND")
+            change = self._planned(job, task, meant)
+            if isinstance(change, Unfit):
+                return BulkOutcome(task_id, "SKIPPED", change.detail)
+            if job.dry_run:
+                return self._foreseen(job, task, change)
+            if dead_holder is not None:
+                change = _taking_over(change, dead_holder)
+            outcome = commit(self.store, [change])[0]
+            gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
+            if isinstance(outcome, Done) or gone:  # gone since it was read
+                return BulkOutcome(task_id, _DONE[job.action])
+            if outcome.blocked:
+                dead_holder, live = self._holder(change, job.queue)
+                if live:
+                    return BulkOutcome(task_id, "SKIPPED", _CONFLICT)
+            else:
+                task = outcome.task
+        return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
+
+    def _planned(self, job: _Job, task: Task, meant: _Meant | None) -> Change | Unfit:
+        now = self.now()
+        if meant is not None and not meant(task, now):
+            return Unfit("the task has changed meanwhile")
+        return operate(job.action, task, job.queue, target=job.target, now=now)
+
+    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
+        """What would become of *task*, without touching it."""
+        if job.action is BulkAction.RESTART and task.dedupe_key is not None:
+            _, live = self._holder(change, job.queue)
+            if live:
+                return BulkOutcome(task.id, "SKIPPED", _CONFLICT)
+        return BulkOutcome(task.id, _DONE[job.action])
+
+    def _holder(self, change: Change, queue: Queue) -> tuple[str | None, bool]:
+        """Return who holds the dedupe key that *change* wants, and whether that one lives."""
+        lock = next(also for also in change.also if isinstance(also, KeyLock))
+        holder = self.store.key_lock(lock.kind, lock.name)
+        held = self.store.read([holder]).get(holder) if holder else None
+        return holder, held is not None and held.holds(queue.name, lock.name, self.now())
+
+
+def _noted(to_queue: str | None) -> dict[str, str] | None:
+    """Return the target of tasks as the audit notes it."""
+    return {"to_queue": to_queue} if to_queue else None
+
+
+def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
+    return where.means(task) and any(span.holds(task) for span in where.spans(now))
+
+
+def _taking_over(change: Change, dead_holder: str) -> Change:
+    locks = (
+        replace(also, expects=dead_holder) if isinstance(also, KeyLock) else also
+        for also in change.also
+    )
+    return replace(change, also=tuple(locks))
+
+
+def _count(result: BulkOutcome, job: _Job, outcome: ActionOutcome) -> None:
+    outcome.matched += result.matched
+    outcome.changed += result.changed and not job.dry_run
+
+
+def _came_later(task: Task, as_of: datetime) -> bool:
+    """Tell whether *task* has only come to where it is since an action on the whole set began."""
+    return max(task.enqueued_at, task.finished_at or task.enqueued_at) > as_of

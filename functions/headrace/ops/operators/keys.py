@@ -1,0 +1,354 @@
+"""API keys: made, listed, rotated, revoked, and recognised when one is presented.
+
+What a key reads like and what is kept of it, see ``key_body``.
+"""
+
+import hmac
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from headrace.domain import access
+from headrace.domain.access import Permission, Principal, Role
+from headrace.domain.errors import (
+    FieldError,
+    Forbidden,
+    InvalidRequest,
+    KeyExists,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
+from headrace.ops.shared.audit import Audit, Caller, calling
+from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.seeking import seek
+from headrace.store.base import Record, Store, flat_rate, restricted_to
+from headrace.store.records import keys as key_body
+from headrace.store.records.keys import ShownKey, StoredKey
+from headrace.store.records.sessions import end_all
+
+BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
+"""The key a deployment is given in its environment: the first admin key, which makes the others."""
+
+REVOKED_WITHIN: Final = timedelta(seconds=10)
+"""The longest that a revoked key may go on working where it was known."""
+
+_USE_NOTED_EVERY: Final = timedelta(hours=1)
+_KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
+_TRIES: Final = 10  # at a key, or a name, that others change too
+
+_T = TypeVar("_T")
+
+_ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
+
+
+def current_actor() -> Principal | None:
+    """Return who the code at hand works for; None is the service itself, or nobody yet."""
+    return _ACTOR.get()
+
+
+@contextmanager
+def acting(principal: Principal, *, request_id: str | None = None) -> Iterator[None]:
+    """Do a block on behalf of *principal*, as whom the audit will know it."""
+    token = _ACTOR.set(principal)
+    try:
+        with (
+            calling(Caller(principal.name, request_id, principal.key_id)),
+            restricted_to(None if principal.everywhere else principal.covers),
+        ):
+            yield
+    finally:
+        _ACTOR.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A key just made or rotated, and the ``secret`` to present: nobody sees it again."""
+
+    key: ShownKey
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPage:
+    """Keys in the order they were made, and the cursor of the next page."""
+
+    keys: tuple[ShownKey, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key as read, and when that was."""
+
+    stored: StoredKey
+    read_at: datetime
+
+
+@dataclass(slots=True)
+class KeyOperations:
+    """The use cases of keys; *cache_seconds* is how old a key as read may be, at most 10.
+
+    ``admin_key`` is the deployment's own, None for none.
+    """
+
+    store: Store
+    now: Callable[[], datetime]
+    cursors: Cursors
+    audit: Audit
+    admin_key: str | None = field(default=None, repr=False)
+    cache_seconds: float = 10.0
+    new_id: Callable[[datetime], str] = key_body.new_id
+    new_secret: Callable[[], str] = key_body.new_secret
+    # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
+    # not there, or the hash of a whole key that was refused when its record had just been read.
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _unknown: dict[str, datetime] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def verify(self, presented: str, *, note_use: bool = True) -> Principal:
+        """Return whose key was *presented*.  Raises Unauthenticated.
+
+        The use of a key is noted once an hour: one write, and a request never fails for it.
+        """
+        digest = key_body.hashed(presented)
+        own = key_body.hashed(self.admin_key) if self.admin_key is not None else ""
+        if hmac.compare_digest(digest, own):
+            return BOOTSTRAP
+        key_id = key_body.id_in(presented)
+        found = self._holder(key_id, digest) if key_id else None
+        if found is None:
+            if self.admin_key is None:
+                raise Unauthenticated("this service has no admin key yet, and this key is unknown")
+            raise Unauthenticated("the key is not known")
+        if found.stored.key.expired(self.now()):
+            raise _expired(found.stored.key)
+        if note_use:
+            self._note_use(found)
+        return replace(found.stored.key.principal, digest=digest)
+
+    def known(self, key_id: str, digest: str | None = None) -> Principal:
+        """Return whose key *key_id* is, for whoever presented it a while ago.
+
+        Raises Unauthenticated once it has expired or is revoked, or rotated if the *digest* of the
+        secret of then is given: at once here, elsewhere within 10 seconds.
+        """
+        if key_id == BOOTSTRAP.key_id and self.admin_key is not None:
+            return BOOTSTRAP
+        found = None
+        if key_body.ID.fullmatch(key_id):
+            found = self._cached(key_id) if digest is None else self._holder(key_id, digest)
+        if found is None:
+            raise Unauthenticated("the key is not known any more")
+        if found.stored.key.expired(self.now()):
+            raise _expired(found.stored.key)
+        return replace(found.stored.key.principal, digest=digest)
+
+    def create(
+        self,
+        by: Principal,
+        name: str,
+        role: Role,
+        queues: tuple[str, ...] = ("*",),
+        *,
+        expires_at: datetime | None = None,
+    ) -> IssuedKey:
+        """Make a key.
+
+        Raises Forbidden when it would be wider than *by*'s own, InvalidRequest for a name that
+        none can have and an expiry in the past, and KeyExists when a living key has the name.
+        """
+        by.require(Permission.ADMINISTER)
+        for place, pattern in enumerate(queues):
+            if not by.covers(pattern):
+                raise access.not_this_queue(pattern, field=f"queues[{place}]")
+        fault = access.key_name_fault(name)
+        if fault:
+            raise InvalidRequest(f"name {fault}", errors=[FieldError("name", fault)])
+        now = self.now()
+        key = ShownKey(self.new_id(now), name, role, queues, now, expires_at=expires_at)
+        if key.expired(now):
+            fault = "must be in the future"
+            raise InvalidRequest(f"expires_at {fault}", errors=[FieldError("expires_at", fault)])
+        secret = f"{key.prefix}_{self.new_secret()}"
+        granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
+        if expires_at is not None:
+            granted["expires_at"] = expires_at.isoformat()
+        record = key_body.to_record(StoredKey(key, key_body.hashed(secret)))
+        with self.audit.action("create_key", where=granted, ids=[key.id]):
+            for _ in range(_TRIES):
+                before = self._name_before(by, name)
+                if self.store.put_records([(record, None), (key_body.name_record(key), before)]):
+                    self._forget(key.id)
+                    return IssuedKey(key, secret)
+            raise Unavailable("others are making keys of this name too; try again")
+
+    def rotate(self, by: Principal, key_id: str, *, overlap: timedelta = timedelta()) -> IssuedKey:
+        """Give a key another secret; the one before works on for *overlap*, no older one does.
+
+        Here the change is known at once, elsewhere within 10 seconds; the new secret works
+        everywhere from the start.
+        Raises as revoke(), and NotFound for a key that has expired.
+        """
+        stored = self._own(by, key_id)
+        secret = f"{stored.key.prefix}_{self.new_secret()}"
+        noted = {"name": stored.key.name, "overlap_seconds": overlap.total_seconds()}
+        with self.audit.action("rotate_key", where=noted, ids=[key_id]):
+            for _ in range(_TRIES):
+                now = self.now()
+                if stored.key.expired(now):
+                    raise NotFound(f"key {key_id} has expired: make another")
+                rotated = stored.rotated(key_body.hashed(secret), now=now, overlap=overlap)
+                if self.store.put_record(key_body.to_record(rotated), replaces=stored.version):
+                    self._forget(key_id)
+                    return IssuedKey(rotated.key, secret)
+                stored = self._own(by, key_id)
+            raise Unavailable("others are changing this key too; try again")
+
+    def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> KeyPage:
+        """Return a page of the keys not wider than *by*'s own; it may be short and not the last.
+
+        Raises InvalidRequest for a forged cursor.
+        """
+        by.require(Permission.ADMINISTER)
+        scope = f"keys {by.patterns}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        now = self.now()
+
+        def own(record: Record) -> ShownKey | None:
+            key = key_body.from_record(record).key
+            return key if by.covers_all(key.queues) and not key.forgotten(now) else None
+
+        found = seek(self.store, key_body.KIND, own, limit=limit, after=after, now=self.now)
+        return KeyPage(found.shown, found.after and self.cursors.write(scope, found.after))
+
+    def get(self, by: Principal, key_id: str) -> ShownKey:
+        """Return a key not wider than *by*'s own.  Raises NotFound and Forbidden as revoke()."""
+        return self._own(by, key_id).key
+
+    def revoke(self, by: Principal, key_id: str) -> None:
+        """Remove a key; here it stops working at once, elsewhere within 10 seconds.
+
+        Its sessions in the console end at once wherever they are.
+        Raises NotFound, and Forbidden for one wider than *by*'s own; a *by* that is not for all
+        queues is not told which.
+        """
+        key = self.get(by, key_id)
+        with self.audit.action("revoke_key", where={"name": key.name}, ids=[key_id]) as done:
+            done.changed = int(self.store.drop_record(key_body.KIND, key_id))
+        self._forget(key_id)
+        end_all(self.store, key_id)
+        if not done.changed:
+            raise _missing(by, key_id)
+        # Should this be cut off, the name is free all the same: see _name_before().
+        named = key_body.name_record(key)
+        self.store.drop_record(named.kind, named.name, version=named.version)
+
+    def _own(self, by: Principal, key_id: str) -> StoredKey:
+        by.require(Permission.ADMINISTER)
+        found = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
+        if found is None or not by.covers_all(found.stored.key.queues):
+            raise _missing(by, key_id)
+        return found.stored
+
+    def _name_before(self, by: Principal, name: str) -> int | None:
+        """Return the version of what says whose *name* was before, None for nobody's.
+
+        The record of a key is made together with that, and no id comes again: one that is not
+        there any more never will be.  Raises KeyExists when a living key has the name.
+        """
+        with flat_rate(read=2):  # the key is somebody else's
+            named = self.store.record(key_body.NAMES, name)
+            record = self.store.record(key_body.KIND, named.body["id"]) if named else None
+        if named is None:
+            return None
+        holder = None if record is None else key_body.from_record(record).key
+        if holder is None or holder.expired(self.now()):
+            return named.version
+        which = f", {holder.id}" if by.covers_all(holder.queues) else ""
+        message = f"a living key has this name{which}"
+        raise KeyExists(message, errors=[FieldError("name", message)])
+
+    def _holder(self, key_id: str, digest: str) -> _Known | None:
+        """Return the key that has the secret, looked at anew before that is denied."""
+        found = self._cached(key_id)
+        if found is None or found.stored.takes(digest, self.now()):
+            return found
+        if self._missed(digest):
+            return None
+        found = self._read(key_id)  # it may have been rotated since it was read
+        if found is None or found.stored.takes(digest, self.now()):
+            return found
+        with self._lock:
+            _remember(self._unknown, digest, found.read_at)
+        return None
+
+    def _cached(self, key_id: str) -> _Known | None:
+        with self._lock:
+            found = self._known.get(key_id)
+        if found is not None and found.read_at > self._oldest():
+            return found
+        return None if self._missed(key_id) else self._read(key_id)
+
+    def _missed(self, what: str) -> bool:
+        """Tell whether *what* was looked for in vain a moment ago."""
+        with self._lock:
+            missed_at = self._unknown.get(what)
+        return missed_at is not None and missed_at > self._oldest()
+
+    def _oldest(self) -> datetime:
+        return self.now() - min(timedelta(seconds=self.cache_seconds), REVOKED_WITHIN)
+
+    def _read(self, key_id: str) -> _Known | None:
+        read_at = self.now()  # before the read: what is known is at least as new
+        record = self.store.record(key_body.KIND, key_id)
+        stored = None if record is None else key_body.from_record(record)
+        if stored is None or stored.key.forgotten(read_at):
+            with self._lock:
+                self._known.pop(key_id, None)
+                _remember(self._unknown, key_id, read_at)
+            return None
+        found = _Known(stored, read_at)
+        with self._lock:
+            _remember(self._known, key_id, found)
+        return found
+
+    def _note_use(self, found: _Known) -> None:
+        now, last = self.now(), found.stored.key.last_used_at
+        if last is not None and now - last < _USE_NOTED_EVERY:
+            return
+        used = found.stored.used(now)
+        with self._lock:
+            # Whatever becomes of the write, it is not tried again before the key is read anew.
+            if self._known.get(used.key.id) is found:
+                self._known[used.key.id] = replace(found, stored=used)
+        # Of several who note it one wins; a key revoked meanwhile does not come back, and one that
+        # was rotated keeps its new secret.
+        with suppress(Unavailable):
+            self.store.put_record(key_body.to_record(used), replaces=found.stored.version)
+
+    def _forget(self, key_id: str) -> None:
+        with self._lock:
+            self._known.pop(key_id, None)
+            self._unknown.pop(key_id, None)
+
+
+def _remember(known: dict[str, _T], key_id: str, value: _T) -> None:
+    known.pop(key_id, None)
+    while len(known) >= _KNOWN:
+        del known[next(iter(known))]
+    known[key_id] = value
+
+
+def _expired(key: ShownKey) -> Unauthenticated:
+    return Unauthenticated(f"the key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _missing(by: Principal, key_id: str) -> NotFound | Forbidden:
+    if by.everywhere:
+        return NotFound(f"there is no key {key_id[:64]}")
+    return access.not_this_key(key_id)

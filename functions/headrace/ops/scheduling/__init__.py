@@ -1,0 +1,1 @@
+"""Schedules, and the tasks that their ticks make."""

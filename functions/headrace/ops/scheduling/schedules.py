@@ -1,0 +1,259 @@
+"""What people do with schedules: make, change, look, delete, run now."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from headrace.domain.access import Permission, Principal
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.ids import new_request_token
+from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.queue import Queue
+from headrace.domain.schedule import Progress, Schedule, ScheduleSettings, tick_id
+from headrace.domain.task import Task
+from headrace.domain.ticks import cron_ticks, ticks, zone
+from headrace.ops.scheduling.ticking import Ticking
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.seeking import read_units
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
+from headrace.store.base import Store, flat_rate
+from headrace.store.records import schedules as schedule_body
+
+_STRIDES: Final = 10  # reads for one page, where many schedules are others'
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A schedule with its next tick (None while it is paused) and its latest run."""
+
+    schedule: Schedule
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """When a schedule last ran, and what became of it.
+
+    ``task`` is what it made, without its payload; None when that is not kept any more.
+    """
+
+    at: datetime
+    by_hand: bool
+    task: Task | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleListing:
+    """Schedules by queue and name, and the cursor of the next page."""
+
+    schedules: tuple[Schedule, ...]
+    cursor: str | None
+
+
+@dataclass(slots=True)
+class Schedules:
+    """The use cases, with what they need from outside."""
+
+    store: Store
+    ticking: Ticking
+    audit: Audit
+    now: Callable[[], datetime]
+    new_edition: Callable[[], str] = new_request_token
+
+    def put(self, queue: str, name: str, settings: ScheduleSettings) -> Seen:
+        """Make or replace a schedule, and enqueue what is near.
+
+        Ticks enqueued ahead by the settings before are taken back.  The same settings again change
+        nothing.  Raises NotFound for the queue and InvalidRequest naming the field; one that never
+        runs again is refused unless it is a schedule of just these times already.
+        """
+        owner = self.ticking.queues.get(queue)
+        if not NAME_RE.fullmatch(name):
+            detail = f"must match {NAME}"
+            raise InvalidRequest(f"name {detail}", errors=[FieldError("name", detail)])
+        self._check(settings, owner, name)
+        key = schedule_body.key(queue, name)
+        with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):
+            while True:
+                record = self.store.record(schedule_body.KIND, key)
+                old = None if record is None else schedule_body.from_record(record)
+                new = self._next(old, owner, name, settings)
+                if new == old:
+                    break
+                version = old.version if old is not None else None
+                if self.store.put_record(schedule_body.to_record(new), replaces=version):
+                    break
+            self.ticking.advance(key)
+        return self._seen(new, self.ticking.progress(key))
+
+    def get(self, queue: str, name: str) -> Seen:
+        """Return a schedule.  Raises NotFound."""
+        key = schedule_body.key(queue, name)
+        return self._seen(self._stored(queue, name), self.ticking.progress(key))
+
+    def of_queue(self, queue: Queue) -> list[Seen]:
+        """Return the schedules of a queue by name, without their latest run."""
+        found = schedule_body.of_queue(self.store, queue.name)
+        return [
+            self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
+        ]
+
+    def seen_by(
+        self, by: Principal, *, limit: int = 50, cursor: str | None = None
+    ) -> ScheduleListing:
+        """Return a page of the schedules of *by*'s queues, those of all queues by name.
+
+        A page may be short and still have a cursor: it looks at no more than some hundred.
+        Raises InvalidRequest for a forged cursor.
+        """
+        by.require(Permission.READ)
+        cursors, scope = self.ticking.queues.cursors, f"schedules of {by.patterns}"
+        after = cursors.read(scope, cursor) if cursor else ""
+        found: list[Schedule] = []
+        with flat_rate() as rate:
+            last = self._seek(by, found, after, limit)
+            rate.read = read_units(found)
+        return ScheduleListing(self._living(found), last and cursors.write(scope, last))
+
+    def _seek(self, by: Principal, found: list[Schedule], after: str, limit: int) -> str | None:
+        """Put up to *limit* schedules of *by*'s queues into *found*; return where to go on."""
+        for _ in range(_STRIDES):
+            records, more = self.store.records(schedule_body.KIND, after=after, limit=limit + 1)
+            for record in records:
+                schedule = schedule_body.from_record(record)
+                if by.covers(schedule.queue):
+                    if len(found) == limit:
+                        return schedule_body.key(found[-1].queue, found[-1].name)
+                    found.append(schedule)
+                after = record.name
+            if not more:
+                return None
+        return after
+
+    def coming(self, schedule: Schedule, count: int) -> tuple[datetime, ...]:
+        """Return the next *count* runs of a schedule, as if it were not paused.
+
+        Empty for one that cannot be read any more.
+        """
+        with suppress(InvalidRequest):
+            return tuple(islice(ticks(schedule, self.ticking.read_cron, self.now()), count))
+        return ()
+
+    def preview(
+        self, queue: str, name: str, settings: ScheduleSettings, count: int
+    ) -> tuple[datetime, ...]:
+        """Return the next *count* runs that put() would lead to, and write nothing.
+
+        Raises as put() does.
+        """
+        owner = self.ticking.queues.get(queue)
+        self._check(settings, owner, name)
+        return self.coming(self._next(self._old(owner, name), owner, name, settings), count)
+
+    def last_run(self, schedule: Schedule) -> LastRun | None:
+        """Return the latest run with its outcome; None when there was none yet."""
+        now = self.now()
+        progress = self.ticking.progress(schedule_body.key(schedule.queue, schedule.name))
+        at = progress.last_run_at(now) if progress else None
+        if progress is None or at is None:
+            return None
+        by_hand = at == progress.ran_at and not progress.has(at)
+        made = progress.ran_id if by_hand else tick_id(schedule.queue, schedule.name, at)
+        task = self.store.read([made], payload=False).get(made) if made else None
+        if task is not None and (task.queue != schedule.queue or task.hidden(now)):
+            task = None  # moved on to a queue that may be somebody else's, or past its retention
+        return LastRun(at, by_hand=by_hand, task=task)
+
+    def delete(self, queue: str, name: str) -> None:
+        """Remove a schedule and its tasks that are not due yet.  Raises NotFound."""
+        self._stored(queue, name)
+        key = schedule_body.key(queue, name)
+        with self.audit.action("delete_schedule", queue=queue, where={"schedule": name}):
+            self.store.drop_record(schedule_body.KIND, key)
+            self.ticking.settle(key)
+
+    def run(self, queue: str, name: str) -> EnqueueResult:
+        """Enqueue one task of a schedule now, paused or not.  Raises NotFound."""
+        schedule = self._stored(queue, name)
+        target = schedule.target(self.ticking.queues.get(queue))
+        now = self.now()
+        with self.audit.action("run_schedule", queue=queue, where={"schedule": name}) as outcome:
+            result = self.ticking.tasks.create(target, schedule.new_task(), due_at=now)
+            created = result.outcome is EnqueueOutcome.CREATED
+            outcome.changed = int(created)
+            if created:
+                self.ticking.note_run(schedule_body.key(queue, name), now, result.id)
+        return result
+
+    def _living(self, schedules: list[Schedule]) -> tuple[Schedule, ...]:
+        """Leave out those of queues that were deleted; theirs go a moment later."""
+        owners = {each.queue: self.ticking.queue_of(each) for each in schedules}
+        return tuple(
+            each
+            for each in schedules
+            if (owner := owners[each.queue]) and owner.created_at == each.queue_created_at
+        )
+
+    def _stored(self, queue: str, name: str) -> Schedule:
+        owner = self.ticking.queues.get(queue)
+        schedule = self._old(owner, name) if NAME_RE.fullmatch(name) else None
+        if schedule is None or schedule.queue_created_at != owner.created_at:
+            raise NotFound(f"queue {queue} has no schedule {name[:128]}")
+        return schedule
+
+    def _old(self, owner: Queue, name: str) -> Schedule | None:
+        """Return the schedule of this name, be it one of another queue that was deleted."""
+        record = self.store.record(schedule_body.KIND, schedule_body.key(owner.name, name))
+        return None if record is None else schedule_body.from_record(record)
+
+    def _check(self, settings: ScheduleSettings, owner: Queue, name: str) -> None:
+        place = zone(settings.timezone)
+        if settings.cron is not None:
+            cron = self.ticking.read_cron(settings.cron)
+            over = next(cron_ticks(cron, place, self.now()), None) is None
+            if over and not self._has_times(owner, name, settings):
+                message = "never runs again; fifty years were looked at"
+                raise InvalidRequest(f"cron {message}", errors=[FieldError("cron", message)])
+
+    def _has_times(self, owner: Queue, name: str, settings: ScheduleSettings) -> bool:
+        """Tell whether there is this schedule with the times of *settings* already."""
+        old = self._old(owner, name)
+        return (
+            old is not None
+            and old.queue_created_at == owner.created_at
+            and settings.same_times(old.settings)
+        )
+
+    def _next(
+        self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings
+    ) -> Schedule:
+        """Return the schedule that replaces *old*; one of another queue does not count."""
+        now, edition = self.now(), self.new_edition()
+        if old is not None and old.queue_created_at == owner.created_at:
+            if settings == old.settings:
+                return old
+            return old.changed(settings, now=now, edition=edition)
+        return Schedule(
+            owner.name,
+            name,
+            settings,
+            created_at=now,
+            updated_at=now,
+            since=now,
+            anchor=now,
+            edition=edition,
+            queue_created_at=owner.created_at,
+            version=old.version + 1 if old is not None else 1,
+        )
+
+    def _seen(self, schedule: Schedule, progress: Progress | None) -> Seen:
+        now = self.now()
+        next_run_at = None
+        if not schedule.settings.paused:
+            with suppress(InvalidRequest):  # it could be read when it was made
+                next_run_at = next(ticks(schedule, self.ticking.read_cron, now), None)
+        return Seen(schedule, next_run_at, progress.last_run_at(now) if progress else None)

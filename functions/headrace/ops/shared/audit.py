@@ -1,0 +1,267 @@
+"""Who changed what by hand: written before the first task is touched, completed after the last."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from headrace.domain.access import SERVICE
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.ids import new_task_id
+from headrace.ops.shared.answer_room import AnswerRoom
+from headrace.ops.shared.cursor import Cursors
+from headrace.store.base import Record, Store
+
+KIND: Final = "audit"
+KEPT: Final = timedelta(days=90)
+_PAGE: Final = 250
+_ENTRY: Final = 512  # bytes of what else an answer says of one
+_LOOKED_AT: Final = 2_000  # entries one call looks at before it answers with what it has
+_LOOKS_FOR: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is calling, and by which request; ``actor_id`` is of a key, None for the service."""
+
+    actor: str = SERVICE
+    request_id: str | None = None
+    actor_id: str | None = None
+
+
+_CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen
+
+
+@contextmanager
+def calling(caller: Caller) -> Iterator[None]:
+    """Do a block on behalf of *caller*."""
+    token = _CALLER.set(caller)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One action; ``matched`` and ``changed`` are None until it is over.
+
+    ``actor`` is the name of the key that did it, ``actor_id`` its id: names may be given again.
+    """
+
+    at: datetime
+    actor: str
+    action: str
+    queue: str | None = None
+    filter: Mapping[str, Any] | None = None
+    ids: Sequence[str] | None = None
+    matched: int | None = None
+    changed: int | None = None
+    request_id: str | None = None
+    actor_id: str | None = None
+
+
+@dataclass(slots=True)
+class ActionOutcome:
+    """What an action turned out to do; filled in by whoever does it.
+
+    What is done to many things is counted as it goes, so that it is right wherever it is cut.
+    """
+
+    matched: int = 1
+    changed: int = 1
+    entry: str = ""
+    """Which entry it is, for one that goes on in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditListing:
+    """Entries, newest first, and the cursor of the next page."""
+
+    entries: tuple[AuditRecord, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """An entry is meant when all that is named here holds; ``before`` is not included.
+
+    ``actor`` is the name of a key, or its id.
+    """
+
+    queue: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+
+    def check_span(self) -> None:
+        """Raise InvalidRequest naming ``from`` for a span in which nothing can be."""
+        if self.since is not None and self.before is not None and self.since >= self.before:
+            message = "must be before to"
+            raise InvalidRequest(f"from {message}", errors=[FieldError("from", message)])
+
+    def means(self, entry: AuditRecord) -> bool:
+        """Tell whether *entry* is meant."""
+        named = ("queue", "action")
+        return (
+            all(getattr(self, name) in (None, getattr(entry, name)) for name in named)
+            and self.actor in (None, entry.actor, entry.actor_id)
+            and (self.since is None or entry.at >= self.since)
+            and (self.before is None or entry.at < self.before)
+        )
+
+
+@dataclass(slots=True)
+class Audit:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+    cursors: Cursors
+
+    @contextmanager
+    def action(
+        self,
+        action: str,
+        *,
+        queue: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        ids: Sequence[str] | None = None,
+        by_parts: bool = False,
+    ) -> Iterator[ActionOutcome]:
+        """Note *action* before the block, and what came of it after.
+
+        One that failed changed nothing; one that is done *by_parts* changed what the block had
+        counted until then.
+        """
+        entry = self._entry(action, queue, where, ids)
+        name = _new_name(entry)
+        self.store.put_record(_record(name, entry), replaces=None)
+        outcome = ActionOutcome(0, 0, name) if by_parts else ActionOutcome(entry=name)
+        try:
+            yield outcome
+        except BaseException:
+            if not by_parts:
+                outcome.changed = 0
+            raise
+        finally:
+            done = replace(entry, matched=outcome.matched, changed=outcome.changed)
+            self.store.put_record(replace(_record(name, done), version=2), replaces=1)
+
+    def note(
+        self,
+        action: str,
+        *,
+        queue: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        ids: Sequence[str] | None = None,
+        changed: int = 1,
+    ) -> None:
+        """Note what is over already: one write.  What was refused has *changed* nothing."""
+        entry = replace(self._entry(action, queue, where, ids), matched=1, changed=changed)
+        self.store.put_record(_record(_new_name(entry), entry), replaces=None)
+
+    def _entry(
+        self,
+        action: str,
+        queue: str | None,
+        where: Mapping[str, Any] | None,
+        ids: Sequence[str] | None,
+    ) -> AuditRecord:
+        caller = _CALLER.get()
+        return AuditRecord(
+            self.now(),
+            caller.actor,
+            action,
+            queue,
+            where,
+            ids,
+            request_id=caller.request_id,
+            actor_id=caller.actor_id,
+        )
+
+    def revise(self, name: str, *, changed: int) -> None:
+        """Note of an action that has gone on in the background how many it *changed* in all."""
+        record = self.store.record(KIND, name)
+        if record is not None:
+            body = {**record.body, "matched": changed, "changed": changed}
+            revised = replace(record, body=body, version=record.version + 1)
+            self.store.put_record(revised, replaces=record.version)
+
+    def list(
+        self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None
+    ) -> AuditListing:
+        """Return a page of entries, newest first.
+
+        Raises InvalidRequest for a forged cursor, and naming ``from`` for a span that ends before
+        it begins.
+        """
+        where.check_span()
+        scope = f"audit {where}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        if where.before is not None and not after:
+            after = _countdown(where.before)
+        began = self.now()
+        entries: list[AuditRecord] = []
+        room = AnswerRoom()
+        looked_at, stride = 0, min(_PAGE, limit)
+        while True:
+            records, more = self.store.records(KIND, after=after, limit=stride)
+            stride = min(_PAGE, 2 * stride)  # where few are meant
+            for record in records:
+                before, after = after, record.name
+                looked_at += 1
+                entry = _entry(record)
+                if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
+                    return AuditListing(tuple(entries), None)
+                if where.means(entry):
+                    if not room.takes(_text(entry), besides=_ENTRY) and entries:
+                        return AuditListing(tuple(entries), self.cursors.write(scope, before))
+                    entries.append(entry)
+                if len(entries) == limit or looked_at == _LOOKED_AT:
+                    return AuditListing(tuple(entries), self.cursors.write(scope, after))
+            if not more:
+                return AuditListing(tuple(entries), None)
+            if self.now() >= began + _LOOKS_FOR:
+                return AuditListing(tuple(entries), self.cursors.write(scope, after))
+
+
+def _text(entry: AuditRecord) -> str:
+    """Return the long part of *entry*, as it stands in an answer."""
+    long = [entry.actor, entry.queue, entry.filter, entry.ids]
+    return json.dumps(long, ensure_ascii=False, default=str)
+
+
+def _new_name(entry: AuditRecord) -> str:
+    """Return a name for its record: newest first, so it counts down with time."""
+    return f"{_countdown(entry.at)}-{new_task_id(entry.at)[-10:]}"
+
+
+def _countdown(at: datetime) -> str:
+    """Return a name that sorts later the earlier *at* is, microseconds included."""
+    micros = int(at.timestamp()) * 1_000_000 + at.microsecond
+    return f"{10**16 - micros:017d}"
+
+
+def _record(name: str, entry: AuditRecord) -> Record:
+    body = {
+        "at": entry.at.isoformat(),
+        "actor": entry.actor,
+        "action": entry.action,
+        "queue": entry.queue,
+        "filter": entry.filter,
+        "ids": entry.ids and list(entry.ids),
+        "matched": entry.matched,
+        "changed": entry.changed,
+        "request_id": entry.request_id,
+        "actor_id": entry.actor_id,
+    }
+    return Record(KIND, name, body, expires_at=entry.at + KEPT)
+
+
+def _entry(record: Record) -> AuditRecord:
+    return AuditRecord(**{**record.body, "at": datetime.fromisoformat(record.body["at"])})

@@ -1,0 +1,237 @@
+"""Group leases: opening, extending and closing them, and what they hold.
+
+What a group holds the index tells: its tasks stand at the group's first end, which never changes.
+Closing a group marks it first and gives its tasks back after; what the index did not show yet, or
+what there was no time for, the reaper gives back, for which the closing is written down.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Final
+
+from headrace.domain import group as groups
+from headrace.domain import settle
+from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
+from headrace.domain.group import Group, GroupState, group_of
+from headrace.domain.ids import new_group_id
+from headrace.domain.limits import LEASE_QUEUES
+from headrace.domain.retry import Seconds
+from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.uniqueness import commit
+from headrace.store.base import Done, Position, Record, Store
+
+_CLOSING: Final = "closing"
+_PAGE: Final = 100
+_RECORDS: Final = 250
+_LATECOMERS: Final = timedelta(seconds=60)
+"""So long after a closing the index, or a dequeue under way, may bring up tasks of the group."""
+
+
+@dataclass(slots=True)
+class Leases:
+    """The use cases of group leases, with what they need from outside.
+
+    *patience* is how many seconds a closing gives tasks back itself.
+    """
+
+    store: Store
+    queues: QueueOperations
+    now: Callable[[], datetime]
+    patience: float = 15.0
+    new_id: Callable[[str | None, datetime], str] = new_group_id
+
+    def open(self, name: str | None, *, keepalive: Seconds) -> Group:
+        """Open a group for *keepalive* seconds.
+
+        Raises LeaseLost when *name* is taken: by an open group, or one that ended a day ago or
+        less.
+        """
+        now = self.now()
+        group = Group.opened(name, keepalive=keepalive, now=now, group_id=self.new_id(name, now))
+        if not self.store.open_group(group, now=now):
+            message = f"name: a lease named {name} is open, or has ended within the last day"
+            raise LeaseLost(message)
+        return group
+
+    def extend(self, group_id: str) -> Group:
+        """Put the end of a group off by its own length, counted from now; one write unit.
+
+        Raises LeaseLost for one that has ended, or never was.
+        """
+        extended = self.store.change_group(groups.extend(group_id, now=self.now()))
+        if extended is None:
+            raise _lost(self.store.group(group_id))
+        return extended
+
+    def close(self, group_id: str, *, check: Callable[[Group], None] = lambda _: None) -> None:
+        """End a group and give back what is unsettled under it, due now, no attempt used.
+
+        What it takes longer than *patience* to give back, the reaper does.  *check* may raise for a
+        group that must not be touched.  Closing it again goes on with that.
+        Raises NotFound for an unknown group, and LeaseLost for one that has lapsed.
+        """
+        now = self.now()
+        group = self.store.group(group_id)
+        if group is None:
+            raise NotFound("there is no such lease, or it ended long ago")
+        check(group)
+        if group.state is GroupState.OPEN:
+            self.store.put_record(Record(_CLOSING, group.id, {}), replaces=None)
+            closed = self.store.change_group(groups.close(group, now=now))
+            group = closed or self.store.group(group_id)
+        if group is None or group.state is not GroupState.CLOSED:
+            raise _lost(group)
+        until = now + timedelta(seconds=self.patience)
+        for _ in self._release_tasks(group):
+            if self.now() >= until:
+                return
+
+    def open_for(self, group_id: str, *queues: str) -> Group:
+        """Return a group that may take tasks of *queues* now, noting that it does.
+
+        Raises LeaseLost unless it is open, and InvalidRequest if it has too many queues.
+        """
+        now = self.now()
+        group = self.store.group(group_id)
+        if group is None or not group.holds(now):
+            raise _lost(group)
+        if len(group.queues.union(queues)) > LEASE_QUEUES:
+            message = f"lease_id: a lease takes tasks of at most {LEASE_QUEUES} queues"
+            raise InvalidRequest(message)
+        for queue in queues:
+            if queue in group.queues:
+                continue
+            noted = self.store.change_group(groups.learn(group_id, queue, now=now))
+            if noted is None:
+                raise _lost(self.store.group(group_id))
+            group = noted
+        return group
+
+    def held(
+        self, group_id: str, queue: str, shard: int, *, payload: bool = True
+    ) -> Iterator[Task]:
+        """Yield what a group holds in one shard of *queue*, whoever dequeued it.
+
+        So one that is started again finds what was leased before; nothing for an unknown group.
+        The index may lag: a task leased a moment ago may be missing.
+        """
+        group = self.store.group(group_id)
+        if group is None:
+            return
+        for tasks in self._pages(group, Place(queue, State.INFLIGHT, shard), payload=payload):
+            yield from tasks
+
+    def closings(self) -> Iterator[str]:
+        """Yield the ids of the groups whose closing may not be finished."""
+        after, more = "", True
+        while more:
+            found, more = self.store.records(_CLOSING, after=after, limit=_RECORDS)
+            for closing in found:
+                after = closing.name
+                yield closing.name
+
+    def finish_closing(self, group_id: str) -> Iterator[int]:
+        """Give back what a closed group still holds; after each page yield how many tasks went."""
+        now = self.now()
+        group = self.store.group(group_id)
+        if group is not None and group.holds(now):
+            return  # who asked ended between noting it and closing, and may ask again
+        if group is not None and group.state is GroupState.CLOSED:
+            yield from self._release_tasks(group)
+            if now < group.expires_at + _LATECOMERS:
+                return
+        self.store.drop_record(_CLOSING, group_id)
+
+    def _release_tasks(self, group: Group) -> Iterator[int]:
+        """Give back what *group* holds; after each page yield how many tasks went."""
+        for name in sorted(group.queues):
+            try:
+                queue = self.queues.cached(name)
+            except NotFound:  # deleted meanwhile, and its tasks with it
+                continue
+            for place in queue.places(State.INFLIGHT):
+                for tasks in self._pages(group, place, payload=False):
+                    now = self.now()
+                    changes = [
+                        settle.release_from_closed_group(task, queue, now=now) for task in tasks
+                    ]
+                    outcomes = commit(self.store, changes)
+                    yield sum(isinstance(outcome, Done) for outcome in outcomes)
+
+    def _pages(self, group: Group, place: Place, *, payload: bool) -> Iterator[list[Task]]:
+        after: Position | None = None
+        while True:
+            page = self.store.entries(
+                place,
+                since=group.granted_until,
+                until=group.granted_until,
+                after=after,
+                limit=_PAGE,
+            )
+            found = self.store.read((entry.task_id for entry in page.entries), payload=payload)
+            yield [
+                task
+                for entry in page.entries
+                if (task := found.get(entry.task_id)) is not None
+                and (task.queue, task.state) == (place.queue, State.INFLIGHT)
+                and group_of(task.lease_id) == group.id
+            ]
+            after = page.last
+            if after is None:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatuses:
+    """What has become of groups: each is looked at once, and marked as lapsed if it is."""
+
+    store: Store
+    now: Callable[[], datetime]
+    _known: dict[str, Group | None] = field(default_factory=dict)
+
+    def of(self, group_id: str) -> Group | None:
+        """Return a group as it stands; None is one that nobody remembers.
+
+        One that is open at its end may have been extended since it was looked at.
+        """
+        known = self._known.get(group_id)
+        if group_id not in self._known or (known is not None and self._past(known)):
+            self._known[group_id] = self._judge(group_id)
+        return self._known[group_id]
+
+    def _judge(self, group_id: str) -> Group | None:
+        group = self.store.group(group_id)
+        if group is None or not self._past(group):
+            return group
+        lapsed = self.store.change_group(groups.lapse(group, now=self.now()))
+        # Else its holder was quicker, or the answer was lost.
+        return lapsed or self.store.group(group_id)
+
+    def _past(self, group: Group) -> bool:
+        return group.state is GroupState.OPEN and group.expires_at <= self.now()
+
+
+def with_present_ends(store: Store, tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Return *tasks* to be shown, those under a group with its present end as their lease's."""
+
+    @cache
+    def find(group_id: str) -> Group | None:
+        return store.group(group_id)
+
+    shown = []
+    for task in tasks:
+        group_id = group_of(task.lease_id)
+        group = find(group_id) if group_id is not None else None
+        shown.append(task if group is None else replace(task, lease_expires_at=group.expires_at))
+    return tuple(shown)
+
+
+def _lost(group: Group | None) -> LeaseLost:
+    if group is None:
+        return LeaseLost("there is no such lease, or it ended long ago")
+    if group.state is GroupState.CLOSED:
+        return LeaseLost("the lease was closed; open a new one")
+    return LeaseLost("the lease has lapsed; what it held is taken back. Open a new one")

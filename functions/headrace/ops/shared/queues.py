@@ -1,0 +1,218 @@
+"""What people do with queues: create, look, change, pause, purge, delete.
+
+Purge and delete write down what is to be done (a *removal*) before the first task is touched, so
+that the reaper goes on with it should this process end; see ``removals``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from headrace.domain.errors import (
+    FieldError,
+    InvalidRequest,
+    NotFound,
+    QueueExists,
+    VersionMismatch,
+)
+from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.retry import Seconds
+from headrace.domain.task import State
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.removals import Removals
+from headrace.store.base import Store
+from headrace.store.records import queues as queue_body
+from headrace.store.records import schedules as schedule_body
+from headrace.store.records.removals import Removal
+
+
+@dataclass(frozen=True, slots=True)
+class QueueListing:
+    """Queues by name, and the cursor of the next page."""
+
+    queues: tuple[Queue, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """How many tasks are gone so far, and whether that is all."""
+
+    deleted: int
+    finished: bool
+
+
+@dataclass(slots=True)
+class QueueOperations:
+    """The use cases of queues.
+
+    *cache_seconds* is how old settings may be when tasks are handled; changes made through this
+    object are seen by it at once.
+    """
+
+    store: Store
+    now: Callable[[], datetime]
+    cursors: Cursors
+    removals: Removals
+    audit: Audit
+    cache_seconds: float = 1.0
+    _cache: dict[str, tuple[datetime, Queue]] = field(default_factory=dict)
+
+    def create(self, name: str, settings: QueueSettings) -> Queue:
+        """Create a queue.  Raises QueueExists, also while one of this name is being deleted."""
+        if not NAME_RE.fullmatch(name):
+            detail = f"name must match {NAME}"
+            raise InvalidRequest(detail, errors=(FieldError("name", detail),))
+        before = self.removals.deletion(name)
+        if before is not None and not before.swept:
+            message = f"queue {name} is still being deleted; try again later"
+            raise QueueExists(message)
+        now = self.now()
+        # Whoever has not heard of the deletion yet still uses the shards there were.
+        shards_in_use = max(settings.shards, before.shards if before else 0)
+        queue = Queue(
+            name, settings, now, now, shards_in_use=shards_in_use, shards_ever=shards_in_use
+        )
+        with self.audit.action("create_queue", queue=name):
+            if not self.store.put_record(queue_body.to_record(queue), replaces=None):
+                message = f"queue {name} exists"
+                raise QueueExists(message)
+        return self._remember(queue)
+
+    def get(self, name: str) -> Queue:
+        """Return a queue, as last written.  Raises NotFound."""
+        return self._stored(name).as_seen(self.now())
+
+    def cached(self, name: str) -> Queue:
+        """Return a queue, up to *cache_seconds* old.  Raises NotFound."""
+        remembered = self._cache.get(name)
+        if remembered is not None:
+            read_at, queue = remembered
+            if self.now() - read_at < timedelta(seconds=self.cache_seconds):
+                return queue
+        return self._stored(name)
+
+    def remembered(self, name: str) -> Queue | None:
+        """Return a queue as it was last read here, however long ago that was."""
+        found = self._cache.get(name)
+        return None if found is None else found[1]
+
+    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> QueueListing:
+        """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
+        scope = f"queues {prefix}"
+        after = self.cursors.read(scope, cursor) if cursor else ""
+        # One more than asked for, and a full page that is the last does not lead to an empty one.
+        records, more = self.store.records(
+            queue_body.KIND, prefix=prefix, after=after, limit=limit + 1
+        )
+        more = more or len(records) > limit
+        now = self.now()
+        queues = tuple(queue_body.from_record(record).as_seen(now) for record in records[:limit])
+        return QueueListing(queues, self.cursors.write(scope, queues[-1].name) if more else None)
+
+    def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
+        """Replace the settings; *version*, when given, must be the stored one.
+
+        Raises NotFound and VersionMismatch.
+        """
+
+        def change(queue: Queue) -> Queue:
+            if version is not None and version != queue.version:
+                message = f"queue {name} has version {queue.version}, not {version}"
+                raise VersionMismatch(message)
+            same = settings.dequeuing_settings.dequeuing_paused
+            return replace(
+                queue.resharded(settings, self.now()),
+                resume_at=queue.resume_at if same else None,
+                uncounted_since=self._uncounted_since(queue, settings),
+            )
+
+        stored = self._stored(name)
+        with self.audit.action("update_queue", queue=name):
+            return self._change(stored, change)
+
+    def pause(self, name: str, *, resume_in_seconds: Seconds | None = None) -> Queue:
+        """Stop deliveries, for good or for a time.  Raises NotFound."""
+        until = None
+        if resume_in_seconds is not None:
+            until = self.now() + timedelta(seconds=resume_in_seconds)
+        stored = self._stored(name)
+        with self.audit.action("pause", queue=name):
+            return self._change(stored, lambda queue: _paused(queue, paused=True, resume_at=until))
+
+    def resume(self, name: str) -> Queue:
+        """Let deliveries go on.  Raises NotFound."""
+        stored = self._stored(name)
+        with self.audit.action("resume", queue=name):
+            return self._change(stored, lambda queue: _paused(queue, paused=False, resume_at=None))
+
+    def purge(self, name: str, states: tuple[State, ...]) -> PurgeResult:
+        """Remove every task that is in *states* now; settings stay.  Raises NotFound.
+
+        What came to one of them later stays, however long it takes.
+        """
+        queue = self._stored(name)
+        removal = Removal(name, states, self.now(), queue.shards_ever, deletes_queue=False)
+        where = {"state": ",".join(states)}
+        gone: set[str] = set()
+        with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
+            try:
+                finished = self.removals.begin(replace(removal, noted=outcome.entry), gone)
+            finally:
+                outcome.matched = outcome.changed = len(gone)
+        return PurgeResult(len(gone), finished)
+
+    def delete(self, name: str) -> bool:
+        """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
+
+        Nothing of the queue can be reached from the moment its record is gone.
+        """
+        queue = self._stored(name)
+        removal = Removal(name, tuple(State), self.now(), queue.shards_ever, deletes_queue=True)
+        with self.audit.action("delete_queue", queue=name):
+            self.removals.write(removal)
+            self.store.drop_record(queue_body.KIND, name)
+            schedule_body.drop_all(self.store, name)
+            self._cache.pop(name, None)
+            return self.removals.work(removal, set())
+
+    def _uncounted_since(self, queue: Queue, settings: QueueSettings) -> datetime | None:
+        """Tell since when tasks may be in flight that the limit of *settings* does not count."""
+        before = queue.settings.dequeuing_settings.max_inflight_tasks
+        limit = settings.dequeuing_settings.max_inflight_tasks
+        if limit and (before == 0 or limit < before):
+            return self.now()
+        return queue.uncounted_since if limit else None
+
+    def _stored(self, name: str) -> Queue:
+        record = self.store.record(queue_body.KIND, name)
+        if record is None:
+            self._cache.pop(name, None)
+            message = f"there is no queue {name}"
+            raise NotFound(message)
+        return self._remember(queue_body.from_record(record))
+
+    def _remember(self, queue: Queue) -> Queue:
+        self._cache[queue.name] = (self.now(), queue)
+        return queue
+
+    def _change(self, stored: Queue, change: Callable[[Queue], Queue]) -> Queue:
+        """Change a queue as read, write it if nobody else has meanwhile; else read it again."""
+        while True:
+            changed = replace(
+                change(stored.as_seen(self.now())),
+                version=stored.version + 1,
+                updated_at=self.now(),
+            )
+            record = queue_body.to_record(changed)
+            if self.store.put_record(record, replaces=stored.version):
+                return self._remember(changed)
+            stored = self._stored(stored.name)
+
+
+def _paused(queue: Queue, *, paused: bool, resume_at: datetime | None) -> Queue:
+    dequeuing = replace(queue.settings.dequeuing_settings, dequeuing_paused=paused)
+    settings = replace(queue.settings, dequeuing_settings=dequeuing)
+    return replace(queue, settings=settings, resume_at=resume_at)

@@ -1,0 +1,251 @@
+"""Removing many tasks: purges and the deletion of queues, which outlive the call that asks.
+
+A removal is a record in the control table.  The call that made it works on it for a while; what is
+left the reaper finishes.  Doing a part of it twice changes nothing.
+
+It takes what was in the states it names at the moment it was asked for.  The index proposes; the
+task, which is read, tells whether it was one of them (see ``domain.snapshot``): so what came later
+stays, nothing is counted that only a lagging index still shows, and what workers take and give back
+meanwhile is followed by its id until it is gone.  Of one that is with a worker that means waiting.
+
+No look at the index shows one moment, and it lags.  A task that a worker takes and gives back may
+be in flight whenever we look at what waits, and wait when we look at what is in flight.  So these
+two are read by turns, without a pause, for to evade that a task must change as often as we read,
+which takes two writes; and this is done again after pauses of any length, for whoever is in step
+once.  A while later there is another look, for what the index did not show.
+"""
+
+import random
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain import plan
+from headrace.domain.ids import new_request_token
+from headrace.domain.queue import AGREED_AFTER
+from headrace.domain.snapshot import LIVE
+from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.limiting import Limiting
+from headrace.ops.shared.named import Named, forget_spared, keep_spared, leaves_doubt, spared
+from headrace.ops.shared.uniqueness import commit
+from headrace.store.base import Done, Store
+from headrace.store.records.removals import KIND, Removal, deletion
+
+_PAGE: Final = 250
+_LOOKS: Final = 4  # that find nothing more to remove, where tasks move
+_TURNS: Final = 2  # of what waits and what is in flight, in one look
+_BETWEEN_SECONDS: Final = 0.005  # at most: to be out of step with whoever moves them
+_TRIES: Final = 5  # at tasks that change while they are removed
+_UNSAVED: Final = 20  # pages after which it is written down how far it is
+_NOT_QUIET: Final = -1  # so that the look that is under way does not count
+_FOLLOWED: Final = 1_000  # ids that a record holds
+_LAG: Final = timedelta(seconds=60)  # an index shows everything by then
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """Works on removals, at most *patience* seconds at a time."""
+
+    store: Store
+    now: Callable[[], datetime]
+    limiting: Limiting
+    audit: Audit
+    patience: float = 20.0
+    sleep: Callable[[float], None] = time.sleep
+    chance: random.Random = field(default_factory=random.Random)
+
+    def begin(self, removal: Removal, gone: set[str]) -> bool:
+        """Write a purge down and work on it; as work()."""
+        begun = replace(removal, name=new_request_token())
+        self.write(begun)
+        if leaves_doubt(begun):
+            keep_spared(self.store, begun, self._in_flight(begun))
+        return self.work(begun, gone)
+
+    def write(self, removal: Removal) -> None:
+        """Write *removal* down, instead of one of the same name."""
+        if not self.store.put_record(removal.record(), replaces=None):
+            self.store.drop_record(KIND, removal.key)
+            self.store.put_record(removal.record(), replaces=None)
+
+    def deletion(self, queue: str) -> Removal | None:
+        """Return the deletion of a queue of this name, if there was one a short while ago."""
+        record = self.store.record(KIND, deletion(queue))
+        return None if record is None else Removal.of(record)
+
+    def pending(self) -> list[Removal]:
+        """Return everything that waits to be finished."""
+        removals: list[Removal] = []
+        more = True
+        while more:
+            records, more = self.store.records(
+                KIND, after=removals[-1].key if removals else "", limit=_PAGE
+            )
+            removals += [Removal.of(record) for record in records]
+        return removals
+
+    def work(self, removal: Removal, gone: set[str]) -> bool:
+        """Remove tasks until none is left or patience ends, and note in *gone* which.
+
+        Tell whether all it names is gone, as far as the index shows.
+        """
+        until = self.now() + timedelta(seconds=self.patience)
+        pages = self.pages(removal, gone, revises=False)
+        while True:
+            try:
+                next(pages)
+            except StopIteration as end:
+                return bool(end.value)
+            if self.now() >= until:
+                return False
+
+    def pages(
+        self, removal: Removal, gone: set[str], *, revises: bool = True
+    ) -> Generator[None, None, bool]:
+        """Remove tasks and note in *gone* which; after each page, yield.
+
+        Whoever stops leaves the rest for later: how far it is, is written down.  At the end, tell
+        whether all is gone, as far as the index shows.  *revises*: then the audit notes how many
+        it were in all.
+        """
+        late = self.now() >= _again(removal)
+        if removal.swept and not late:
+            return True
+        named, places = self._named(removal), _places(removal)
+        looks = _LOOKS if LIVE & {*removal.states} else 1
+        away, others, saved, unsaved = set(removal.away), set[str](), 0, 0
+        while removal.quiet < looks:
+            if removal.quiet > 0:
+                self.sleep(self.chance.uniform(0, _BETWEEN_SECONDS))
+            for at in range(removal.at, len(places)):
+                after = removal.after
+                while True:
+                    page = self.store.entries(places[at], after=after, limit=_PAGE)
+                    found = {entry.task_id for entry in page.entries} - gone - others
+                    left = self._remove(named, found, gone)
+                    away |= left
+                    others |= found - left - gone
+                    after = page.last
+                    removal = replace(
+                        removal,
+                        at=at if after else at + 1,
+                        after=after,
+                        away=frozenset(away),
+                        quiet=removal.quiet if found.isdisjoint(gone) else _NOT_QUIET,
+                    )
+                    unsaved += 1
+                    if after or len(gone) > saved or unsaved >= _UNSAVED:
+                        removal = self._save(removal, len(gone) - saved)
+                        saved, unsaved = len(gone), 0
+                    yield
+                    if after is None:
+                        break
+            left = self._remove(named, away, gone)
+            quiet = (removal.quiet if left == away else _NOT_QUIET) + 1
+            away = left
+            removal = replace(removal, at=0, after=None, away=frozenset(away), quiet=quiet)
+        removal = replace(removal, quiet=0)
+        if away:
+            self._save(removal, len(gone) - saved)
+            return False
+        last = removal.swept or (late and not removal.deletes_queue)
+        self._finish(removal, len(gone) - saved, last=last, revises=revises)
+        return True
+
+    def _remove(self, named: Named, ids: Collection[str], gone: set[str]) -> set[str]:
+        """Remove those of *ids* that are *named*; return those that are, and are not gone."""
+        left = {*ids}
+        for _ in range(_TRIES):
+            tasks = self.store.read(left, payload=False) if left else {}
+            meant = [task for task in tasks.values() if named.means(task)]
+            left = {task.id for task in meant}
+            here = [task for task in meant if task.state in named.removal.states]
+            outcomes = commit(self.store, [plan.purge(task) for task in here])
+            removed = {
+                task.id
+                for task, outcome in zip(here, outcomes, strict=True)
+                # Gone since it was read: by this very work, if the answer was lost.
+                if isinstance(outcome, Done) or not task.same_as(outcome.task)
+            }
+            gone |= removed
+            left -= removed
+            if len(removed) == len(here):
+                break
+        return left
+
+    def _named(self, removal: Removal) -> Named:
+        """Return the tasks that *removal* names.
+
+        A deleted queue's latecomers go too, but not what came to a new one of its name.
+        """
+        if leaves_doubt(removal):
+            return Named(removal, removal.requested_at, spared(self.store, removal))
+        if not (removal.deletes_queue and removal.swept):
+            return Named(removal, removal.requested_at)
+        record = self.store.record("queue", removal.queue)
+        if record is None:
+            return Named(removal, self.now())
+        created_at = datetime.fromisoformat(record.body["created_at"])
+        return Named(removal, created_at - timedelta(microseconds=1))
+
+    def _in_flight(self, removal: Removal) -> Iterator[Task]:
+        for shard in range(removal.shards):
+            place, after = Place(removal.queue, State.INFLIGHT, shard), None
+            while True:
+                page = self.store.entries(place, after=after, limit=_PAGE)
+                ids = [entry.task_id for entry in page.entries]
+                yield from self.store.read(ids, payload=False).values() if ids else ()
+                after = page.last
+                if after is None:
+                    break
+
+    def _save(self, removal: Removal, removed: int) -> Removal:
+        """Write down how far it is, with so many more *removed*; return it as it is now."""
+        while True:
+            total = removal.removed + removed
+            away = frozenset(sorted(removal.away)[:_FOLLOWED])
+            saved = replace(removal, removed=total, away=away, version=removal.version + 1)
+            if self.store.put_record(saved.record(), replaces=removal.version):
+                return saved
+            record = self.store.record(KIND, removal.key)
+            if record is None:  # somebody else has finished it
+                return saved
+            other = Removal.of(record)
+            removal = replace(removal, removed=other.removed, version=other.version)
+
+    def _finish(self, removal: Removal, removed: int, *, last: bool, revises: bool) -> None:
+        if removal.deletes_queue and not self._exists(removal.queue):
+            self.limiting.forget(removal.queue)
+        total = removal.removed + removed
+        if last:
+            self.store.drop_record(KIND, removal.key)
+            if leaves_doubt(removal):
+                forget_spared(self.store, removal)
+        else:
+            total = self._save(replace(removal, swept=True), removed).removed
+        if revises and removal.noted is not None:
+            self.audit.revise(removal.noted, changed=total)
+
+    def _exists(self, queue: str) -> bool:
+        return self.store.record("queue", queue) is not None
+
+
+def _again(removal: Removal) -> datetime:
+    """Return when a removal that is done is looked at once more."""
+    return removal.requested_at + (AGREED_AFTER if removal.deletes_queue else _LAG)
+
+
+def _places(removal: Removal) -> Sequence[Place]:
+    """Return where to look, by turns where workers have what would come back."""
+    moving = [state for state in removal.states if state in LIVE]
+    if State.ENQUEUED in moving:
+        moving = [State.ENQUEUED, State.INFLIGHT] * _TURNS
+    still = [state for state in removal.states if state not in LIVE]
+    return [
+        Place(removal.queue, state, shard)
+        for shard in range(removal.shards)
+        for state in (*moving, *still)
+    ]

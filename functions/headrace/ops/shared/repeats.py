@@ -1,0 +1,98 @@
+"""Requests under an ``Idempotency-Key``: the first one runs, its repeats get its answer.
+
+A marker is written before the first request runs, on the condition that there is none: of many that
+come at once one runs.  It says until when that one can be at work; should its process die, a repeat
+goes on after that.  Who is done writes the answer in the marker's place.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain.errors import Unavailable
+from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
+from headrace.store.base import Record, Store
+from headrace.store.records.repeats import FIRST, first_of, kind_of, part_name, parts_of, record_of
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The right to run a request; it is given back with an answer, or without one."""
+
+    request: KeyedRequest
+    first: First
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    now: Callable[[], datetime]
+
+    def begin(self, request: KeyedRequest, *, within: timedelta) -> Turn | RecordedAnswer:
+        """Return the right to run *request*, which takes no longer than *within*; or its answer.
+
+        Raises IdempotencyConflict when the key was sent with another request, and Unavailable
+        while the first one still runs.
+        """
+        now = self.now()
+        first = First(request.fingerprint, now, now + within)
+        turn = Turn(request, first, 1)
+        if self._write(turn, first, replaces=None):
+            return turn
+        record = self.store.record(kind_of(request), FIRST)
+        if record is not None:
+            before = self._read(record)
+            answer = before.answer_to(request, now=now)
+            if answer is not None:
+                return answer
+            turn = replace(turn, version=record.version + 1)
+            if self._write(turn, first, replaces=record.version):
+                return turn
+        raise still_running(now, now + within, now=now)  # somebody else was quicker
+
+    def finish(self, turn: Turn, answer: RecordedAnswer) -> None:
+        """Keep *answer* for repeats of what was run.
+
+        Where the table does not take it, the request has taken effect all the same: whoever asked
+        gets the answer, and a repeat of it runs anew.
+        """
+        done = replace(turn.first, answer=answer)
+        try:
+            for part in parts_of(turn.request, done, version=turn.version + 1):
+                self.store.renew_record(part)
+            self._write(replace(turn, version=turn.version + 1), done, replaces=turn.version)
+        except Unavailable as error:
+            _log.warning("an answer could not be kept for repeats: %s", error)
+
+    def give_up(self, turn: Turn) -> None:
+        """Let a repeat run anew: what was run has failed."""
+        failed = replace(turn.first, failed=True)
+        try:
+            self._write(replace(turn, version=turn.version + 1), failed, replaces=turn.version)
+        except Unavailable as error:  # then its marker lapses
+            _log.warning("a failure could not be noted for repeats: %s", error)
+
+    def _write(self, turn: Turn, first: First, *, replaces: int | None) -> bool:
+        record = record_of(turn.request, first, version=turn.version)
+        return self.store.put_record(record, replaces=replaces)
+
+    def _read(self, record: Record) -> First:
+        """Return the content of *record*, with the parts of a large answer."""
+        number = record.body.get("parts", 0)
+        parts: list[str] = []
+        while len(parts) < number:
+            after = part_name(record.version, len(parts) - 1) if parts else ""
+            found, _ = self.store.records(
+                record.kind, prefix=f"{record.version}.", after=after, limit=number - len(parts)
+            )
+            if not found:
+                raise Unavailable("the first answer under this Idempotency-Key is being forgotten")
+            parts += [str(part.body["text"]) for part in found]
+        return first_of(record, parts)

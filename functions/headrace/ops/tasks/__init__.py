@@ -1,0 +1,1 @@
+"""Tasks one by one: put in, looked at, explained."""

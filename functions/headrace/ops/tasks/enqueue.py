@@ -1,0 +1,267 @@
+"""The life of a task outside its worker: enqueue, look, delete."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from headrace.domain import plan
+from headrace.domain.change import Change
+from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
+from headrace.domain.ids import new_request_token, new_task_id
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Task
+from headrace.ops.shared.audit import Audit
+from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.uniqueness import commit
+from headrace.store.base import Done, Outcome, Refused, Store
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LOOKS: Final = 10  # at a dedupe key that changes hands while we look
+
+
+class EnqueueOutcome(StrEnum):
+    """What became of one entry of an enqueue call."""
+
+    CREATED = "CREATED"
+    EXISTING = "EXISTING"
+    DUPLICATE = "DUPLICATE"
+    OVERWRITTEN = "OVERWRITTEN"
+    INVALID = "INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueResult:
+    """The result of one entry; ``task`` is shown for what is there now.
+
+    ``elsewhere`` is the queue of an EXISTING task that is in another one: it is not shown then.
+    """
+
+    outcome: EnqueueOutcome
+    id: str | None
+    task: Task | None = None
+    detail: str | None = None
+    elsewhere: str | None = None
+
+    @property
+    def queue(self) -> str | None:
+        """The queue that the task is in; None where there is no task, or it may not be named."""
+        return self.elsewhere if self.task is None else self.task.queue
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry on its way in."""
+
+    new: TaskSpec
+    task_id: str
+    due_at: datetime
+    token: str | None
+
+    @property
+    def too_late(self) -> bool:
+        """Tell whether the task would expire before it is due."""
+        return self.new.expires_at is not None and self.new.expires_at <= self.due_at
+
+
+@dataclass(slots=True)
+class TaskOperations:
+    """The use cases of producers and of whoever looks at one task."""
+
+    store: Store
+    queues: QueueOperations
+    now: Callable[[], datetime]
+    audit: Audit
+    new_id: Callable[[datetime], str] = new_task_id
+    new_token: Callable[[], str] = new_request_token
+
+    def enqueue(self, queue: str, new: Sequence[TaskSpec]) -> list[EnqueueResult]:
+        """Put tasks into *queue*, each on its own; results in the order given.
+
+        Raises NotFound when there is no such queue.
+        """
+        target = self.queues.cached(queue)
+        now = self.now()
+        taken: set[datetime] = set()
+        results: list[EnqueueResult] = []
+        plain: list[_Entry] = []
+        for given in new:
+            entry = self._entry(given, now, taken)
+            if given.dedupe_key is None and not entry.too_late:
+                plain.append(entry)
+                continue
+            # What needs a look of its own comes after what stands before it in the call.
+            results += self._enqueue_plain(plain, target, now)
+            plain = []
+            look = self._too_late if entry.too_late else self._enqueue_keyed
+            results.append(look(entry, target, now))
+        return results + self._enqueue_plain(plain, target, now)
+
+    def get(self, task_id: str) -> Task:
+        """Return a task, as last written, without consuming it.  Raises NotFound."""
+        task = self.store.read([task_id]).get(task_id)
+        if task is None or task.hidden(self.now()):
+            message = f"there is no task {task_id}"
+            raise NotFound(message)
+        return with_present_ends(self.store, [task])[0]
+
+    def delete(
+        self,
+        task_id: str,
+        *,
+        if_not_inflight: bool = False,
+        check: Callable[[Task], None] = lambda _: None,
+    ) -> None:
+        """Remove a task in whatever state, or only while no worker has it.
+
+        *check* may raise for a task that must not be touched; it is removed from the queue and
+        state in which it passed.
+        Raises NotFound, and Inflight when *if_not_inflight* and a worker has it.
+        """
+        while True:
+            task = self.get(task_id)
+            check(task)
+            if if_not_inflight and task.state is State.INFLIGHT:
+                message = f"task {task_id} is in flight"
+                raise Inflight(message)
+            with self.audit.action("delete", queue=task.queue, ids=[task_id]) as outcome:
+                deleted = commit(self.store, [plan.delete(task)])[0]
+                # Gone since it was read: by this very call, if its answer was lost.
+                done = isinstance(deleted, Done) or not task.same_as(deleted.task)
+                outcome.changed = int(done)
+            if done:
+                return
+
+    def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
+        due_at = given.due_at(now)
+        while due_at in taken:
+            due_at += _MICROSECOND  # tasks of one call keep their order
+        taken.add(due_at)
+        token = self.new_token() if given.id else None
+        return _Entry(given, given.id or self.new_id(now), due_at, token)
+
+    def _enqueue_plain(
+        self, entries: Sequence[_Entry], queue: Queue, now: datetime
+    ) -> list[EnqueueResult]:
+        changes = [_planned(entry, queue, now) for entry in entries]
+        outcomes = self._insert(changes, queue, now)
+        return [
+            _enqueued(change, outcome, queue)
+            for change, outcome in zip(changes, outcomes, strict=True)
+        ]
+
+    def _too_late(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:
+        """An expiry that the clock has passed is invalid, unless the task is there already."""
+        if entry.new.id is not None:
+            there = with_id(self.store, entry.task_id)
+            if there is not None and _takes_id(there, queue, now):
+                return existing(there, queue.name)
+        detail = "expires_at would pass before the task is due"
+        return EnqueueResult(EnqueueOutcome.INVALID, entry.new.id, detail=detail)
+
+    def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
+        """Commit new tasks; an id whose last holder is past its retention is free again."""
+        outcomes = self.store.commit(changes)
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Done):
+                continue
+            there, born = outcome.task, changes[place].insert
+            if there is not None and _takes_id(there, queue, now):
+                continue
+            if there is not None:
+                self.store.commit([plan.delete(there, unless_changed=True)])
+            elif outcome.blocked:
+                continue  # by the key alone
+            elif born is not None and born.enqueue_token is None:
+                outcomes[place] = Done(born)  # an id of ours: it has come and gone already
+                continue
+            outcomes[place] = self.store.commit([changes[place]])[0]
+        return outcomes
+
+    def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:
+        """Put in one task with a dedupe key, unless a live task holds the key."""
+        dead_holder: str | None = None
+        for _ in range(_LOOKS):
+            change = _planned(entry, queue, now, replaces=dead_holder)
+            outcome = self._insert([change], queue, now)[0]
+            if isinstance(outcome, Done) or outcome.task is not None:
+                return _enqueued(change, outcome, queue)
+            key = entry.new.dedupe_key or ""
+            lock = plan.holder(queue.name, key, value=None, expects=None)
+            dead_holder = self.store.key_lock(lock.kind, lock.name)
+            if dead_holder is None:
+                continue
+            held = self.store.read([dead_holder]).get(dead_holder)
+            if held is None or not held.holds(queue.name, key, now):
+                continue
+            result = self._duplicate(held, entry.new, queue, now)
+            if result is not None:
+                return result
+        message = "the dedupe key keeps changing hands; try again"
+        raise Unavailable(message)
+
+    def _duplicate(
+        self, held: Task, new: TaskSpec, queue: Queue, now: datetime
+    ) -> EnqueueResult | None:
+        """Leave the holder alone, or overwrite what was named; None when it has just changed."""
+        if not new.overwrite or held.state is not State.ENQUEUED:
+            return EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
+        try:
+            change = plan.overwrite(held, new, queue, now=now)
+        except InvalidRequest as wrong:
+            return EnqueueResult(EnqueueOutcome.INVALID, held.id, detail=str(wrong))
+        outcome = self.store.commit([change])[0]
+        if not isinstance(outcome, Done):
+            return None
+        return EnqueueResult(EnqueueOutcome.OVERWRITTEN, held.id, outcome.task)
+
+
+def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None = None) -> Change:
+    return plan.enqueue(
+        entry.new,
+        queue,
+        task_id=entry.task_id,
+        due_at=entry.due_at,
+        now=now,
+        token=entry.token,
+        replaces=replaces,
+    )
+
+
+def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
+    match outcome:
+        case Done(task):
+            return EnqueueResult(EnqueueOutcome.CREATED, task.id, task)
+        case Refused(Task() as there):
+            return existing(there, queue.name)
+        case Refused():
+            detail = "the id is being deleted; try again"
+            return EnqueueResult(EnqueueOutcome.INVALID, change.task_id, detail=detail)
+
+
+def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
+    """Tell whether *there* keeps its id from a task of *queue*.
+
+    What is left of a task that ended before the queue was created is another queue's of this name.
+    """
+    if there.spent is not None and there.queue == queue.name and there.finished_at is not None:
+        return there.has_id(now) and there.finished_at >= queue.created_at
+    return there.has_id(now)
+
+
+def with_id(store: Store, task_id: str) -> Task | None:
+    """Return the task of an id, or what is left of one that is gone."""
+    return (store.read([task_id]) or store.spent([task_id])).get(task_id)
+
+
+def existing(there: Task, queue: str) -> EnqueueResult:
+    """Return the result of an entry for *queue* whose id a task has already, in whatever queue."""
+    if there.queue == queue and there.spent is None:
+        return EnqueueResult(EnqueueOutcome.EXISTING, there.id, there)
+    detail = "the task of this id is in another queue"
+    if there.spent is not None:
+        detail = "the task of this id is done, and was not kept"
+    return EnqueueResult(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)

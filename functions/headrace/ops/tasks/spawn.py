@@ -1,0 +1,241 @@
+"""Children of a report: tasks that are created in the same transaction, or not at all."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from headrace.domain import plan
+from headrace.domain.change import Change, KeyLock
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.ids import derived_task_id
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import Queue
+from headrace.domain.task import Task
+from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, with_id
+from headrace.store.base import Done, Store
+
+_LOOKS: Final = 10  # at ids and keys that change hands while we look
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One task to spawn, its id made from the lease unless the worker chose one."""
+
+    queue: Queue
+    new: TaskSpec
+    task_id: str
+    due_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """Queue and dedupe key, if it has one."""
+        key = self.new.dedupe_key
+        return (self.queue.name, key) if key is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnResult:
+    """What became of a report that took effect, and of its children."""
+
+    task: Task
+    children: tuple[EnqueueResult, ...] = ()
+
+
+@dataclass(slots=True)
+class Spawning:
+    """The use case, with what it needs from outside."""
+
+    store: Store
+    queues: QueueOperations
+    now: Callable[[], datetime]
+
+    def children(
+        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime, now: datetime
+    ) -> tuple[Child, ...]:
+        """Return the children of a report made under the lease *secret*.
+
+        *born* is when that delivery began: the same lease always gives the same ids.
+        Raises InvalidRequest naming the entry whose queue is missing or whose time is over.
+        """
+        made: list[Child] = []
+        for place, (name, new) in enumerate(spawn):
+            try:
+                queue = self.queues.cached(name)
+            except NotFound as missing:
+                message = f"spawn[{place}].queue: {missing}"
+                raise InvalidRequest(message) from None
+            due_at = new.due_at(now) + place * _MICROSECOND
+            if new.expires_at is not None and new.expires_at <= due_at:
+                message = f"spawn[{place}].expires_at would pass before the task is due"
+                raise InvalidRequest(message)
+            made.append(Child(queue, new, _id_of(place, new, secret, born), due_at))
+        return tuple(made)
+
+    def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> SpawnResult | None:
+        """Make *change*, planned from *parent*, and create *children* with it.
+
+        What exists already or whose key is held counts as done.  Returns None when the parent has
+        changed meanwhile.  Raises Unavailable when keys keep changing hands.
+        """
+        settled: dict[int, EnqueueResult] = {}  # children that need not be made, by place
+        replaced: dict[int, str] = {}  # dead holders of keys, by place
+        kept_locks: set[KeyLock] = set()
+        there = {parent.id: parent} | self._chosen(children)
+        for place, child in enumerate(children):
+            if child.task_id in there:
+                settled[place] = existing(there[child.task_id], child.queue.name)
+        for _ in range(_LOOKS):
+            twins = _twins(children, settled)
+            births = {
+                place: self._birth(child, replaced.get(place), parent)
+                for place, child in enumerate(children)
+                if place not in settled and place not in twins
+            }
+            taken = {also for birth in births.values() for also in birth.also}
+            also = [
+                lock
+                for lock in change.also
+                if lock not in kept_locks and not _passed_on(lock, taken)
+            ]
+            whole = replace(change, also=(*also, *births.values()))
+            outcome = self.store.commit([whole])[0]
+            if isinstance(outcome, Done):
+                results = self._results(children, births, settled | twins)
+                return SpawnResult(outcome.task, results)
+            if not outcome.blocked:
+                return None
+            for blocked in outcome.blocked:
+                part = whole.also[blocked]
+                if isinstance(part, KeyLock):
+                    kept_locks.add(part)
+                    continue
+                place = next(place for place, birth in births.items() if birth is part)
+                self._look(place, children[place], settled, replaced)
+        message = "dedupe keys keep changing hands; report again"
+        raise Unavailable(message)
+
+    def repeated(
+        self, spawn: Sequence[tuple[str, TaskSpec]], *, secret: str, born: datetime
+    ) -> tuple[EnqueueResult, ...]:
+        """Return the results for the children of a report that took effect before.
+
+        A child that is not there was finished and forgotten since, or was a duplicate then.
+        """
+        ids = [_id_of(place, new, secret, born) for place, (_, new) in enumerate(spawn)]
+        there = self.store.read(ids)
+        return tuple(
+            self._found(queue, new, task_id, there)
+            for (queue, new), task_id in zip(spawn, ids, strict=True)
+        )
+
+    def _found(
+        self, queue: str, new: TaskSpec, task_id: str, there: Mapping[str, Task]
+    ) -> EnqueueResult:
+        holder = None
+        if task_id not in there and new.dedupe_key is not None:
+            lock = plan.holder(queue, new.dedupe_key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
+        if holder is not None:
+            return EnqueueResult(EnqueueOutcome.DUPLICATE, holder)
+        return EnqueueResult(EnqueueOutcome.EXISTING, task_id)
+
+    def _chosen(self, children: Sequence[Child]) -> dict[str, Task]:
+        """Return the tasks whose ids a worker chose for children of one key.
+
+        Of these only the first is tried, and whether an id is taken goes before the key.
+        """
+        keys = Counter(child.key for child in children)
+        ids = [
+            child.task_id
+            for child in children
+            if child.new.id and child.key and keys[child.key] > 1
+        ]
+        if not ids:
+            return {}
+        now, found = self.now(), {**self.store.read(ids), **self.store.spent(ids)}
+        return {name: task for name, task in found.items() if task.has_id(now)}
+
+    def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:
+        if (parent.queue, parent.dedupe_key) == child.key:
+            replaces = replaces or parent.id  # the parent hands its key on
+        return plan.enqueue(
+            child.new,
+            child.queue,
+            task_id=child.task_id,
+            due_at=child.due_at,
+            now=self.now(),
+            token=None,
+            replaces=replaces,
+        )
+
+    def _look(
+        self, place: int, child: Child, settled: dict[int, EnqueueResult], replaced: dict[int, str]
+    ) -> None:
+        """Find out why *child* could not be made, and note what settles it."""
+        now = self.now()
+        there = with_id(self.store, child.task_id)
+        if there is not None and not there.has_id(now):
+            self.store.commit([plan.delete(there, unless_changed=True)])
+        elif there is not None:
+            settled[place] = existing(there, child.queue.name)
+        elif child.new.dedupe_key is not None:
+            key = child.new.dedupe_key
+            lock = plan.holder(child.queue.name, key, value=None, expects=None)
+            holder = self.store.key_lock(lock.kind, lock.name)
+            held = self.store.read([holder]).get(holder) if holder else None
+            if held is not None and held.holds(child.queue.name, key, now):
+                settled[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
+            elif holder is not None:
+                replaced[place] = holder
+            else:
+                replaced.pop(place, None)
+
+    @staticmethod
+    def _results(
+        children: Sequence[Child], births: dict[int, Change], settled: dict[int, EnqueueResult]
+    ) -> tuple[EnqueueResult, ...]:
+        return tuple(
+            settled.get(place)
+            or EnqueueResult(EnqueueOutcome.CREATED, child.task_id, births[place].insert)
+            for place, child in enumerate(children)
+        )
+
+
+def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:
+    return new.id or derived_task_id(born, f"{secret}:{place}")
+
+
+def _twins(
+    children: Sequence[Child], settled: Mapping[int, EnqueueResult]
+) -> dict[int, EnqueueResult]:
+    """Return the results of children whose id or key an earlier one is about to take."""
+    twins: dict[int, EnqueueResult] = {}
+    ids: set[str] = set()
+    holders: dict[tuple[str, str], str] = {}  # by key
+    for place, child in enumerate(children):
+        before = settled.get(place)
+        if before is not None and child.key and before.outcome is EnqueueOutcome.DUPLICATE:
+            holders.setdefault(child.key, before.id or "")
+        elif before is not None:
+            ids.add(child.task_id)
+        elif child.task_id in ids:
+            twins[place] = EnqueueResult(EnqueueOutcome.EXISTING, child.task_id)
+        elif child.key and child.key in holders:
+            twins[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, holders[child.key])
+        else:
+            ids.add(child.task_id)
+            if child.key:
+                holders[child.key] = child.task_id
+    return twins
+
+
+def _passed_on(also: KeyLock | Change, taken: set[KeyLock | Change]) -> bool:
+    """Tell whether the parent's key lock is not given up but handed to a child."""
+    return isinstance(also, KeyLock) and any(
+        isinstance(other, KeyLock) and (other.kind, other.name) == (also.kind, also.name)
+        for other in taken
+    )

@@ -32,7 +32,7 @@ def main() -> None:
     for name, variable in VARIABLES.items():
         if getattr(options, name):
             os.environ[variable] = getattr(options, name)
-    from headrace.spark.station.__main__ import main as run  # noqa: PLC0415 (reads the environment)
+    from headrace.spark.stations.__main__ import main as run  # noqa: PLC0415 (reads the environment)
 
     arguments = [options.station, "--json"]
     arguments += ["--drain"] if options.drain == "true" else []

@@ -36,7 +36,7 @@ QUICK = {
     # Nor does a plan's every column need the line of Python that it came from.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.driver.memory": "1g",
-    "spark.python.daemon.module": "headrace.spark.daemon",
+    "spark.python.daemon.module": "headrace.spark.stations.daemon",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 

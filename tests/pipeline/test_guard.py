@@ -11,7 +11,16 @@ from pyspark.sql import DataFrame
 
 from headrace.spark.sources.leasing import ARROW
 from headrace.spark.sources.rows import report_of, rows_of
-from headrace.spark.station.outcomes import Fail, Move, Outcome, Retry, Spawn, Succeed, Taken, guard
+from headrace.spark.stations.outcomes import (
+    Fail,
+    Move,
+    Outcome,
+    Retry,
+    Spawn,
+    Succeed,
+    Taken,
+    guard,
+)
 
 NOW = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
 SURROGATE = "\ud800"

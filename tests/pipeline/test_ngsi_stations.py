@@ -29,7 +29,7 @@ from examples.ngsi.spark_accounting import compared, expected
 from headrace.client.models import Task
 from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.leasing import SCHEMA
-from headrace.spark.station.outcomes import Fail, Move, Taken
+from headrace.spark.stations.outcomes import Fail, Move, Taken
 from tests.pipeline.harness import PipelineHarness
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

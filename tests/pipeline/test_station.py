@@ -17,10 +17,10 @@ from headrace.domain.task import State
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.operators.workers import Command
 from headrace.spark import Station
-from headrace.spark.station.figures import Batch, Run
-from headrace.spark.station.heartbeat import StationHeartbeat
-from headrace.spark.station.job_errors import StationFailed
-from headrace.spark.station.plan_analysis import PlanAnalysis, analyse
+from headrace.spark.stations.figures import Batch, Run
+from headrace.spark.stations.heartbeat import StationHeartbeat
+from headrace.spark.stations.job_errors import StationFailed
+from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse
 from tests.pipeline import transforms
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 

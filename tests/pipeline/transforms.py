@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType
 
-from headrace.spark.station.outcomes import (
+from headrace.spark.stations.outcomes import (
     Fail,
     Move,
     Outcome,

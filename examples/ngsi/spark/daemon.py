@@ -3,7 +3,7 @@
 from pyspark.daemon import manager
 
 import examples.ngsi.spark.rehearsal
-import headrace.spark.station.jobs
+import headrace.spark.stations.jobs
 
 __all__ = ["examples", "headrace"]
 

@@ -13,8 +13,8 @@ from examples.ngsi.spark.rehearsal import Rehearsed
 from examples.ngsi.spark.stations import loading_into, splitting
 from examples.ngsi.spark.table import read
 from headrace.spark import Station
-from headrace.spark.station.figures import Batch
-from headrace.spark.station.outcomes import guard
+from headrace.spark.stations.figures import Batch
+from headrace.spark.stations.outcomes import guard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

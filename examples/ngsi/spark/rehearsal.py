@@ -8,7 +8,7 @@ from pathlib import Path
 from examples.ngsi.ngsi import CORRELATOR_TAG
 from examples.ngsi.spark.stations import split_up
 from examples.ngsi.trouble import ON_PURPOSE, fails_once, taken
-from headrace.spark.station.outcomes import Outcome, Retry, Taken
+from headrace.spark.stations.outcomes import Outcome, Retry, Taken
 
 
 @dataclass(frozen=True, slots=True)

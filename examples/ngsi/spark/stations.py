@@ -13,7 +13,7 @@ from examples.ngsi.ngsi import Unreadable, split
 from examples.ngsi.spark.table import Loading
 from headrace.spark import Station
 from headrace.spark.lake.frames import absolute
-from headrace.spark.station.outcomes import Fail, Move, Outcome, Taken, guard
+from headrace.spark.stations.outcomes import Fail, Move, Outcome, Taken, guard
 
 
 def split_up(task: Taken) -> Outcome:

@@ -22,7 +22,7 @@ from headrace.cli.commands import CliGroup
 from headrace.cli.output import clean, console, facts
 from headrace.cli.session import CliSession, Failed
 
-RUNNER: Final = "headrace.spark.station"
+RUNNER: Final = "headrace.spark.stations"
 _NEEDED: Final = ("pyspark", "pyarrow", "pandas", "botocore", "cronsim")
 OUTCOMES: Final = (
     "moved",

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.spark.sources.register import register
-    from headrace.spark.station.station import Station
+    from headrace.spark.stations.station import Station
 
 __all__ = ["Station", "register"]
 
 _PLACES = {
-    "Station": "headrace.spark.station.station",
+    "Station": "headrace.spark.stations.station",
     "register": "headrace.spark.sources.register",
 }
 

@@ -35,7 +35,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "4g",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
-    "spark.python.daemon.module": "headrace.spark.daemon",
+    "spark.python.daemon.module": "headrace.spark.stations.daemon",
 }
 _WIDTH = 100
 

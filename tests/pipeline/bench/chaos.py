@@ -35,7 +35,7 @@ from infra.local.launch import Launched, launched
 NAMES = ("first", "second")
 _LONGEST = 1_800.0  # seconds
 _LOOK_EVERY = 0.5
-_FORKED = "-m headrace.spark.daemon"
+_FORKED = "-m headrace.spark.stations.daemon"
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Drivers:
     def start(self, name: str) -> None:
         """Start a station that goes on until it is ended."""
         where = {"HEADRACE_DYNAMODB_URL": self.service.dynamodb_url}
-        command = [sys.executable, "-m", "headrace.spark.station", "--json"]
+        command = [sys.executable, "-m", "headrace.spark.stations", "--json"]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 [*command, f"tests.pipeline.bench.stations:{name}"],

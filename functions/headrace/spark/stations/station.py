@@ -20,12 +20,12 @@ from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import shard_deliveries
-from headrace.spark.station.batch import BatchRunner
-from headrace.spark.station.claims import ClaimLog
-from headrace.spark.station.figures import Batch, Run, logged
-from headrace.spark.station.heartbeat import StationHeartbeat
-from headrace.spark.station.jobs import Transform
-from headrace.spark.station.plan_analysis import PlanAnalysis, analyse, kind_of
+from headrace.spark.stations.batch import BatchRunner
+from headrace.spark.stations.claims import ClaimLog
+from headrace.spark.stations.figures import Batch, Run, logged
+from headrace.spark.stations.heartbeat import StationHeartbeat
+from headrace.spark.stations.jobs import Transform
+from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse, kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

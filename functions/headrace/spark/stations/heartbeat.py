@@ -12,7 +12,7 @@ from headrace.runtime.wiring import UseCases
 from headrace.spark.sources.periodic import heartbeat
 
 if TYPE_CHECKING:
-    from headrace.spark.station.station import Station
+    from headrace.spark.stations.station import Station
 
 SECONDS: Final = 30.0
 _NAME: Final = "a station's sign of life"

@@ -13,7 +13,7 @@ from headrace.spark.sources.rows import COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.spark.station.jobs import Transform
+    from headrace.spark.stations.jobs import Transform
 
 _NESTED: Final = ("struct", "map", "array", "variant")
 

@@ -21,8 +21,8 @@ from typing import Final
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.spark.exit_codes import DONE, INTERRUPTED, failed, first_line, hush
 from headrace.spark.session import session
-from headrace.spark.station.figures import Batch, Run, as_json, logged
-from headrace.spark.station.station import Station
+from headrace.spark.stations.figures import Batch, Run, as_json, logged
+from headrace.spark.stations.station import Station
 
 CONF: Final = {
     "spark.python.worker.reuse": "true",
@@ -30,7 +30,7 @@ CONF: Final = {
     "spark.speculation": "false",
 }
 _LOCAL: Final = {
-    "spark.python.daemon.module": "headrace.spark.daemon",
+    "spark.python.daemon.module": "headrace.spark.stations.daemon",
     "spark.master": "local[*,4]",  # a part that dies is run again, as on a cluster
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "8",

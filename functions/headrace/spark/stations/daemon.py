@@ -10,8 +10,8 @@ import gc
 import pandas as pd  # noqa: F401 (PyArrow looks for it in every process that makes an array)
 from pyspark.daemon import manager
 
-import headrace.spark.station.jobs
-import headrace.spark.station.outcomes  # noqa: F401 (so that the workers have it)
+import headrace.spark.stations.jobs
+import headrace.spark.stations.outcomes  # noqa: F401 (so that the workers have it)
 
 if __name__ == "__main__":
     gc.freeze()  # a worker looks for garbage after each part of a job: not among what stays

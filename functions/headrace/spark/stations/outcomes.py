@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from headrace.spark.sources.rows import COLUMNS, encodable
 from headrace.spark.sources.rows import SPAWN as _SPAWN
-from headrace.spark.station.jobs import Transform
+from headrace.spark.stations.jobs import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,16 +18,16 @@ from headrace.spark.sources.leasing import Intake
 from headrace.spark.sources.periodic import group_heartbeat, shutdown_deadline
 from headrace.spark.sources.settling import Outlet, SettleSummary
 from headrace.spark.sources.sweeping import sweep
-from headrace.spark.station import jobs
-from headrace.spark.station.claims import ClaimLog
-from headrace.spark.station.figures import Batch
-from headrace.spark.station.job_errors import JobError, StationFailed, job_error, worker_error
-from headrace.spark.station.plan_analysis import PlanAnalysis, settling_frame
+from headrace.spark.stations import jobs
+from headrace.spark.stations.claims import ClaimLog
+from headrace.spark.stations.figures import Batch
+from headrace.spark.stations.job_errors import JobError, StationFailed, job_error, worker_error
+from headrace.spark.stations.plan_analysis import PlanAnalysis, settling_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.spark.station.station import Station
+    from headrace.spark.stations.station import Station
 
 _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3

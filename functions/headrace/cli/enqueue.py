@@ -22,7 +22,7 @@ from headrace.cli.lines import (
 )
 from headrace.cli.output import document, line, made_fields, progress
 from headrace.cli.session import CliSession
-from headrace.client.call import utc_now
+from headrace.client.clock import utc_now
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.domain.errors import HeadraceError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from headrace.cli.exits import Exit
-from headrace.client.call import utc_now
+from headrace.client.clock import utc_now
 
 if TYPE_CHECKING:
     import httpx2 as httpx

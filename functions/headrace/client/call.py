@@ -136,11 +136,6 @@ def _parameter(name: str, value: object) -> str:
     return str(value)
 
 
-def utc_now() -> datetime:
-    """The time of this machine: aware, UTC.  The service's own is in its answers."""
-    return datetime.now(UTC)
-
-
 def instant_text(at: datetime, *, field: str) -> str:
     """*at* as the API writes instants.
 

@@ -22,8 +22,8 @@ from headrace.client.app.posting import Posting
 from headrace.client.app.queues import AppQueues
 from headrace.client.app.results import OnLargeResult, checked
 from headrace.client.app.timeouts import Timeouts
-from headrace.client.call import utc_now
 from headrace.client.client import Client
+from headrace.client.clock import utc_now
 from headrace.client.codec import Codec
 from headrace.client.models import LeasedTask, Schedule
 from headrace.client.sending import Report

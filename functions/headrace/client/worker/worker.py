@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Final
 
 from headrace.client.app.app import App
-from headrace.client.call import utc_now
 from headrace.client.client import Client
+from headrace.client.clock import utc_now
 from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher

@@ -14,10 +14,9 @@ from headrace.cli.commands import (
     queue_option,
     yes_option,
 )
-from headrace.cli.exits import Exit
 from headrace.cli.filters import described, filter_options, take_filters
 from headrace.cli.output import count_of, document, many, progress, rows
-from headrace.cli.session import CliSession
+from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import Action
 from headrace.client.models import Bulk, BulkResult
 from headrace.domain.errors import NotFound

@@ -1,30 +1,232 @@
-"""`headrace doctor`: is the service there, does the key fit, and what in the queues will hurt."""
+"""`headrace doctor`: is the service there, does the key fit, and what in the queues will hurt.
+
+The advice itself is pure: functions from what was seen to what to do about it.
+"""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import click
 
 from headrace import __version__
-from headrace.cli.advice import (
-    Advice,
-    queue_advice,
-    skew_advice,
-    version_advice,
-    well,
-)
 from headrace.cli.commands import CliCommand, queue_names
-from headrace.cli.exits import Exit, exit_of
-from headrace.cli.output import cell, document, grid, write
-from headrace.cli.session import CliSession
+from headrace.cli.output import cell, document, grid, many, span, write
+from headrace.cli.session import CliSession, Exit, exit_of
 from headrace.client.client import Client
-from headrace.client.models import WorkerSeen
+from headrace.client.models import Queue, Stats, WorkerSeen
+from headrace.domain.cost import SHARD_DELIVERIES
 from headrace.domain.errors import Forbidden, HeadraceError, NotFound, Unauthenticated
+from headrace.domain.retry import Backoff, RetryStrategy
 
 _MARKS: Final = {"ok": ("ok", "green"), "advice": ("!", "yellow"), "failed": ("x", "red")}
 _ROLE: Final = re.compile(r"an? (\w+) key may not")
+_SHORT_KEEPALIVE: Final = 3.0
+_SKEW: Final = 2.0
+_OLD_READY: Final = 60.0
+_BUSY: Final = 0.7  # of what a shard carries
+SILENT_SECONDS: Final = 75.0
+"""Without a heartbeat for longer a worker counts as silent: they come every 30 seconds."""
+
+_UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing that was looked at; without advice, it is well."""
+
+    subject: str
+    seen: str
+    advice: str = ""
+    level: str = "ok"  #: ok, advice, or failed
+
+
+def well(subject: str, seen: str) -> Advice:
+    """Return a finding with nothing to do."""
+    return Advice(subject, seen)
+
+
+def hint(subject: str, seen: str, advice: str) -> Advice:
+    """Return a finding that something should be done about."""
+    return Advice(subject, seen, advice, "advice")
+
+
+def skew_advice(ours: datetime, theirs: datetime) -> Advice:
+    """Compare this machine's clock with the service's."""
+    off = (ours - theirs).total_seconds()
+    if abs(off) <= _SKEW:
+        return well("clock", f"within {max(abs(off), 0.1):.1f} s of the service's")
+    side = "ahead of" if off > 0 else "behind"
+    return hint(
+        "clock",
+        f"{span(abs(off))} {side} the service's",
+        "set this machine's clock (NTP): instants that it sends, and those it shows, are off",
+    )
+
+
+def version_advice(ours: str, theirs: str) -> Advice:
+    """Compare the versions of both sides."""
+    if ours == theirs:
+        return well("version", f"{theirs} on both sides")
+    return hint("version", f"{ours} here, {theirs} there", "bring both to one version")
+
+
+def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
+    """Problems of *queue*; *workers* is None where the key may not see them."""
+    name = queue.name
+    found = [
+        hint(f"queue {name}", seen, advice)
+        for seen, advice in (
+            *_lease(queue),
+            *_retries(queue),
+            *_keeping(queue),
+            *_deliveries(queue),
+            *_backlog(queue, workers, now),
+        )
+    ]
+    return found or [well(f"queue {name}", "settings and backlog are fine")]
+
+
+_Hints = Iterator[tuple[str, str]]
+
+
+def _edit(queue: Queue, option: str) -> str:
+    return f"`headrace queue edit {queue.name} {option}`"
+
+
+def _lease(queue: Queue) -> _Hints:
+    keepalive = queue.keepalive_timeout_in_seconds
+    if keepalive < _SHORT_KEEPALIVE:
+        yield (
+            f"keepalive is {span(keepalive)}",
+            (
+                "a pause of a worker or of the network loses leases, and tasks run twice; each "
+                f"heartbeat costs a write unit: {_edit(queue, '--keepalive 30s')}"
+            ),
+        )
+
+
+def _retries(queue: Queue) -> _Hints:
+    retry, dead = queue.retry_strategy, queue.dead_letter_queue_config
+    if retry.max_retries == 0:
+        end = "is dead" if dead.enable else "is gone"
+        yield (
+            "max_retries is 0",
+            f"one failure or killed worker, and a task {end}: {_edit(queue, '--max-retries 5')}",
+        )
+    grows = retry.kind not in (Backoff.INTERVALS, Backoff.FIXED)
+    if retry.kind is not Backoff.INTERVALS and retry.max_delay_seconds < retry.base_seconds:
+        yield (
+            f"max_delay ({span(retry.max_delay_seconds)}) < base ({span(retry.base_seconds)})",
+            (
+                f"every wait is max_delay{', and none grows' if grows else ''}: "
+                f"{_edit(queue, f'--max-delay {retry.base_seconds:g}s')} or more"
+            ),
+        )
+    lasts = horizon(retry)
+    if 0 < queue.expires_in_seconds < lasts:
+        yield (
+            (
+                f"tasks expire after {span(queue.expires_in_seconds)}, "
+                f"their retries take up to {span(lasts)}"
+            ),
+            (
+                "the last retries never happen, and the task is dead as expired: "
+                f"{_edit(queue, f'--expires {2 * lasts:.0f}s')} or fewer retries"
+            ),
+        )
+
+
+def horizon(retry: RetryStrategy) -> float:
+    """Return how long all retries take together, at their longest, in seconds."""
+    most = retry.max_retries
+    return sum(retry.delay_seconds(number, 1.0) for number in range(1, most + 1))
+
+
+def _keeping(queue: Queue) -> _Hints:
+    dead = queue.dead_letter_queue_config
+    if not dead.enable:
+        yield (
+            "the dead-letter queue is off",
+            f"what fails for good leaves no trace: {_edit(queue, '--dead-letter')}",
+        )
+    elif dead.retention_period_in_seconds == 0:
+        yield (
+            "dead tasks are kept for 0 s",
+            f"what fails for good leaves no trace: {_edit(queue, '--dead-retention 14d')}",
+        )
+    if queue.history_retention_in_seconds == 0:
+        yield (
+            "history is 0",
+            (
+                "a task that succeeded is gone at once: no result, no replay, and its id may be "
+                "used again, so that a late repeat of its enqueue runs it twice: "
+                f"{_edit(queue, '--history 1d')}"
+            ),
+        )
+
+
+def _deliveries(queue: Queue) -> _Hints:
+    rate = queue.dequeuing_settings.rate_limiting
+    if rate is None:
+        return
+    a_second = rate.max_tokens / (rate.interval * _UNIT_SECONDS[str(rate.interval_unit)])
+    if rate.max_tokens == 0:
+        yield "the rate limit is 0", f"nothing is ever delivered: {_edit(queue, '--rate none')}"
+    elif a_second < 1:
+        yield (
+            f"the rate limit is one task in {span(1 / a_second)}",
+            f"is that meant? If not: {_edit(queue, '--rate 50/s')}",
+        )
+
+
+def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> _Hints:
+    stats = queue.stats
+    if stats is None:
+        return
+    yield from _busy(queue, stats)
+    waiting = stats.counts.ready
+    if queue.dequeuing_settings.dequeuing_paused:
+        if waiting:
+            yield (
+                f"paused, with {many(waiting, 'task')} due",
+                f"when that is over: `headrace queue resume {queue.name}`",
+            )
+        return
+    oldest = stats.age_of_oldest_ready_seconds or 0.0
+    if oldest < _OLD_READY:
+        return
+    seen = f"a task has been ready for {span(oldest)}"
+    if workers is None:
+        yield seen, "see whether workers are running, and enough of them"
+        return
+    alive = [
+        one
+        for one in workers
+        if queue.name in one.queues and (now - one.seen_at).total_seconds() <= SILENT_SECONDS
+    ]
+    if not alive:
+        yield f"{seen}, and no worker is alive", "start one: `headrace work module:app`"
+    elif all(one.command for one in alive):
+        yield f"{seen}, and every worker is asked to end", "start another one"
+    else:
+        yield (
+            f"{seen}, with {many(len(alive), 'worker')} alive",
+            "more of them, or more concurrency",
+        )
+
+
+def _busy(queue: Queue, stats: Stats) -> _Hints:
+    rates = stats.rates
+    rate = max(rates.enqueued_per_second, rates.dequeued_per_second)
+    carries = queue.shards * SHARD_DELIVERIES
+    if rate >= _BUSY * carries:
+        yield (
+            f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, good for {carries:,}",
+            f"DynamoDB will throttle: {_edit(queue, f'--shards {queue.shards * 2}')}",
+        )
 
 
 @click.command("doctor", cls=CliCommand, example="headrace doctor\nheadrace doctor mail --json")

@@ -10,7 +10,6 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, options, queue_argument
-from headrace.cli.exits import Exit
 from headrace.cli.lines import (
     BadLine,
     Defaults,
@@ -21,10 +20,10 @@ from headrace.cli.lines import (
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
-from headrace.cli.session import CliSession
-from headrace.client.clock import utc_now
+from headrace.cli.session import CliSession, Exit
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
+from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
 from headrace.domain.ids import new_task_id
 

@@ -5,15 +5,26 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from headrace import __version__
 from headrace.cli.commands import CliGroup, Lazy
-from headrace.cli.exits import Exit, exit_of
-from headrace.cli.session import CliSession, Failed
+from headrace.cli.session import CliSession, Exit, Failed, exit_of
 from headrace.domain.errors import HeadraceError, Unauthenticated
 
+_ELSEWHERE: Final = {
+    "dequeue": "deliveries",
+    "report": "deliveries",
+    "work": "workers",
+    "worker": "workers",
+    "stats": "watching",
+    "key": "access",
+    "audit": "access",
+}
+"""The modules of commands that are not named for them."""
+
 COMMANDS: Final = {
-    name: Lazy(f"headrace.cli.{name}", f"{name}_command", text)
+    name: Lazy(f"headrace.cli.{_ELSEWHERE.get(name, name)}", f"{name}_command", text)
     for name, text in {
         "run": "Start a service on this machine.",
         "smoke": "Call everything a deployment has, once, and clean up.",
@@ -32,7 +43,6 @@ COMMANDS: Final = {
         "audit": "Read what was changed by hand.",
         "station": "Run stations of a pipeline on Spark.",
         "lake": "Keep, prove and replay the history of all tasks.",
-        "completion": "Print the completion script of a shell.",
     }.items()
 }
 
@@ -129,6 +139,23 @@ def main() -> None:
     HEADRACE_URL and HEADRACE_KEY say which service and with which key; `headrace run` starts one
     here and prints both.  Every command tells more with --help.
     """
+
+
+@main.command(
+    "completion",
+    example='eval "$(headrace completion bash)"                 # in ~/.bashrc; zsh likewise\n'
+    "headrace completion fish | source                    # in ~/.config/fish/config.fish",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell."""
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise Failed(f"click has no completion for {shell}")
+    script = kind(ctx.find_root().command, {}, "headrace", "_HEADRACE_COMPLETE")
+    # Not source(): it starts a bash to see how old it is, and this may run far from any.
+    click.echo(script.source_template % script.source_vars())
 
 
 if __name__ == "__main__":

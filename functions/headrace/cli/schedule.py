@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from headrace.cli import params
-from headrace.cli.apps import load_app
 from headrace.cli.commands import CliGroup, dry_run_option, queue_argument, queue_names, yes_option
 from headrace.cli.output import answer, document, facts, made_fields, pretty, rows, span
 from headrace.cli.session import CliSession, Failed
+from headrace.cli.workers import load_app
 from headrace.client.models import Schedule, ScheduleInShort
 
 

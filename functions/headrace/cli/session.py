@@ -1,4 +1,4 @@
-"""What one run of `headrace` knows: where the service is, and how to answer."""
+"""What one run of `headrace` knows: where the service is, how to answer, and how it ends."""
 
 import os
 import re
@@ -7,27 +7,67 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from headrace.cli.exits import Exit
-from headrace.client.clock import utc_now
+from headrace.client.settings import utc_now
+from headrace.domain.errors import (
+    Conflict,
+    Forbidden,
+    HeadraceError,
+    InvalidRequest,
+    NotEnqueued,
+    NotFound,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
     from headrace.client.client import Client
     from headrace.client.codec import Codec
-    from headrace.domain.errors import HeadraceError
 
 RETRIES: Final = 2
 """Tries after the first: a person waits, so errors are shown soon."""
 
 _STDIN: Final = "-"
 _NO_ANSWER: Final = re.compile(r"[A-Z]+ \S+ got no answer: (?:\[Errno -?\d+\] )?(.*)", re.DOTALL)
+
+
+class Exit(IntEnum):
+    """The exit code of a command, as in docs/guide/cli.md."""
+
+    DONE = 0  #: all is done, and nothing is wrong
+    FAILED = 1  #: it failed, or was done in part only, or `doctor` has advice
+    USAGE = 2  #: the command line or a value makes no sense, or names no service or no key
+    NOT_FOUND = 3  #: there is no such queue, task, schedule, key or worker
+    NOT_ALLOWED = 4  #: the key is unknown, or may not do this
+    CONFLICT = 5  #: it exists already, was changed meanwhile, is in flight, or under another lease
+    UNAVAILABLE = 6  #: the service cannot be reached, or cannot answer now
+    INTERRUPTED = 130  #: Ctrl-C
+
+
+_BY_ERROR: Final[tuple[tuple[type[HeadraceError], Exit], ...]] = (
+    (NotEnqueued, Exit.FAILED),
+    (InvalidRequest, Exit.USAGE),
+    (NotFound, Exit.NOT_FOUND),
+    (Unauthenticated, Exit.NOT_ALLOWED),
+    (Forbidden, Exit.NOT_ALLOWED),
+    (Conflict, Exit.CONFLICT),
+    (RateLimited, Exit.UNAVAILABLE),
+    (Unavailable, Exit.UNAVAILABLE),
+)
+
+
+def exit_of(error: HeadraceError) -> Exit:
+    """The code with which a command ends that met *error*."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
 
 
 def _at_terminal() -> bool:
@@ -79,7 +119,7 @@ class CliSession:
         """Return where people see, and mend, which key is meant."""
         return "see --key-file" if self.key_file else "see HEADRACE_KEY"
 
-    def explain(self, error: "HeadraceError") -> str:
+    def explain(self, error: HeadraceError) -> str:
         """Return the detail of *error*; where nothing answered, which address that was."""
         lost = _NO_ANSWER.fullmatch(error.detail)
         where = self.address()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from headrace.cli.commands import CliCommand
-from headrace.cli.exits import Exit, exit_of
 from headrace.cli.output import cell, document, grid, many, progress, span, write
-from headrace.cli.session import CliSession, Failed
+from headrace.cli.session import CliSession, Exit, Failed, exit_of
 from headrace.domain.errors import HeadraceError
 
 if TYPE_CHECKING:

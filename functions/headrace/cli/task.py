@@ -9,8 +9,13 @@ import click
 
 from headrace.cli.bulk import delete, move, restart, run
 from headrace.cli.commands import CliGroup, queue_argument
-from headrace.cli.filters import filter_options, take_filters
-from headrace.cli.functions import function_of, function_option, list_calls
+from headrace.cli.filters import (
+    filter_options,
+    function_of,
+    function_option,
+    list_calls,
+    take_filters,
+)
 from headrace.cli.output import (
     answer,
     clean,
@@ -26,7 +31,7 @@ from headrace.cli.output import (
     when,
 )
 from headrace.cli.session import CliSession
-from headrace.cli.tail import tail
+from headrace.cli.watching import tail
 from headrace.client.models import Task
 from headrace.domain import limits
 

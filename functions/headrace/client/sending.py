@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from headrace.client.call import instant_text
-from headrace.client.clock import utc_now
 from headrace.client.codec import Codec
+from headrace.client.settings import utc_now
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id

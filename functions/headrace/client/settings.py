@@ -1,4 +1,7 @@
-"""Where the service is, and with which key: from arguments, else from the environment."""
+"""What a client takes from where it runs: the service's address, its key, and the time.
+
+Address and key are those of arguments, else those of the environment.
+"""
 
 import ipaddress
 import logging
@@ -6,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -78,3 +82,8 @@ def _local(host: str) -> bool:
 
 def _wrong(name: str, message: str) -> InvalidRequest:
     return InvalidRequest(f"{name} {message}", errors=[FieldError(name, message)])
+
+
+def utc_now() -> datetime:
+    """The time of this machine: aware, UTC.  The service's own is in its answers."""
+    return datetime.now(UTC)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.cli.advice import horizon, queue_advice, skew_advice, version_advice
+from headrace.cli.doctor import horizon, queue_advice, skew_advice, version_advice
 from headrace.client.models import Queue, Stats, WorkerSeen
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.testing import MemoryService

@@ -6,8 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from headrace.cli.exits import Exit, exit_of
-from headrace.cli.session import CliSession
+from headrace.cli.session import CliSession, Exit, exit_of
 from headrace.domain import errors
 from headrace.domain.errors import FieldError, HeadraceError
 from headrace.testing import MemoryService

@@ -12,9 +12,8 @@ import pytest
 
 from headrace import __version__
 from headrace.cli.commands import CliCommand, CliGroup
-from headrace.cli.exits import Exit
 from headrace.cli.main import COMMANDS, main
-from headrace.cli.session import CliSession
+from headrace.cli.session import CliSession, Exit
 from tests.unit.cli.cli_runner import invoke
 
 ROOT = Path(__file__).parents[3]

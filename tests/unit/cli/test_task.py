@@ -6,8 +6,8 @@ from typing import Any
 import click
 import pytest
 
-from headrace.cli.tail import SeenTasks, look
 from headrace.cli.task import list_
+from headrace.cli.watching import SeenTasks, look
 from headrace.client.sending import Failure, Report
 from headrace.testing import MemoryService
 from headrace.testing.clock import START

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from headrace.cli.report import ONLY_WITH
+from headrace.cli.deliveries import ONLY_WITH
 from headrace.cli.session import CliSession
 from headrace.client.sending import Status
 from headrace.http import report_bodies

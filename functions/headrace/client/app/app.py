@@ -23,10 +23,10 @@ from headrace.client.app.queues import AppQueues
 from headrace.client.app.results import OnLargeResult, checked
 from headrace.client.app.timeouts import Timeouts
 from headrace.client.client import Client
-from headrace.client.clock import utc_now
 from headrace.client.codec import Codec
 from headrace.client.models import LeasedTask, Schedule
 from headrace.client.sending import Report
+from headrace.client.settings import utc_now
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
-from headrace.client.clock import utc_now
+from headrace.client.settings import utc_now
 from headrace.client.worker import logs
 from headrace.client.worker.clocks import Monotonic, ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher

@@ -1,20 +1,27 @@
-"""`headrace work`: the worker of an app."""
+"""Workers: `headrace work` runs an app's, `headrace worker` shows all that are alive."""
 
+import importlib
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli import params
-from headrace.cli.apps import load_app
-from headrace.cli.commands import CliCommand, queue_names, split
-from headrace.cli.session import CliSession, Failed
+from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
+from headrace.cli.doctor import SILENT_SECONDS
+from headrace.cli.output import answer, document, rows, span, when
+from headrace.cli.session import CliSession, Exit, Failed
+from headrace.client.models import WorkerSeen
 from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from headrace.client.app.app import App
     from headrace.client.worker.observing import Observer
 
 
@@ -150,3 +157,105 @@ def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def load_app(name: str) -> "App":
+    """Import the app that *name* says, as `shop.tasks:app`, with this folder on the path.
+
+    Raises Failed that says what is missing.  An error inside the module comes out as it is.
+    """
+    from headrace.client.app.app import App  # noqa: PLC0415 (only two commands need one)
+
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute):
+        raise Failed(f"{name!r} names no app: say module:app, as in shop.tasks:app", Exit.USAGE)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name != missing and not module_name.startswith(f"{missing}."):
+            raise Failed(
+                f"{module_name} needs the module {missing}, which is not installed here"
+            ) from error
+        raise Failed(
+            f"there is no module {missing} in {here} nor among what is installed", Exit.USAGE
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            apps = [name for name, value in vars(found).items() if isinstance(value, App)]
+            instead = f"; its apps: {', '.join(apps)}" if apps else "; it holds no App"
+            raise Failed(f"{module_name} has no {attribute}{instead}", Exit.USAGE)
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        raise Failed(f"{name} is no App but of type {type(found).__name__}", Exit.USAGE)
+    return found
+
+
+@click.group("worker", cls=CliGroup, example="headrace worker list")
+def worker_command() -> None:
+    """See who works, and quiet or stop a worker."""
+
+
+@worker_command.command("list", example="headrace worker list --json")
+@click.pass_obj
+def list_workers(session: CliSession) -> None:
+    """List the workers that gave a sign of life in the last five minutes.
+
+    Signs come every 30 seconds: one that has given none for 75 is marked as silent.
+    """
+    workers = list(session.client.list_workers())
+    now = session.client.health().now
+    answer(
+        session,
+        workers,
+        lambda: rows(
+            ("Worker", "Queues", "Running", "Concurrency", "Version", "Since", "Seen", "Asked to"),
+            (
+                (
+                    one.name,
+                    one.queues,
+                    len(one.running or ()),
+                    one.concurrency,
+                    one.version,
+                    one.started_at,
+                    _seen(one, now),
+                    one.command,
+                )
+                for one in workers
+            ),
+            right=("Running", "Concurrency"),
+        ),
+    )
+
+
+def _seen(one: WorkerSeen, now: datetime) -> str:
+    """Say when *one* was heard of; by the service's clock, for ours may be off."""
+    silent = (now - one.seen_at).total_seconds()
+    return f"silent for {span(silent)}" if silent > SILENT_SECONDS else when(one.seen_at)
+
+
+@worker_command.command("quiet", example="headrace worker quiet web-1:4711")
+@click.argument("name")
+@click.pass_obj
+def quiet(session: CliSession, name: str) -> None:
+    """Ask a worker to take no more tasks; it hears that at its next sign of life."""
+    session.client.quiet_worker(name)
+    _show_command(session, name, "quiet", "take no more tasks")
+
+
+@worker_command.command("stop", example="headrace worker stop web-1:4711")
+@click.argument("name")
+@click.pass_obj
+def stop(session: CliSession, name: str) -> None:
+    """Ask a worker to finish what it has, and to end."""
+    session.client.stop_worker(name)
+    _show_command(session, name, "stop", "finish and end")
+
+
+def _show_command(session: CliSession, name: str, command: str, text: str) -> None:
+    session.note(f"Worker {name} is asked to {text}.")
+    if session.json:
+        document({"worker": name, "command": command})

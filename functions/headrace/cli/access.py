@@ -1,0 +1,352 @@
+"""Who may do what, and who has done what: `headrace key` and `headrace audit`.
+
+A restored table knows its keys as they were then.  What has become of them since is in the audit
+of the service that it was restored from, as long as that answers, and nowhere else.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from headrace.cli import params
+from headrace.cli.commands import (
+    CliGroup,
+    dry_run_option,
+    queue_names,
+    split,
+    yes_option,
+)
+from headrace.cli.output import answer, document, line, many, rows, span, when
+from headrace.cli.session import CliSession, Exit, Failed
+from headrace.client.models import AuditEntry, Key
+from headrace.domain.access import Role
+
+if TYPE_CHECKING:
+    from headrace.client.models import NewKey
+
+_HAPPENED: Final = {"revoke_key": "revoked", "rotate_key": "rotated", "create_key": "made"}
+SHOWN: Final = 50
+"""Entries in a table, unless --limit says otherwise."""
+
+
+@click.group("key", cls=CliGroup, example="headrace key create ci --role producer --queue 'mail*'")
+def key_command() -> None:
+    """Create, list, rotate and revoke keys."""
+
+
+@key_command.command(
+    "create",
+    example="headrace key create ci --role producer --queue 'mail*' > ci.key\n"
+    "headrace key create ops --role operator --queue '*' --json\n"
+    "headrace key create contractor --role viewer --queue 'mail*' --expires-in 30d",
+)
+@click.argument("name")
+@click.option(
+    "--role",
+    required=True,
+    type=click.Choice([str(role) for role in Role]),
+    help="What it may do, from looking at tasks to everything.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    required=True,
+    metavar="PATTERN,…",
+    help="The queues it is for; * is any text, and alone every queue.",
+)
+@click.option(
+    "--expires-in", type=params.seconds, metavar="TIME", help="It stops working after so long: 30d."
+)
+@click.option("--expires-at", type=params.instant, metavar="INSTANT", help="It stops working then.")
+@click.pass_obj
+def create(
+    session: CliSession,
+    name: str,
+    role: str,
+    queues: tuple[str, ...],
+    expires_in: float | None,
+    expires_at: datetime | None,
+) -> None:
+    """Create a key, for good or for a time.
+
+    Its secret is shown this once, alone on stdout; the service keeps only a hash of it.
+    """
+    if expires_in is not None:
+        if expires_at is not None:
+            raise click.UsageError("give one of --expires-in and --expires-at")
+        expires_at = session.client.health().now + timedelta(seconds=expires_in)
+    made = session.client.create_key(name, role, split(queues), expires_at=expires_at)
+    until = f" until {when(made.expires_at)}" if made.expires_at else ""
+    _show(session, made, f"Key {made.id} ({role}{until}) is made.")
+
+
+@key_command.command(
+    "rotate",
+    example="headrace key rotate key_01 --overlap 1h > ci.key\nheadrace key rotate key_01 --json",
+)
+@click.argument("id")
+@click.option(
+    "--overlap",
+    type=params.seconds,
+    default="0",
+    metavar="TIME",
+    help="How long the secret before works beside the new one: 1h; else it stops at once.",
+)
+@click.pass_obj
+def rotate(session: CliSession, id: str, overlap: float) -> None:
+    """Give a key another secret.
+
+    It is shown this once, alone on stdout.  At most two secrets of a key work at a time.
+    """
+    made = session.client.rotate_key(id, overlap_seconds=overlap)
+    ends = f"works for {span(overlap)} more" if overlap else "stops working within seconds"
+    _show(session, made, f"Key {made.id} is rotated; the secret before {ends}.")
+
+
+def _show(session: CliSession, made: "NewKey", note: str) -> None:
+    """Show a secret: alone on stdout, with a *note* beside it."""
+    if session.json:
+        document(made)
+        return
+    click.echo(made.secret)
+    session.note(f"{note} The line above is its secret: keep it now.")
+
+
+@key_command.command("list", example="headrace key list")
+@click.pass_obj
+def list_(session: CliSession) -> None:
+    """List the keys."""
+    keys = list(session.client.list_keys())
+    answer(
+        session,
+        keys,
+        lambda: rows(
+            ("Key", "Name", "Role", "Queues", "Begins", "Created", "Last used", "Expires"),
+            (
+                (
+                    *(k.id, k.name, k.role, k.queues, k.prefix, k.created_at, k.last_used_at),
+                    _end_of(k, session.now()),
+                )
+                for k in keys
+            ),
+        ),
+    )
+
+
+def _end_of(key: Key, now: datetime) -> str | None:
+    """Return when *key* stops working, or that it has."""
+    if key.expires_at is None:
+        return None
+    return f"{when(key.expires_at)}{' (expired)' if key.expires_at <= now else ''}"
+
+
+@key_command.command("revoke", example="headrace key revoke key_01 --yes")
+@click.argument("id")
+@dry_run_option("Only show it.")
+@yes_option
+@click.pass_obj
+def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
+    """Revoke a key: whatever secret of it is presented, it stops working within seconds."""
+    if dry_run:
+        found = next((key for key in session.client.list_keys() if key.id == id), None)
+        if found is None:
+            raise Failed(f"there is no key {id}", Exit.NOT_FOUND)
+        text = f"Key {id} ({found.name}, {found.role}) would be revoked."
+        answer(session, found, lambda: click.echo(text))
+        return
+    session.ask(f"Key {id} will not work any more.", yes=yes)
+    session.client.delete_key(id)
+    session.note(f"Key {id} is revoked.")
+    if session.json:
+        document({"key": id})
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A key that is not as it was before the restore: what had happened to it, when, by whom.
+
+    ``happened`` is ``revoked`` (it works again), ``rotated`` (a secret of before works again, and
+    the one after does not), ``made`` (it is gone), or ``unknown``.
+    """
+
+    id: str
+    name: str
+    happened: str
+    at: datetime | None = None
+    by: str | None = None
+
+
+@key_command.command(
+    "restored",
+    example="headrace key restored 2026-11-21T08:00:00Z --audit since.ndjson\n"
+    "headrace key restored 2026-11-21T08:00:00Z --audit since.ndjson --revoke --yes",
+)
+@click.argument("instant", type=params.instant)
+@click.option(
+    "--audit",
+    metavar="FILE",
+    help="What `headrace audit list --since INSTANT --json` wrote about the service that it was "
+    "restored from; - is stdin.",
+)
+@click.option("--revoke", is_flag=True, help="Revoke those again that were revoked since.")
+@yes_option
+@click.pass_obj
+def restored_command(
+    session: CliSession, instant: datetime, audit: str | None, *, revoke: bool, yes: bool
+) -> Exit:
+    """Name the keys that work again because the service was restored to INSTANT.
+
+    Without the audit of the service that it was restored from, that can be every key there is.
+    Ends with 1 while there are any.
+    """
+    living = {key.id: key for key in session.client.list_keys() if _works(key, session)}
+    if audit is None:
+        found = [Restored(key.id, key.name, "unknown") for key in living.values()]
+    else:
+        entries = list(_entries(audit, instant))
+        found = list(_since(entries, living))
+        latest = max((entry.at for entry in entries), default=None)
+        session.note(
+            f"The audit given goes on to {latest:%Y-%m-%dT%H:%M:%SZ}."
+            if latest
+            else "The audit given has nothing since then: is it that of the service from before?"
+        )
+    answer(session, found, lambda: _show_restored(found))
+    _warn(session, found, known=audit is not None)
+    again = [one for one in found if one.happened == "revoked"]
+    if revoke and again:
+        session.ask(f"{many(len(again), 'key')} will not work any more.", yes=yes)
+        for one in again:
+            session.client.delete_key(one.id)
+            session.note(f"Key {one.id} is revoked.")
+        found = [one for one in found if one not in again]
+    return Exit.FAILED if any(one.happened != "made" for one in found) else Exit.DONE
+
+
+def _works(key: Key, session: CliSession) -> bool:
+    return key.expires_at is None or key.expires_at > session.now()
+
+
+def _entries(audit: str, since: datetime) -> Iterator[AuditEntry]:
+    """Read the audit, a JSON document a line, from *since* on.  Raises Failed."""
+    try:
+        text = sys.stdin.read() if audit == "-" else Path(audit).read_text(encoding="utf-8")
+        for line in filter(None, map(str.strip, text.splitlines())):
+            entry = msgspec.json.decode(line, type=AuditEntry)
+            if entry.at >= since:
+                yield entry
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Failed(f"--audit {audit}: {why}", Exit.USAGE) from error
+
+
+def _since(entries: Iterable[AuditEntry], living: dict[str, Key]) -> Iterator[Restored]:
+    """Yield what has become of each key since, by the last that did."""
+    last: dict[str, AuditEntry] = {}
+    for entry in sorted(entries, key=lambda entry: entry.at):
+        if entry.action in _HAPPENED and entry.changed != 0:
+            for key_id in entry.ids or ():
+                before = last.get(key_id)
+                # One that was made and rotated since is not there all the same.
+                if entry.action != "rotate_key" or before is None:
+                    last[key_id] = entry
+    for key_id, entry in last.items():
+        happened = _HAPPENED[entry.action]
+        if (happened == "made") == (key_id in living):
+            continue  # it is there, or not, as it should be
+        name = str((entry.filter or {}).get("name", ""))
+        yield Restored(key_id, name, happened, entry.at, entry.actor)
+
+
+def _show_restored(found: Sequence[Restored]) -> None:
+    rows(
+        ("Key", "Name", "Since then", "At", "By"),
+        ((one.id, one.name, one.happened, one.at, one.by) for one in found),
+    )
+
+
+def _warn(session: CliSession, found: Sequence[Restored], *, known: bool) -> None:
+    """Say what that means, and what to do about it."""
+    happened = [one.happened for one in found]
+    if not known and found:
+        session.note(
+            f"{many(len(found), 'key')} may have been revoked or rotated since: without --audit "
+            "nobody knows. Rotate or revoke each that you are not sure of."
+        )
+    if "revoked" in happened:
+        revoked = many(happened.count("revoked"), "revoked key")
+        session.note(f"{revoked} will be let in again: --revoke ends that.")
+    if "rotated" in happened:
+        rotated = many(happened.count("rotated"), "rotated key")
+        session.note(
+            f"{rotated}: a secret of before works again, the one handed out since does not. "
+            "Rotate each once more: `headrace key rotate ID`."
+        )
+    if "made" in happened:
+        made = many(happened.count("made"), "key")
+        session.note(f"{made} made since: gone, and whoever has one is refused. Make others.")
+
+
+@click.group("audit", cls=CliGroup, example="headrace audit list --since -1d")
+def audit_command() -> None:
+    """Read what was changed by hand."""
+
+
+@audit_command.command(
+    "list", example="headrace audit list --queue mail --action purge --since -7d"
+)
+@click.option("--queue", metavar="QUEUE", shell_complete=queue_names, help="Of this queue.")
+@click.option("--actor", metavar="NAME", help="By the key of this name, or id.")
+@click.option("--action", metavar="ACTION", help="Such as delete, restart, purge, pause.")
+@click.option("--since", type=params.instant, metavar="INSTANT", help="Not before: -1d.")
+@click.option("--until", type=params.instant, metavar="INSTANT", help="Not after.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"No more than that; else {SHOWN} in a table, and all of them with --json.",
+)
+@click.pass_obj
+def list_audit(
+    session: CliSession,
+    queue: str | None,
+    actor: str | None,
+    action: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int | None,
+) -> None:
+    """List what people and keys have changed by hand, the latest first; kept for 90 days."""
+    entries = session.client.list_audit(
+        queue=queue, actor=actor, action=action, from_=since, to=until
+    )
+    if session.json:
+        for entry in islice(entries, limit):
+            line(entry)
+        return
+    most = limit or SHOWN
+    rows(
+        ("At", "Who", "What", "Queue", "Which", "Changed"),
+        (
+            (
+                entry.at,
+                entry.actor,
+                entry.action,
+                entry.queue,
+                entry.ids or entry.filter,
+                entry.changed,
+            )
+            for entry in islice(entries, most)
+        ),
+        right=("Changed",),
+    )
+    if next(entries, None) is not None:
+        session.note(f"There are more: --limit shows more than {most}, --json all.")

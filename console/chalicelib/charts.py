@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.chalicelib import formatting
-from console.chalicelib.pages.parts import Chart, ChartRow, Series, Spark
 
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 20
@@ -21,6 +20,53 @@ _DOT: Final = 4  # of a chart's width: a value between two gaps
 
 Value = float | None
 """A number, or None where there is nothing to tell: the line has a gap there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A tiny chart: two SVG paths in a box of ``width`` by ``height``, and the same in words."""
+
+    line: str
+    area: str
+    words: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a chart: an SVG path, and the one below it where it is filled.
+
+    ``style`` is how it is told from the others without colour: solid, dashed, dotted or thick.
+    """
+
+    name: str
+    style: str
+    path: str
+    area: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """The numbers of one step, in the order of the lines, as text."""
+
+    time: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines over time in a box of ``width`` by ``height``, in words, and as a table."""
+
+    title: str
+    words: str
+    lines: tuple[Series, ...]
+    grid: str
+    top: str
+    first: str
+    rows: tuple[ChartRow, ...]
+    width: int
+    height: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The lifecycle as a picture with one task in it; the transitions are the domain's."""
 
+from dataclasses import dataclass
 from typing import Final
 
-from console.chalicelib.pages.task import Arrow, Diagram, Node
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import State, Status
 
@@ -23,6 +23,36 @@ _ARROWS: Final = (
     (Action.RESTART, State.DEAD, State.ENQUEUED, "M600 124V140H232V92", (412, 134)),
 )
 _WORDS: Final = {Action.FAIL: "fail", Action.SUCCEED: "succeed", Action.DEQUEUE: "dequeue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One state in the diagram: where it is drawn, and whether the task is in it."""
+
+    status: Status
+    x: int
+    y: int
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """One move in the diagram, as an SVG path, with its word."""
+
+    path: str
+    word: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """The lifecycle with the task in it, and the same in words; ``name`` is one of its own."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    arrows: tuple[Arrow, ...]
+    words: str
 
 
 def lifecycle(current: Status) -> Diagram:

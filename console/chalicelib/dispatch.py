@@ -15,10 +15,8 @@ from console.chalicelib import nav, urls
 from console.chalicelib.answer import ConsoleResponse, cookie
 from console.chalicelib.assets import assets
 from console.chalicelib.guard import check_form, from_elsewhere
-from console.chalicelib.pages.error import ErrorPage
-from console.chalicelib.pages.frame import Flash, Frame, Page, PageCost, Who
-from console.chalicelib.pages.parts import Link
-from console.chalicelib.pages.signin import BouncePage
+from console.chalicelib.pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
+from console.chalicelib.parts import Link
 from console.chalicelib.render import render
 from console.chalicelib.request import ConsoleRequest, read_request
 from console.chalicelib.request_context import RequestContext

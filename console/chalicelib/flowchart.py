@@ -5,10 +5,10 @@ have, are left out of that reckoning and led round below the others, between the
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from console.chalicelib import formatting
-from console.chalicelib.pages.pipelines import Box, Flowchart, Join
 from headrace.history.flows import Flow
 
 BOX_WIDTH: Final = 176
@@ -23,6 +23,40 @@ _SIDES: Final = 2
 _ROUND: Final = 28  # px beside a box, in which a flow that leads back turns
 _BEND: Final = 8
 _LANE: Final = 20  # px from one flow that leads back to the next
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A queue in the picture: where it is, and how many tasks are enqueued in it."""
+
+    name: str
+    shown: str
+    url: str
+    enqueued: int
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A flow in the picture: an SVG path, how wide (px), its word and where that stands."""
+
+    path: str
+    width: float
+    word: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flowchart:
+    """The picture, and the same in words."""
+
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    joins: tuple[Join, ...]
+    words: str
 
 
 def flowchart(

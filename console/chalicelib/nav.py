@@ -3,7 +3,7 @@
 from typing import Final
 
 from console.chalicelib import urls
-from console.chalicelib.pages.parts import Link
+from console.chalicelib.parts import Link
 from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
 

@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from console.chalicelib import formatting
-from console.chalicelib.pages.frame import Frame, Page
+from console.chalicelib.pages import Frame, Page
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _TIME: Final = Markup('<time datetime="{}" title="{}" data-{}>{}</time>')

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.parts import Field, Option
+from console.chalicelib.parts import Field, Option
 from headrace.domain import limits
 from headrace.domain.retry import Backoff, RetryStrategy, Seconds
 

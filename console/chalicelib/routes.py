@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.chalicelib.answer import ConsoleResponse
-from console.chalicelib.pages.frame import Flash, Page
+from console.chalicelib.pages import Flash, Page
 from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
 

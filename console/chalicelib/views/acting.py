@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from console.chalicelib import formatting
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Field, Option
+from console.chalicelib.pages import Flash
+from console.chalicelib.parts import Field, Option
 from console.chalicelib.request_context import RequestContext
 from headrace.domain import limits
 from headrace.domain.access import Permission

@@ -1,13 +1,14 @@
 """The audit: who did what by hand, to how many, when, and from which filter."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.audit import AuditPage, AuditRow
-from console.chalicelib.pages.parts import Empty, Field, Option, Pager
-from console.chalicelib.pages.queue import FilterForm
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Empty, Field, FilterForm, Option, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from headrace.domain import limits
@@ -37,6 +38,41 @@ ACTIONS: Final = (
 )  # fmt: skip
 _BESIDES: Final = ("to_queue", "seen_at", "set")  # noted with a filter, but no part of it
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One action; ``filters`` say to what, ``ids`` to which, as far as they fit.
+
+    ``actor_url`` leads to all that the same key did, known by its id, not its name.
+    ``changed`` and ``matched`` are None while it goes on, or when it was cut off.
+    """
+
+    at: datetime
+    actor: str
+    actor_id: str | None
+    actor_url: str | None
+    action: str
+    queue: str
+    queue_url: str | None
+    filters: str
+    filters_url: str | None
+    ids: tuple[str, ...]
+    more_ids: int
+    matched: int | None
+    changed: int | None
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(Page):
+    """Actions, the newest first."""
+
+    template: ClassVar[str] = "audit.html"
+    filter: FilterForm
+    rows: tuple[AuditRow, ...]
+    pager: Pager
+    empty: Empty
 
 
 @routes.get(urls.AUDIT, Permission.OPERATE)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from console.chalicelib import charts, formatting, urls
-from console.chalicelib.charts import ChartLine
-from console.chalicelib.pages.parts import Chart, Tab
+from console.chalicelib.charts import Chart, ChartLine
+from console.chalicelib.parts import Tab
 from console.chalicelib.request_context import RequestContext
 from headrace.domain.task import Status
 from headrace.history.histogram import Histogram

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import datetime
+from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.pages.dead import DeadGroup, DeadPage, GroupQueue
-from console.chalicelib.pages.parts import Choice, Empty, Field, Hidden, Pager
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from console.chalicelib.views.acting import ACTIONS, action_named
@@ -27,6 +28,45 @@ _GROUPS: Final = 50
 _LONGEST: Final = 128  # letters of a name
 _DEAD: Final = TaskFilter(states=("DEAD",))
 _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQueue:
+    """A queue with dead of a group; ``url`` lists them."""
+
+    name: str
+    url: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Dead tasks whose errors are alike; ``hidden`` is what a form says of them."""
+
+    type: str
+    message: str
+    count: int
+    first: datetime
+    last: datetime
+    queues: tuple[GroupQueue, ...]
+    sample: str
+    sample_url: str
+    hidden: tuple[Hidden, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadPage(Page):
+    """What tasks died of, over queues; ``looked`` says of which dead."""
+
+    template: ClassVar[str] = "dead.html"
+    here: str
+    prefix: Field
+    looked: str
+    groups: tuple[DeadGroup, ...]
+    more: str
+    actions: tuple[Choice, ...]
+    pager: Pager
+    empty: Empty
 
 
 @routes.get(urls.DEAD, Permission.LIST)

@@ -5,8 +5,7 @@ from typing import Final
 
 from console.chalicelib import urls
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.parts import Field, Hidden, Option
-from console.chalicelib.pages.queue import FilterForm
+from console.chalicelib.parts import Field, FilterForm, Hidden, Option
 from console.chalicelib.request_context import RequestContext
 from headrace.domain import limits
 from headrace.domain.filters import STATE_WORDS, TaskFilter

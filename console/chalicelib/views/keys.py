@@ -1,17 +1,16 @@
 """Keys: made, listed, rotated and revoked."""
 
-from dataclasses import replace
-from datetime import timedelta
-from typing import Final
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.acting import ConfirmPage, FormPage
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.keys import KeyRow, KeysPage, NewKeyPage
-from console.chalicelib.pages.parts import Confirm, Empty, Fact, Field, Link, Option, Pager
+from console.chalicelib.pages import Flash, Page
+from console.chalicelib.parts import Confirm, Empty, Fact, Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.confirm import ConfirmPage, FormPage
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
@@ -34,6 +33,44 @@ _MEANS: Final = {
     Role.WORKER: "enqueues, dequeues and reports",
     Role.ADMIN: "everything; queues and keys",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One key; ``own`` when it opened this session, ``over`` when it has expired."""
+
+    name: str
+    prefix: str
+    role: str
+    queues: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+    over: bool
+    own: bool
+    rotate: str
+    revoke: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysPage(Page):
+    """Every key that is not wider than the visitor's own."""
+
+    template: ClassVar[str] = "keys.html"
+    rows: tuple[KeyRow, ...]
+    create: str
+    pager: Pager
+    empty: Empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKeyPage(Page):
+    """The only page that ever shows a secret."""
+
+    template: ClassVar[str] = "new_key.html"
+    secret: str
+    facts: tuple[Fact, ...]
+    back: str
 
 
 @routes.get(urls.KEYS, Permission.ADMINISTER)

@@ -6,15 +6,15 @@ for an hour. Only an address with such a signature takes work further that was c
 the page can open itself again without script; without it the page only shows how far it is.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.guard import elsewhere
-from console.chalicelib.pages.matching import Decision, MatchedPage, SeenTask
-from console.chalicelib.pages.parts import Choice, Fact, Field, Hidden, Link
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Choice, Fact, Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import ACTIONS, TaskAction, action_named, target_field, why
@@ -34,6 +34,49 @@ _SEEN: Final = "seen"
 _NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts, at least",
                  "scheduled_after": "After", "scheduled_before": "Before",
                  "error": "Error has", "fingerprint": "Errors like"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTask:
+    """A task of the set, and what it failed of."""
+
+    id: str
+    url: str
+    queue: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A form with several buttons, from the harmless to the grave; ``back`` does nothing."""
+
+    action: str
+    hidden: tuple[Hidden, ...]
+    fields: tuple[Field, ...]
+    choices: tuple[Choice, ...]
+    back: Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedPage(Page):
+    """How far it is; ``refresh`` is the address that takes it further, None when nothing does.
+
+    ``done`` of ``count`` is drawn as a bar unless ``count`` is 0.
+    """
+
+    template: ClassVar[str] = "matched.html"
+    question: str
+    summary: str
+    detail: str
+    trouble: str
+    filter: tuple[Fact, ...]
+    numbers: tuple[Fact, ...]
+    done: int
+    count: int
+    samples: tuple[SeenTask, ...]
+    more: str
+    decision: Decision
+    refresh: str | None
 
 
 @routes.post(urls.MATCHING, Permission.OPERATE)

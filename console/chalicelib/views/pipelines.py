@@ -1,11 +1,13 @@
 """Pipelines: which queues feed which, as the moves of the last day show it."""
 
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
 
 from console.chalicelib import urls
-from console.chalicelib.flowchart import flowchart
-from console.chalicelib.pages.parts import Empty, Link
-from console.chalicelib.pages.pipelines import FlowRow, PipelinesPage
+from console.chalicelib.flowchart import Flowchart, flowchart
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Empty, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from headrace.domain.access import Permission
@@ -13,6 +15,28 @@ from headrace.domain.access import Permission
 routes: Final = Routes()
 _DRAWN: Final = 40  # flows; a picture of more is a tangle
 _LISTED: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """One flow in the table."""
+
+    source: Link
+    target: Link
+    hour: int
+    day: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelinesPage(Page):
+    """Who feeds whom."""
+
+    template: ClassVar[str] = "pipelines.html"
+    picture: Flowchart | None
+    left_out: int
+    rows: tuple[FlowRow, ...]
+    as_of: datetime | None
+    empty: Empty
 
 
 @routes.get(urls.PIPELINES, Permission.READ)

@@ -1,16 +1,52 @@
 """The proof: whether the history of every task is one that the lifecycle allows."""
 
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.pages.parts import Empty, Fact, Link
-from console.chalicelib.pages.proof import FindingRow, Kind, ProofPage
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Empty, Fact, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
 
 routes: Final = Routes()
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """One change that should not be."""
+
+    task: Link
+    queue: Link
+    version: int
+    move: str
+    at: datetime
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Findings of one kind: how many, what it means, and the first of them."""
+
+    name: str
+    number: int
+    says: str
+    rows: tuple[FindingRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofPage(Page):
+    """When it was, what it looked at, and what it found; ``empty`` when there was none yet."""
+
+    template: ClassVar[str] = "proof.html"
+    verdict: str
+    holds: bool
+    facts: tuple[Fact, ...]
+    kinds: tuple[Kind, ...]
+    empty: Empty | None
 
 
 @routes.get(urls.PROOF, Permission.READ)

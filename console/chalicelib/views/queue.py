@@ -1,24 +1,28 @@
 """One queue: how it is doing, its tasks, its settings; pause and resume."""
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
+from console.chalicelib.charts import Chart
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import (
+from console.chalicelib.pages import Flash, Page
+from console.chalicelib.parts import (
+    Age,
     Button,
     Choice,
     Confirm,
     Empty,
     Fact,
     Field,
+    FilterForm,
     Link,
     Option,
     Pager,
     Tab,
 )
-from console.chalicelib.pages.queue import Figures, QueuePage, ScheduleRow, TaskList, TaskRow
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views import charting, filtering, recounting, schedules
@@ -29,7 +33,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import Queue
-from headrace.domain.task import State, Task
+from headrace.domain.task import State, Status, Task
 from headrace.history.stats import QueueStats
 
 routes: Final = Routes()
@@ -55,6 +59,88 @@ _MEANS: Final = {
     State.SUCCEEDED: "succeeded",
     State.DEAD: "died",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One task in a list; ``at`` is its state's own time, ``at_means`` says which."""
+
+    id: str
+    url: str
+    status: Status
+    dead_reason: str
+    at: datetime
+    at_means: str
+    attempts: int
+    worker: str
+    tags: tuple[Link, ...]
+    error: str
+    age: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """One schedule in short."""
+
+    name: str
+    url: str
+    when: str
+    next_run_at: datetime | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """The tasks that a filter means; ``actions`` are for those that are ticked.
+
+    ``matching`` is where an action on all that match begins, which ``matching_actions`` offer.
+    """
+
+    rows: tuple[TaskRow, ...]
+    time_heading: str
+    select: str | None
+    actions: tuple[Choice, ...]
+    pager: Pager
+    empty: Empty
+    matching: str | None = None
+    matching_actions: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How a queue is doing, in a line."""
+
+    oldest: Age | None
+    oldest_inflight: Age | None
+    rates: tuple[Fact, ...]
+    limited: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage(Page):
+    """How a queue is doing, its tasks, and what it is set to."""
+
+    template: ClassVar[str] = "queue.html"
+    name: str
+    description: str
+    paused: bool
+    resume_at: datetime | None
+    pause: Confirm | None
+    resume: Confirm | None
+    recount: Confirm | None
+    tabs: tuple[Tab, ...]
+    as_of: datetime
+    figures: Figures
+    spans: tuple[Tab, ...]
+    charts: tuple[Chart, ...]
+    gaps: bool
+    filter: FilterForm | None
+    tasks: TaskList | None
+    settings: tuple[Fact, ...]
+    setting_actions: tuple[Button, ...]
+    schedules: tuple[ScheduleRow, ...]
+    create_schedule: str | None
+    no_schedules: Empty
 
 
 @routes.get(urls.QUEUE, Permission.READ)

@@ -1,18 +1,19 @@
 """All queues at a glance, and making one."""
 
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Final
 
 from console.chalicelib import charts, formatting, urls
+from console.chalicelib.charts import Spark
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.acting import FormPage
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Age, Confirm, Empty, Field, Link, Pager
-from console.chalicelib.pages.queues import QueueRow, QueuesPage
+from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parallel import each
+from console.chalicelib.parts import Age, Confirm, Empty, Field, Link, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT
+from console.chalicelib.views.confirm import FormPage
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
@@ -28,6 +29,44 @@ _LONGEST: Final = 128  # letters of a name
 _AMBER: Final = 60.0  # seconds that a task may wait to be taken
 _RED: Final = 600.0
 _DEFAULTS: Final = QueueSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue at a glance; ages are seconds, rates events per second."""
+
+    name: str
+    url: str
+    ready_url: str
+    dead_url: str
+    description: str
+    scheduled: int
+    ready: int
+    inflight: int
+    succeeded: int
+    dead: int
+    oldest: Age | None
+    enqueued_rate: float
+    succeeded_rate: float
+    failed_rate: float
+    spark: Spark
+    paused: bool
+    resume_at: datetime | None
+    limited: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuesPage(Page):
+    """One row a queue."""
+
+    template: ClassVar[str] = "queues.html"
+    here: str
+    prefix: Field
+    rows: tuple[QueueRow, ...]
+    as_of: datetime | None
+    create: str | None
+    pager: Pager
+    empty: Empty
 
 
 def crumb(context: RequestContext) -> Link:

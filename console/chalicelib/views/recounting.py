@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.pages.acting import FormPage
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Confirm, Hidden, Link
+from console.chalicelib.pages import Flash
+from console.chalicelib.parts import Confirm, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.confirm import FormPage
 from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 

@@ -5,11 +5,11 @@ from typing import Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.acting import ConfirmPage
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Confirm, Field, Link, Option
+from console.chalicelib.pages import Flash
+from console.chalicelib.parts import Confirm, Field, Link, Option
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.confirm import ConfirmPage
 from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.task import State

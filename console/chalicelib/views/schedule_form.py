@@ -2,19 +2,18 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, Final, NoReturn
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, NoReturn
 from zoneinfo import available_timezones
 
 from console.chalicelib import urls
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Field, Link, Option
-from console.chalicelib.pages.schedules import Runs, ScheduleFormPage
+from console.chalicelib.pages import Flash, Page
+from console.chalicelib.parts import Field, Link, Option
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.retry_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.schedules import SHOWN_RUNS, runs_of, schedules_crumb, when
+from console.chalicelib.views.schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
@@ -31,6 +30,22 @@ _SUGGESTED: Final = 100  # queues
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
 _NEW: Final = ScheduleSettings(cron="*/15 * * * *")
 _PREVIEW: Final = "preview"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFormPage(Page):
+    """The form, with the runs that what is typed would lead to, once that was asked."""
+
+    template: ClassVar[str] = "schedule_form.html"
+    action: str
+    back: str
+    save: str
+    timing: tuple[Field, ...]
+    content: tuple[Field, ...]
+    limits: tuple[Field, ...]
+    retries: tuple[Field, ...]
+    when: str
+    runs: Runs | None
 
 
 @routes.get(urls.CREATE_SCHEDULE, Permission.OPERATE)

@@ -3,27 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.cron_words import spoken
 from console.chalicelib.forms import pretty
-from console.chalicelib.pages.acting import ConfirmPage
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Button, Confirm, Empty, Fact, Link, Pager
-from console.chalicelib.pages.schedules import (
-    RunOutcome,
-    Runs,
-    ScheduledRun,
-    ScheduleLine,
-    SchedulePage,
-    SchedulesPage,
-)
-from console.chalicelib.pages.task import Text
+from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parallel import each
+from console.chalicelib.parts import Button, Confirm, Empty, Fact, Link, Pager, Text
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.confirm import ConfirmPage
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.limits import utf8_bytes
@@ -37,6 +28,74 @@ routes: Final = Routes()
 SHOWN_RUNS: Final = 5
 _PAGE: Final = 50
 _UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRun:
+    """A run to come: the instant, and what clocks show then where the schedule lives."""
+
+    at: datetime
+    local: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The next runs; ``zone`` is what ``local`` of each is in, empty for UTC."""
+
+    zone: str
+    runs: tuple[ScheduledRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """The latest run: when, and what became of its task (None where that is not known)."""
+
+    at: datetime
+    words: str
+    status: Status | None
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLine:
+    """One schedule among others; ``expression`` where ``when`` is in words."""
+
+    queue: Link
+    name: Link
+    when: str
+    expression: str
+    paused: bool
+    runs: Runs
+    last: RunOutcome | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulesPage(Page):
+    """Every schedule that the visitor may see."""
+
+    template: ClassVar[str] = "schedules.html"
+    rows: tuple[ScheduleLine, ...]
+    create: str | None
+    pager: Pager
+    empty: Empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePage(Page):
+    """One schedule: when, what, and how it went."""
+
+    template: ClassVar[str] = "schedule.html"
+    name: str
+    queue: Link
+    when: str
+    paused: bool
+    actions: tuple[Button, ...]
+    runs: Runs
+    last: RunOutcome | None
+    facts: tuple[Fact, ...]
+    tags: tuple[Link, ...]
+    text: Text | None
+    withheld: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,8 @@ from dataclasses import replace
 from typing import Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.pages.acting import ConfirmPage, Sample
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Confirm, Field, Hidden, Link
+from console.chalicelib.pages import Flash
+from console.chalicelib.parts import Confirm, Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import (
@@ -17,6 +16,7 @@ from console.chalicelib.views.acting import (
     target_field,
     why,
 )
+from console.chalicelib.views.confirm import ConfirmPage, Sample
 from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound

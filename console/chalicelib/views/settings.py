@@ -6,14 +6,13 @@ touched is changed.  If somebody else has saved meanwhile, both sides are shown.
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Confirm, Hidden, Link
-from console.chalicelib.pages.settings import Difference, DiffPage, FieldGroup, SettingsPage
+from console.chalicelib.pages import Flash, Page
+from console.chalicelib.parts import Confirm, Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import GROUPS, LABELS, read_settings, texts_of
@@ -24,6 +23,47 @@ from headrace.domain.queue import Queue
 
 routes: Final = Routes()
 Texts = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """Fields that belong together."""
+
+    title: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsPage(Page):
+    """The form, as stored or as typed."""
+
+    template: ClassVar[str] = "settings.html"
+    action: str
+    back: str
+    hidden: tuple[Hidden, ...]
+    groups: tuple[FieldGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting before and after; ``theirs`` is what somebody else has made of it meanwhile."""
+
+    name: str
+    before: str
+    theirs: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffPage(Page):
+    """What would change; ``conflict`` when somebody else has saved meanwhile."""
+
+    template: ClassVar[str] = "settings_diff.html"
+    summary: str
+    conflict: bool
+    rows: tuple[Difference, ...]
+    form: Confirm | None
+    again: Link
 
 
 @routes.get(urls.SETTINGS, Permission.ADMINISTER)

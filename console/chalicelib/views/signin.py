@@ -1,14 +1,13 @@
 """Signing in and out, with a key."""
 
 import logging
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 from console.chalicelib import urls
 from console.chalicelib.answer import cookie
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Field, Hidden
-from console.chalicelib.pages.signin import SignInPage
+from console.chalicelib.pages import Flash, Page
+from console.chalicelib.parts import Field, Hidden
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.session import DOOR, SESSION
@@ -20,6 +19,16 @@ from headrace.store.records.sessions import LASTS
 routes: Final = Routes()
 _LONGEST: Final = 256  # letters of a key
 _log: Final = logging.getLogger("headrace.console")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInPage(Page):
+    """One field for a key."""
+
+    template: ClassVar[str] = "signin.html"
+    action: str
+    field: Field
+    hidden: tuple[Hidden, ...]
 
 
 @routes.get(urls.SIGN_IN, None)

@@ -1,15 +1,14 @@
 """One task: what it is, what happened to it, why it is not running; and acting on it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 
-from console.chalicelib import diagram, formatting, urls
+from console.chalicelib import formatting, urls
+from console.chalicelib.diagram import Diagram, lifecycle
 from console.chalicelib.forms import pretty
-from console.chalicelib.pages.acting import ConfirmPage
-from console.chalicelib.pages.frame import Flash
-from console.chalicelib.pages.parts import Button, Confirm, Fact, Field, Hidden, Link
-from console.chalicelib.pages.task import AttemptRow, HopRow, ReasonRow, TaskPage, Text
+from console.chalicelib.pages import Flash, Page
+from console.chalicelib.parts import Button, Confirm, Fact, Field, Hidden, Link, Text
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.acting import (
@@ -20,6 +19,7 @@ from console.chalicelib.views.acting import (
     outcome,
     target_field,
 )
+from console.chalicelib.views.confirm import ConfirmPage
 from console.chalicelib.views.queues import crumb
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
@@ -30,6 +30,60 @@ from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 _UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonRow:
+    """Why a task is not running, and until when."""
+
+    code: str
+    text: str
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One attempt and how it ended; ``run`` is seconds, None where it is not known."""
+
+    number: int
+    ended: str  #: failed, lease expired, succeeded, running
+    status: Status
+    at: datetime
+    worker: str
+    run: float | None
+    type: str
+    message: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class HopRow:
+    """A queue on the task's way; ``left`` is None for the one it is in."""
+
+    queue: str
+    url: str | None
+    left: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage(Page):
+    """Everything about a task that the visitor may see."""
+
+    template: ClassVar[str] = "task.html"
+    id: str
+    queue: Link
+    status: Status
+    dead_reason: str
+    diagram: Diagram
+    reasons: tuple[ReasonRow, ...]
+    actions: tuple[Button, ...]
+    facts: tuple[Fact, ...]
+    tags: tuple[Link, ...]
+    attempts: tuple[AttemptRow, ...]
+    earlier_errors: int
+    trail: tuple[HopRow, ...]
+    texts: tuple[Text, ...]
+    withheld: str
 
 
 @routes.get(urls.TASK, Permission.READ)
@@ -45,7 +99,7 @@ def show(context: RequestContext) -> Reply:
         queue=Link(task.queue, context.url(urls.QUEUE, queue=task.queue)),
         status=status,
         dead_reason=task.dead_reason or "",
-        diagram=diagram.lifecycle(status),
+        diagram=lifecycle(status),
         reasons=tuple(
             ReasonRow(reason.code.value, _sentence(reason.detail), reason.until)
             for reason in context.use.explain.reasons(task)

@@ -14,33 +14,35 @@ from jinja2 import Environment, FileSystemLoader
 
 from console.chalicelib import charts, diagram, urls
 from console.chalicelib.assets import assets
-from console.chalicelib.pages.acting import Sample
-from console.chalicelib.pages.dead import DeadGroup
-from console.chalicelib.pages.error import ErrorPage
-from console.chalicelib.pages.frame import Flash, Frame, Page, PageCost, Who
-from console.chalicelib.pages.matching import Decision, SeenTask
-from console.chalicelib.pages.parts import (
+from console.chalicelib.charts import Chart, Spark
+from console.chalicelib.diagram import Diagram
+from console.chalicelib.flowchart import Flowchart
+from console.chalicelib.pages import ErrorPage, Flash, Frame, Page, PageCost, Who
+from console.chalicelib.parts import (
     Age,
     Button,
-    Chart,
     Choice,
     Confirm,
     Empty,
     Fact,
     Field,
+    FilterForm,
     Link,
     Pager,
-    Spark,
     Tab,
+    Text,
 )
-from console.chalicelib.pages.pipelines import Flowchart, FlowRow
-from console.chalicelib.pages.queue import Figures, FilterForm, ScheduleRow, TaskList
-from console.chalicelib.pages.queues import QueueRow
-from console.chalicelib.pages.schedules import RunOutcome, Runs, ScheduleLine
-from console.chalicelib.pages.settings import Difference
-from console.chalicelib.pages.task import AttemptRow, Diagram, HopRow, ReasonRow, Text
 from console.chalicelib.render import TEMPLATES, environment
 from console.chalicelib.urls import Urls
+from console.chalicelib.views.confirm import Sample
+from console.chalicelib.views.dead import DeadGroup
+from console.chalicelib.views.matching import Decision, SeenTask
+from console.chalicelib.views.pipelines import FlowRow
+from console.chalicelib.views.queue import Figures, ScheduleRow, TaskList
+from console.chalicelib.views.queues import QueueRow
+from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduleLine
+from console.chalicelib.views.settings import Difference
+from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
 from headrace.domain.task import Status
 from headrace.testing.clock import START
 from tests.console.pattern import samples

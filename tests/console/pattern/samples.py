@@ -6,29 +6,20 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from console.chalicelib import charts, formatting
-from console.chalicelib.flowchart import flowchart
+from console.chalicelib.charts import Chart
+from console.chalicelib.flowchart import Flowchart, flowchart
 from console.chalicelib.forms import pretty
-from console.chalicelib.pages.acting import Sample
-from console.chalicelib.pages.dead import DeadGroup, GroupQueue
-from console.chalicelib.pages.error import ErrorPage
-from console.chalicelib.pages.matching import Decision, SeenTask
-from console.chalicelib.pages.parts import (
-    Age,
-    Chart,
-    Choice,
-    Empty,
-    Fact,
-    Field,
-    Link,
-    Option,
-    Pager,
-)
-from console.chalicelib.pages.pipelines import Flowchart, FlowRow
-from console.chalicelib.pages.queue import Figures, ScheduleRow, TaskList, TaskRow
-from console.chalicelib.pages.queues import QueueRow
-from console.chalicelib.pages.schedules import RunOutcome, Runs, ScheduledRun, ScheduleLine
-from console.chalicelib.pages.settings import Difference
-from console.chalicelib.pages.task import AttemptRow, HopRow, ReasonRow, Text
+from console.chalicelib.pages import ErrorPage
+from console.chalicelib.parts import Age, Choice, Empty, Fact, Field, Link, Option, Pager, Text
+from console.chalicelib.views.confirm import Sample
+from console.chalicelib.views.dead import DeadGroup, GroupQueue
+from console.chalicelib.views.matching import Decision, SeenTask
+from console.chalicelib.views.pipelines import FlowRow
+from console.chalicelib.views.queue import Figures, ScheduleRow, TaskList, TaskRow
+from console.chalicelib.views.queues import QueueRow
+from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduledRun, ScheduleLine
+from console.chalicelib.views.settings import Difference
+from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
 from headrace.history.flows import Flow

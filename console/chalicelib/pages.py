@@ -1,10 +1,13 @@
-"""Pages that say what went wrong."""
+"""The root of all pages, what surrounds each, and the pages that are no view's own.
+
+A page is a frozen dataclass with exactly what its template may use; it stands in its view's module.
+"""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Final, Self
 
-from console.chalicelib.pages.frame import Page
-from console.chalicelib.pages.parts import Link
+from console.chalicelib.parts import Link
 from headrace.domain.errors import FieldError, HeadraceError
 
 _FAILED: Final = 500
@@ -19,6 +22,63 @@ _NAMES: Final = {
     500: "Something broke",
     503: "Not now",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The root of all pages."""
+
+    template: ClassVar[str]
+    title: str
+    crumbs: tuple[Link, ...] = ()
+    http_status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """A message about what has just been done; ``kind`` is done or failed."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who is signed in."""
+
+    name: str
+    role: str
+    queues: str
+    sign_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageCost:
+    """What the page cost: DynamoDB's units, and milliseconds."""
+
+    write: float
+    read: float
+    millis: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Everything around a page; ``token`` is what its forms carry."""
+
+    now: datetime
+    environment: str
+    home: str
+    style: str
+    script: str
+    icon: str
+    token: str = ""
+    who: Who | None = None
+    nav: tuple[Link, ...] = ()
+    search: str = ""
+    searched: str = ""
+    flash: Flash | None = None
+    units: PageCost | None = None
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +113,11 @@ class ErrorPage(Page):
 def _sentence(text: str) -> str:
     shown = text[:1].upper() + text[1:]
     return shown if shown.endswith((".", "?", "!")) else f"{shown}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BouncePage(Page):
+    """Opens itself again, so that the browser sends along the cookies it keeps from others."""
+
+    template: ClassVar[str] = "bounce.html"
+    url: str

@@ -129,47 +129,25 @@ class Pager:
 
 
 @dataclass(frozen=True, slots=True)
-class Spark:
-    """A tiny chart: two SVG paths in a box of ``width`` by ``height``, and the same in words."""
+class FilterForm:
+    """What may be asked of tasks; ``open`` when something is."""
 
-    line: str
-    area: str
-    words: str
-    width: int
-    height: int
+    action: str
+    fields: tuple[Field, ...]
+    hidden: tuple[Hidden, ...]
+    clear: str | None
+    open: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One line of a chart: an SVG path, and the one below it where it is filled.
+class Text:
+    """JSON as it came in: ``text`` letter by letter, ``laid_out`` with lines and indents.
 
-    ``style`` is how it is told from the others without colour: solid, dashed, dotted or thick.
+    ``head`` is how it begins, where it is too long to show unfolded.
     """
 
-    name: str
-    style: str
-    path: str
-    area: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ChartRow:
-    """The numbers of one step, in the order of the lines, as text."""
-
-    time: str
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Lines over time in a box of ``width`` by ``height``, in words, and as a table."""
-
     title: str
-    words: str
-    lines: tuple[Series, ...]
-    grid: str
-    top: str
-    first: str
-    rows: tuple[ChartRow, ...]
-    width: int
-    height: int
+    text: str
+    laid_out: str
+    size: int
+    head: str

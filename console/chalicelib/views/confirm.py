@@ -1,10 +1,10 @@
-"""The pages between wanting something done and having it done."""
+"""Asking before acting."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from console.chalicelib.pages.frame import Page
-from console.chalicelib.pages.parts import Confirm, Link
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Confirm, Link
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Pages: frozen dataclasses, each holding exactly what its template may use."""

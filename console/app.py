@@ -10,25 +10,23 @@ with starting():
     from chalice.app import Chalice
     from chalice.app import Response as ChaliceResponse
 
-    from console.chalicelib.answer import SECURITY
     from console.chalicelib.dispatch import answer
-    from console.chalicelib.routes import ConsoleRoute
+    from console.chalicelib.routes import SECURITY, ConsoleRoute
     from console.chalicelib.views import (
+        actions,
         audit,
+        bar,
         copying,
         dead,
         keys,
-        matching,
         pipelines,
         proof,
         queue,
+        queue_actions,
         queues,
-        recounting,
-        removing,
         schedule_form,
         schedules,
-        search,
-        selected,
+        selections,
         settings,
         signin,
         static,
@@ -42,13 +40,13 @@ with starting():
 FORM: Final = "application/x-www-form-urlencoded"
 VIEWS: Final = (
     signin,
+    bar,
     queues,
     queue,
+    queue_actions,
     settings,
-    recounting,
-    removing,
-    selected,
-    matching,
+    actions,
+    selections,
     dead,
     task,
     copying,
@@ -58,7 +56,6 @@ VIEWS: Final = (
     proof,
     keys,
     audit,
-    search,
     static,
 )
 

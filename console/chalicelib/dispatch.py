@@ -11,16 +11,13 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from console.chalicelib import nav, urls
-from console.chalicelib.answer import ConsoleResponse, cookie
-from console.chalicelib.assets import assets
-from console.chalicelib.guard import check_form, from_elsewhere
+from console.chalicelib import urls
 from console.chalicelib.pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
 from console.chalicelib.parts import Link
 from console.chalicelib.render import render
 from console.chalicelib.request import ConsoleRequest, read_request
-from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import ConsoleRoute, Redirect, Reply
+from console.chalicelib.request_context import RequestContext, check_form, from_elsewhere
+from console.chalicelib.routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, cookie
 from console.chalicelib.session import (
     DOOR,
     DOOR_LASTS,
@@ -28,6 +25,8 @@ from console.chalicelib.session import (
     SESSION,
     Signing,
 )
+from console.chalicelib.views import bar
+from console.chalicelib.views.static import assets
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -195,7 +194,7 @@ def _frame(
         now=context.now,
         token=context.signing.form_token(nonce) if nonce else "",
         who=who,
-        nav=nav.links(context) if by is not None else (),
+        nav=bar.links(context) if by is not None else (),
         search=context.url(urls.SEARCH),
         searched=context.request.param("q"),
         flash=flash,

@@ -1,19 +1,31 @@
 """The context of a request: the request, who makes it, and the use cases it may ask.
 
+Also whether the request comes from our own pages, and several looks at the table at once.
+
 ``allowed`` is the one place that says who may do what: pages ask it what to draw, and views ask it
 again, through ``require``, before they do anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final, TypeVar
 
 from console.chalicelib.request import ConsoleRequest
 from console.chalicelib.session import Signing
 from headrace.domain.access import Permission, Principal
-from headrace.domain.errors import Unauthenticated
+from headrace.domain.errors import Forbidden, Unauthenticated
 from headrace.runtime.wiring import UseCases
 from headrace.store.records.sessions import Session
+
+TOKEN: Final = "token"  # noqa: S105  the name of a field
+_OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person
+_AT_ONCE: Final = 8  # what a page waits for is the network, not the work
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 
 def allowed(by: Principal, permission: Permission, queue: str | None = None) -> bool:
@@ -56,3 +68,39 @@ class RequestContext:
     def queue(self) -> str:
         """The queue in the path."""
         return self.request.names["queue"]
+
+
+def check_form(request: ConsoleRequest, signing: Signing, nonce: str) -> None:
+    """Raise Forbidden unless a form was sent by a page of ours, to the browser that sends it."""
+    if elsewhere(request):
+        raise Forbidden("this form was sent by another site")
+    if not signing.is_form_token(request.given(TOKEN), nonce):
+        raise Forbidden("this form is too old, or was not made for you: open its page again")
+
+
+def elsewhere(request: ConsoleRequest) -> bool:
+    """Tell whether the browser says that another site made this request."""
+    site = request.headers.get("sec-fetch-site")
+    return site is not None and site not in _OURS
+
+
+def from_elsewhere(request: ConsoleRequest) -> bool:
+    """Tell whether a link on another site led here.
+
+    Browsers send a strict cookie only along with requests from our own pages.
+    """
+    headers = request.headers
+    return (
+        headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        and headers.get("sec-fetch-mode") == "navigate"
+    )
+
+
+def each(look: Callable[[_In], _Out], items: Iterable[_In]) -> tuple[_Out, ...]:
+    """Return the result of *look* for each of *items*, in order; the first fault is raised.
+
+    Each look is made on behalf of the same key and measured by the same meter.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        looks = [pool.submit(copy_context().run, look, item) for item in items]
+        return tuple(one.result() for one in looks)

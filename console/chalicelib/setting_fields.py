@@ -1,13 +1,15 @@
-"""Each setting of a queue as a field: its words, its text, and how that is read."""
+"""Settings as fields: their words, their texts, and how these are read.
 
+All of a queue's; and those of retries by themselves, which a schedule may leave to its queue.
+"""
+
+import re
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Final
 
-from console.chalicelib import retry_fields
 from console.chalicelib.forms import Errors
-from console.chalicelib.retry_fields import RETRIES, Setting, read_retry, retry_texts, text_of
+from console.chalicelib.parts import Field, Option
 from headrace.domain import limits
 from headrace.domain.queue import (
     DeadLetterConfig,
@@ -16,6 +18,145 @@ from headrace.domain.queue import (
     QueueSettings,
     RateLimiting,
 )
+from headrace.domain.retry import Backoff, RetryStrategy, Seconds
+
+_NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field; ``options`` are values with what they mean."""
+
+    name: str
+    label: str
+    hint: str = ""
+    kind: str = "text"
+    options: tuple[tuple[str, str], ...] = ()
+    width: str = "m"
+
+    def field(self, text: str, error: str = "") -> Field:
+        """Return the field with *text* in it."""
+        options = tuple(Option(value, label, value == text) for value, label in self.options)
+        return Field(
+            self.name, self.label, text, self.kind, self.hint, error,
+            options=options, width=self.width,
+        )  # fmt: skip
+
+
+KINDS: Final = (
+    (Backoff.EXPONENTIAL.value, "exponential: base · 2ⁿ⁻¹"),
+    (Backoff.LINEAR.value, "linear: base · n"),
+    (Backoff.QUADRATIC.value, "quadratic: base · n²"),
+    (Backoff.FIXED.value, "fixed: base"),
+    (Backoff.INTERVALS.value, "a list of waits"),
+)
+RETRIES: Final = (
+    Setting("retry_kind", "Backoff", kind="select", options=KINDS),
+    Setting("max_retries", "Retries", "0 is none."),
+    Setting("base_seconds", "Base, seconds"),
+    Setting("max_delay", "Longest wait, seconds"),
+    Setting("jitter", "Jitter, 0 to 1", "0.1 is 10 % more or less."),
+    Setting("intervals", "Waits, seconds", "For a list of waits: 10, 60, 600", width="l"),
+)
+
+
+def text_of(value: float) -> str:
+    """Return a number as it is typed."""
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def retry_texts(retry: RetryStrategy) -> dict[str, str]:
+    """Return the text of each field."""
+    return {
+        "retry_kind": retry.kind.value,
+        "max_retries": str(retry.max_retries),
+        "base_seconds": text_of(retry.base_seconds),
+        "max_delay": text_of(retry.max_delay_seconds),
+        "jitter": text_of(retry.jitter),
+        "intervals": ", ".join(map(text_of, retry.intervals)),
+    }
+
+
+USUAL: Final = retry_texts(RetryStrategy())
+OPTIONAL: Final = (
+    replace(RETRIES[0], options=(("", "as the queue says"), *KINDS)),
+    *(replace(one, hint=f"{one.hint} Empty: {USUAL[one.name]}.".strip()) for one in RETRIES[1:-1]),
+    RETRIES[-1],
+)
+"""The fields where all may be empty, for a schedule that leaves it to its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """What was typed into the fields; what is wrong goes to ``errors``, by field."""
+
+    texts: Mapping[str, str]
+    errors: Errors
+
+    def number(self, name: str, within: tuple[float, float]) -> Seconds:
+        """Read a number that must be there."""
+        low, high = within
+        value = _read(self.texts[name])
+        if value is None or not low <= value <= high:
+            self.errors.add(name, f"must be a number from {text_of(low)} to {text_of(high)}")
+            return low
+        return value
+
+    def whole(self, name: str, within: tuple[int, int]) -> int:
+        """Read a whole number that must be there."""
+        if not self.texts[name]:
+            self.errors.add(name, f"must be a whole number from {within[0]} to {within[1]}")
+        return self.errors.whole(name, self.texts[name], within, default=within[0]) or within[0]
+
+    def choice(self, name: str, values: tuple[str, ...]) -> str:
+        """Read one of *values*."""
+        if self.texts[name] not in values:
+            self.errors.add(name, f"must be one of {', '.join(values)}")
+            return values[0]
+        return self.texts[name]
+
+    def intervals(self) -> tuple[Seconds, ...]:
+        """Read the list of waits, which must be there for the backoff that is one."""
+        least, most = limits.INTERVALS
+        low, high = limits.RETRY_DELAY_SECONDS
+        parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
+        found = [_read(part) for part in parts]
+        right = [value for value in found if value is not None and low <= value <= high]
+        wrong = ""
+        if len(right) < len(parts) or len(parts) > most:
+            wrong = f"must be {least} to {most} numbers from {low} to {high}, with commas between"
+        elif self.texts["retry_kind"] == Backoff.INTERVALS and not parts:
+            wrong = f"must have {least} to {most} waits for a list of waits"
+        if wrong:
+            self.errors.add("intervals", wrong)
+        return tuple(right)
+
+
+def _read(text: str) -> Seconds | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    return float(text) if "." in text else int(text)
+
+
+def read_retry(texts: Mapping[str, str], errors: Errors) -> RetryStrategy:
+    """Return the strategy that *texts* say; what is wrong goes to *errors*, by field.
+
+    A list of waits says by itself how many retries there are.
+    """
+    typed = _Typed(texts, errors)
+    kind = Backoff(typed.choice("retry_kind", tuple(kind for kind, _ in KINDS)))
+    intervals = typed.intervals()
+    retries = typed.whole("max_retries", limits.MAX_RETRIES)
+    listed = kind is Backoff.INTERVALS
+    return RetryStrategy(
+        kind=kind,
+        max_retries=len(intervals) if listed else retries,
+        base_seconds=typed.number("base_seconds", limits.BASE_SECONDS),
+        max_delay_seconds=typed.number("max_delay", limits.RETRY_DELAY_SECONDS),
+        jitter=float(typed.number("jitter", (0, 1))),
+        intervals=intervals if listed else (),
+    )
+
 
 _INTERVAL: Final = (1, 86_400)
 
@@ -71,34 +212,32 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
 
 def read_settings(texts: Mapping[str, str], old: QueueSettings, errors: Errors) -> QueueSettings:
     """Return *old* with what *texts* say; what is wrong goes to *errors*, by field."""
-    number = partial(retry_fields.number, texts, errors=errors)
-    whole = partial(retry_fields.whole, texts, errors=errors)
-    choice = partial(retry_fields.choice, texts, errors=errors)
+    typed = _Typed(texts, errors)
     description = errors.text("description", texts["description"], limits.DESCRIPTION_BYTES)
     rate = None
     if texts["rate_tokens"]:
-        unit = choice("rate_unit", tuple(unit.value for unit in IntervalUnit))
+        unit = typed.choice("rate_unit", tuple(unit.value for unit in IntervalUnit))
         rate = RateLimiting(
-            whole("rate_tokens", (1, limits.COUNT[1])),
-            whole("rate_interval", _INTERVAL),
+            typed.whole("rate_tokens", (1, limits.COUNT[1])),
+            typed.whole("rate_interval", _INTERVAL),
             IntervalUnit(unit),
         )
     return replace(
         old,
         description=description or "",
-        keepalive_timeout_in_seconds=number("keepalive", limits.KEEPALIVE_SECONDS),
-        expires_in_seconds=number("expires", (0, limits.EXPIRES_SECONDS[1])),
+        keepalive_timeout_in_seconds=typed.number("keepalive", limits.KEEPALIVE_SECONDS),
+        expires_in_seconds=typed.number("expires", (0, limits.EXPIRES_SECONDS[1])),
         retry_strategy=read_retry(texts, errors),
         dequeuing_settings=DequeuingSettings(
-            max_inflight_tasks=whole("max_inflight", limits.INFLIGHT),
+            max_inflight_tasks=typed.whole("max_inflight", limits.INFLIGHT),
             rate_limiting=rate,
             dequeuing_paused=old.dequeuing_settings.dequeuing_paused,
         ),
         dead_letter_queue_config=DeadLetterConfig(
-            enable=choice("dead_enable", ("yes", "no")) == "yes",
-            retention_period_in_seconds=number("dead_retention", limits.RETENTION_SECONDS),
-            max_size=whole("dead_most", limits.COUNT),
+            enable=typed.choice("dead_enable", ("yes", "no")) == "yes",
+            retention_period_in_seconds=typed.number("dead_retention", limits.RETENTION_SECONDS),
+            max_size=typed.whole("dead_most", limits.COUNT),
         ),
-        history_retention_in_seconds=number("history", limits.RETENTION_SECONDS),
-        shards=whole("shards", limits.SHARDS),
+        history_retention_in_seconds=typed.number("history", limits.RETENTION_SECONDS),
+        shards=typed.whole("shards", limits.SHARDS),
     )

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
 
-from console.chalicelib.answer import HTML, SECURITY
+from console.chalicelib.routes import HTML, SECURITY
 from tests.console.pattern.page import PATH as PATTERN
 from tests.console.pattern.page import html
 

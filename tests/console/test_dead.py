@@ -6,7 +6,7 @@ from headrace.domain.access import Role
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser, Element, Shown
-from tests.console.test_matching import decide, to_the_end, token_of
+from tests.console.test_selections import decide, to_the_end, token_of
 
 
 @pytest.fixture

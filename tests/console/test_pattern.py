@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from console.chalicelib.assets import FOLDER
 from console.chalicelib.render import TEMPLATES
+from console.chalicelib.views.static import FOLDER
 from tests.console.conftest import Browser, Shown
 from tests.console.pattern import page as pattern
 from tests.console.test_pages import inline, nameless

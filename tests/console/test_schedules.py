@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from console.chalicelib.cron_words import spoken
-from console.chalicelib.retry_fields import retry_texts
+from console.chalicelib.setting_fields import retry_texts
 from headrace.domain.access import Role
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings

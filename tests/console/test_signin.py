@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from console.chalicelib.answer import SECURITY
+from console.chalicelib.routes import SECURITY
 from headrace.domain.access import Role
 from headrace.ops.operators import attempts
 from headrace.ops.operators.keys import BOOTSTRAP

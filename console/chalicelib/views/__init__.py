@@ -1,1 +1,1 @@
-"""Views: a request in, use cases asked, a page out.  One module for each thing that is shown."""
+"""Views: a request in, use cases asked, a page out.  One module for each noun, with its pages."""

@@ -10,8 +10,8 @@ from console.chalicelib.pages import Page
 from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
-from console.chalicelib.views.acting import ACTIONS, action_named
-from console.chalicelib.views.matching import go_on
+from console.chalicelib.views.actions import ACTIONS, action_named
+from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter

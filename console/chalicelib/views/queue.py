@@ -1,81 +1,31 @@
-"""One queue: how it is doing, its tasks, its settings; pause and resume."""
+"""One queue: how it is doing, its tasks, its settings and schedules."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.charts import Chart
-from console.chalicelib.forms import Errors
-from console.chalicelib.pages import Flash, Page
+from console.chalicelib.pages import Page
 from console.chalicelib.parts import (
     Age,
     Button,
-    Choice,
     Confirm,
     Empty,
     Fact,
-    Field,
     FilterForm,
-    Link,
-    Option,
-    Pager,
     Tab,
 )
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views import charting, filtering, recounting, schedules
-from console.chalicelib.views.acting import ACTIONS
-from console.chalicelib.views.filtering import TaskQuery
+from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.views import charting, queue_actions, schedules, task_list
 from console.chalicelib.views.queues import crumb, limits_of, waiting
-from headrace.domain import limits
+from console.chalicelib.views.task_list import TaskList, TaskQuery
 from headrace.domain.access import Permission
-from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import Queue
-from headrace.domain.task import State, Status, Task
 from headrace.history.stats import QueueStats
 
 routes: Final = Routes()
-_LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
-_PAUSES: Final = (
-    ("", "until someone resumes it"),
-    ("900", "for 15 minutes"),
-    ("3600", "for an hour"),
-    ("14400", "for 4 hours"),
-    ("86400", "for a day"),
-)
-_TIMES: Final = {
-    "": "When",
-    "SCHEDULED": "Due",
-    "READY": "Due since",
-    "INFLIGHT": "Lease granted until",
-    "SUCCEEDED": "Succeeded",
-    "DEAD": "Died",
-}
-_MEANS: Final = {
-    State.ENQUEUED: "due",
-    State.INFLIGHT: "lease granted until",
-    State.SUCCEEDED: "succeeded",
-    State.DEAD: "died",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """One task in a list; ``at`` is its state's own time, ``at_means`` says which."""
-
-    id: str
-    url: str
-    status: Status
-    dead_reason: str
-    at: datetime
-    at_means: str
-    attempts: int
-    worker: str
-    tags: tuple[Link, ...]
-    error: str
-    age: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +37,6 @@ class ScheduleRow:
     when: str
     next_run_at: datetime | None
     paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TaskList:
-    """The tasks that a filter means; ``actions`` are for those that are ticked.
-
-    ``matching`` is where an action on all that match begins, which ``matching_actions`` offer.
-    """
-
-    rows: tuple[TaskRow, ...]
-    time_heading: str
-    select: str | None
-    actions: tuple[Choice, ...]
-    pager: Pager
-    empty: Empty
-    matching: str | None = None
-    matching_actions: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +85,7 @@ def show(context: RequestContext) -> Reply:
     metrics = charting.wanted_metrics(context, queue.name)
     lists = context.allows(Permission.LIST, queue.name)
     wanted = TaskQuery(context)
-    tasks = _tasks(context, queue, wanted) if lists else None
+    tasks = task_list.tasks(context, queue, wanted) if lists else None
     operates = context.allows(Permission.OPERATE, queue.name)
     paused = queue.settings.dequeuing_settings.dequeuing_paused
     return QueuePage(
@@ -163,9 +96,9 @@ def show(context: RequestContext) -> Reply:
         description=queue.settings.description,
         paused=paused,
         resume_at=queue.resume_at,
-        pause=_pause_form(context) if operates and not paused else None,
-        resume=_resume_form(context) if operates and paused else None,
-        recount=recounting.form(context, "Count anew") if operates else None,
+        pause=queue_actions.pause_form(context) if operates and not paused else None,
+        resume=queue_actions.resume_form(context) if operates and paused else None,
+        recount=queue_actions.recount_form(context, "Count anew") if operates else None,
         tabs=_tabs(context, stats, wanted),
         as_of=stats.as_of,
         figures=Figures(
@@ -177,7 +110,7 @@ def show(context: RequestContext) -> Reply:
         spans=charting.spans(context, wanted.query()),
         charts=charting.charts_of(metrics, stats),
         gaps=charting.gaps(metrics),
-        filter=filtering.form(context, wanted) if lists else None,
+        filter=task_list.filter_form(context, wanted) if lists else None,
         tasks=tasks,
         settings=_settings(queue),
         setting_actions=_setting_actions(context, queue.name),
@@ -201,44 +134,6 @@ def show(context: RequestContext) -> Reply:
     )
 
 
-@routes.post(urls.PAUSE, Permission.OPERATE)
-def pause(context: RequestContext) -> Reply:
-    """Stop deliveries, for good or for a time."""
-    errors = Errors()
-    seconds = errors.whole("resume_in", context.request.given("resume_in"), limits.PAUSE_SECONDS)
-    if errors:
-        raise InvalidRequest(f"resume_in {errors.of('resume_in')}")
-    context.use.queues.pause(context.queue, resume_in_seconds=seconds)
-    until = f" It resumes by itself in {formatting.duration(seconds)}." if seconds else ""
-    done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
-
-
-@routes.post(urls.RESUME, Permission.OPERATE)
-def resume(context: RequestContext) -> Reply:
-    """Let deliveries go on."""
-    context.use.queues.resume(context.queue)
-    done = Flash("done", f"Deliveries of {context.queue} go on.")
-    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
-
-
-def _pause_form(context: RequestContext) -> Confirm:
-    options = tuple(Option(value, text, value == "3600") for value, text in _PAUSES)
-    field = Field("resume_in", "Pause deliveries", "3600", "select", options=options)
-    return Confirm(
-        action=context.url(urls.PAUSE, queue=context.queue),
-        button="Pause",
-        back="",
-        fields=(field,),
-    )
-
-
-def _resume_form(context: RequestContext) -> Confirm:
-    return Confirm(
-        action=context.url(urls.RESUME, queue=context.queue), button="Resume deliveries", back=""
-    )
-
-
 def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
     def url(state: str) -> str:
         # The order goes back to what suits the state.
@@ -254,56 +149,6 @@ def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tupl
     )
 
 
-def _tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
-    rows: tuple[TaskRow, ...] = ()
-    cursor = None
-    looked = _looked_before(context)
-    if not wanted.errors:
-        page = context.use.inspect.list(
-            queue.name,
-            wanted.where,
-            descending=wanted.descending,
-            limit=wanted.limit,
-            cursor=context.request.param("cursor") or None,
-            look_at=_LOOK_AT,
-        )
-        means = {} if wanted.state in _TIMES and wanted.state else _MEANS
-        rows = tuple(_row(context, task, means) for task in page.tasks)
-        cursor = page.cursor
-        looked += page.looked_at
-    operates = context.allows(Permission.OPERATE, queue.name)
-    fits = [each for each in ACTIONS.values() if each.takes(wanted.state)]
-    more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
-    so_far = f" found, {formatting.count_of(looked, 'task')} looked at" if wanted.narrowed else ""
-    return TaskList(
-        rows=rows,
-        time_heading=_TIMES.get(wanted.state, "When"),
-        select=context.url(urls.SELECTED, queue=queue.name) if operates else None,
-        actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
-        pager=Pager(
-            shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
-            first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
-            if context.request.param("cursor")
-            else None,
-            next=more if cursor else None,
-        ),
-        empty=_empty(queue.name, wanted, looked if cursor is not None else None),
-        matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
-        if operates and (rows or cursor)
-        else None,
-        matching_actions=tuple(
-            Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)
-            for each in fits
-        ),
-    )
-
-
-def _looked_before(context: RequestContext) -> int:
-    """Return how many tasks the pages before this one looked at, as its address says."""
-    given = context.request.param("looked")
-    return int(given) if given.isascii() and given.isdigit() and len(given) <= 9 else 0  # noqa: PLR2004  digits enough
-
-
 def _setting_actions(context: RequestContext, queue: str) -> tuple[Button, ...]:
     offered = (
         (Permission.ADMINISTER, "Edit settings", urls.SETTINGS, False),
@@ -314,50 +159,6 @@ def _setting_actions(context: RequestContext, queue: str) -> tuple[Button, ...]:
         Button(text, context.url(url, queue=queue), danger)
         for needs, text, url, danger in offered
         if context.allows(needs, queue)
-    )
-
-
-def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
-    """Return a row; *means* says what its time is, where the heading does not."""
-    last = task.errors[-1] if task.errors else None
-    message = ": ".join(filter(None, (last.type, last.message))) if last else ""
-    return TaskRow(
-        id=task.id,
-        url=context.url(urls.TASK, id=task.id),
-        status=task.status(context.now),
-        dead_reason=task.dead_reason or "",
-        at=task.scheduled_at,
-        at_means=means.get(task.state, ""),
-        attempts=task.attempts,
-        worker=task.worker or "",
-        tags=tuple(
-            Link(f"{key}={value}", _tagged(context, task, key, value))
-            for key, value in sorted(task.tags.items())
-        ),
-        error=message[:300],
-        age=task.created_at,
-    )
-
-
-def _tagged(context: RequestContext, task: Task, key: str, value: str) -> str:
-    query = {"state": context.request.param("state"), "tag": f"{key}={value}"}
-    return context.url(urls.QUEUE, query, queue=task.queue)
-
-
-def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
-    """Return the text for no tasks; *looked* at so many and there are more, None for no more."""
-    if looked is not None:
-        so_far = formatting.count_of(looked, "task")
-        return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
-    if wanted.errors:
-        return Empty("Nothing was looked for: something above is not right.")
-    if wanted.narrowed:
-        return Empty("No task fits this filter.")
-    if wanted.state:
-        return Empty(f"No task of {queue} is {wanted.state.lower()} now.")
-    return Empty(
-        "Tasks would be here. None is kept now.",
-        f'headrace enqueue {queue} \'{{"hello": "world"}}\'',
     )
 
 

@@ -8,9 +8,8 @@ from console.chalicelib import charts, formatting, urls
 from console.chalicelib.charts import Spark
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parallel import each
 from console.chalicelib.parts import Age, Confirm, Empty, Field, Link, Pager
-from console.chalicelib.request_context import RequestContext
+from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT
 from console.chalicelib.views.confirm import FormPage

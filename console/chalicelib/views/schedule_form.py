@@ -11,8 +11,8 @@ from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Field, Link, Option
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.retry_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
 from console.chalicelib.views.schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
 from headrace.domain import limits
 from headrace.domain.access import Permission

@@ -10,9 +10,8 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.cron_words import spoken
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parallel import each
 from console.chalicelib.parts import Button, Confirm, Empty, Fact, Link, Pager, Text
-from console.chalicelib.request_context import RequestContext
+from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.confirm import ConfirmPage
 from headrace.domain.access import Permission

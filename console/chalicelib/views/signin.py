@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from console.chalicelib import urls
-from console.chalicelib.answer import cookie
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Field, Hidden
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Redirect, Reply, Routes, cookie
 from console.chalicelib.session import DOOR, SESSION
 from headrace.domain.access import Permission
 from headrace.domain.errors import RateLimited, Unauthenticated

@@ -11,7 +11,7 @@ from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Button, Confirm, Fact, Field, Hidden, Link, Text
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.acting import (
+from console.chalicelib.views.actions import (
     ACTIONS,
     TaskAction,
     action_named,

@@ -13,7 +13,6 @@ from typing import ClassVar, Final
 from jinja2 import Environment, FileSystemLoader
 
 from console.chalicelib import charts, diagram, urls
-from console.chalicelib.assets import assets
 from console.chalicelib.charts import Chart, Spark
 from console.chalicelib.diagram import Diagram
 from console.chalicelib.flowchart import Flowchart
@@ -36,13 +35,15 @@ from console.chalicelib.render import TEMPLATES, environment
 from console.chalicelib.urls import Urls
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.dead import DeadGroup
-from console.chalicelib.views.matching import Decision, SeenTask
 from console.chalicelib.views.pipelines import FlowRow
-from console.chalicelib.views.queue import Figures, ScheduleRow, TaskList
+from console.chalicelib.views.queue import Figures, ScheduleRow
 from console.chalicelib.views.queues import QueueRow
 from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduleLine
+from console.chalicelib.views.selections import Decision, SeenTask
 from console.chalicelib.views.settings import Difference
+from console.chalicelib.views.static import assets
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
+from console.chalicelib.views.task_list import TaskList
 from headrace.domain.task import Status
 from headrace.testing.clock import START
 from tests.console.pattern import samples

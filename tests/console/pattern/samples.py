@@ -13,13 +13,14 @@ from console.chalicelib.pages import ErrorPage
 from console.chalicelib.parts import Age, Choice, Empty, Fact, Field, Link, Option, Pager, Text
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.dead import DeadGroup, GroupQueue
-from console.chalicelib.views.matching import Decision, SeenTask
 from console.chalicelib.views.pipelines import FlowRow
-from console.chalicelib.views.queue import Figures, ScheduleRow, TaskList, TaskRow
+from console.chalicelib.views.queue import Figures, ScheduleRow
 from console.chalicelib.views.queues import QueueRow
 from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduledRun, ScheduleLine
+from console.chalicelib.views.selections import Decision, SeenTask
 from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
+from console.chalicelib.views.task_list import TaskList, TaskRow
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.task import Status
 from headrace.history.flows import Flow

@@ -12,14 +12,13 @@ from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.guard import elsewhere
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Choice, Fact, Field, Hidden, Link
-from console.chalicelib.request_context import RequestContext
+from console.chalicelib.request_context import RequestContext, elsewhere
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.acting import ACTIONS, TaskAction, action_named, target_field, why
-from console.chalicelib.views.filtering import TaskQuery
+from console.chalicelib.views.actions import ACTIONS, TaskAction, action_named, target_field, why
 from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.task_list import TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BulkAction
@@ -58,13 +57,13 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedPage(Page):
+class SelectionPage(Page):
     """How far it is; ``refresh`` is the address that takes it further, None when nothing does.
 
     ``done`` of ``count`` is drawn as a bar unless ``count`` is 0.
     """
 
-    template: ClassVar[str] = "matched.html"
+    template: ClassVar[str] = "selection.html"
     question: str
     summary: str
     detail: str
@@ -203,7 +202,7 @@ def _confirmed(context: RequestContext, found: TaskSelection) -> int:
 
 def _page(
     context: RequestContext, found: TaskSelection, *, refresh: bool, error: str = ""
-) -> MatchedPage:
+) -> SelectionPage:
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
     place = one or formatting.count_of(len(found.queues), "queue")
@@ -219,7 +218,7 @@ def _page(
     elif not found.begun:
         question += "?"
     over = context.now > found.seen_at + LASTS and not found.done
-    return MatchedPage(
+    return SelectionPage(
         title=question,
         crumbs=tuple(crumbs),
         question=question,

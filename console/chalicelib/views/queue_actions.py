@@ -1,17 +1,29 @@
-"""What cannot be undone: purging a queue and deleting it, each by typing the queue's name."""
+"""What is done to a queue as a whole: pause, resume, count anew, purge, delete.
+
+What cannot be undone asks for the queue's name, typed.
+"""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Confirm, Field, Link, Option
+from console.chalicelib.parts import (
+    Confirm,
+    Field,
+    Hidden,
+    Link,
+    Option,
+)
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.confirm import ConfirmPage
+from console.chalicelib.views.confirm import ConfirmPage, FormPage
 from console.chalicelib.views.queues import crumb
+from headrace.domain import limits
 from headrace.domain.access import Permission
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import State
 
 routes: Final = Routes()
@@ -23,6 +35,86 @@ _STATES: Final = {
     "inflight": ("tasks in flight", (State.INFLIGHT,)),
     "all": ("all tasks", tuple(State)),
 }
+_COUNTS_FOR: Final = timedelta(seconds=10)  # a page must not take longer; then it goes on
+_PAUSES: Final = (
+    ("", "until someone resumes it"),
+    ("900", "for 15 minutes"),
+    ("3600", "for an hour"),
+    ("14400", "for 4 hours"),
+    ("86400", "for a day"),
+)
+
+
+@routes.post(urls.PAUSE, Permission.OPERATE)
+def pause(context: RequestContext) -> Reply:
+    """Stop deliveries, for good or for a time."""
+    errors = Errors()
+    seconds = errors.whole("resume_in", context.request.given("resume_in"), limits.PAUSE_SECONDS)
+    if errors:
+        raise InvalidRequest(f"resume_in {errors.of('resume_in')}")
+    context.use.queues.pause(context.queue, resume_in_seconds=seconds)
+    until = f" It resumes by itself in {formatting.duration(seconds)}." if seconds else ""
+    done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
+
+
+@routes.post(urls.RESUME, Permission.OPERATE)
+def resume(context: RequestContext) -> Reply:
+    """Let deliveries go on."""
+    context.use.queues.resume(context.queue)
+    done = Flash("done", f"Deliveries of {context.queue} go on.")
+    return Redirect(context.url(urls.QUEUE, queue=context.queue), done)
+
+
+def pause_form(context: RequestContext) -> Confirm:
+    """Return the form that pauses deliveries, for an hour unless something else is chosen."""
+    options = tuple(Option(value, text, value == "3600") for value, text in _PAUSES)
+    field = Field("resume_in", "Pause deliveries", "3600", "select", options=options)
+    return Confirm(
+        action=context.url(urls.PAUSE, queue=context.queue),
+        button="Pause",
+        back="",
+        fields=(field,),
+    )
+
+
+def resume_form(context: RequestContext) -> Confirm:
+    """Return the form that lets deliveries go on."""
+    return Confirm(
+        action=context.url(urls.RESUME, queue=context.queue), button="Resume deliveries", back=""
+    )
+
+
+@routes.post(urls.RECOUNT, Permission.OPERATE)
+def recount(context: RequestContext) -> Reply:
+    """Count the queue anew and mend its counters."""
+    use, cursor = context.use, context.request.given("cursor") or None
+    until = use.now() + _COUNTS_FOR
+    step = use.recounting.step(context.queue, cursor)
+    while step.cursor is not None and use.now() < until:
+        step = use.recounting.step(context.queue, step.cursor)
+    here = context.url(urls.QUEUE, queue=context.queue)
+    number = formatting.count_of(sum(step.counts), "task")
+    if step.cursor is not None:
+        return FormPage(
+            title=f"Counting {context.queue} anew",
+            crumbs=(crumb(context), Link(context.queue, here)),
+            detail=f"{number} counted so far. Workers need not stop for it.",
+            form=recount_form(context, "Go on counting", step.cursor),
+        )
+    off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
+    outcome = f"were off by {formatting.number(off)} and are mended" if off else "were right"
+    return Redirect(here, Flash("done", f"{number} counted. The counters {outcome}."))
+
+
+def recount_form(context: RequestContext, button: str, cursor: str | None = None) -> Confirm:
+    """Return the form that begins a recount, or goes on at *cursor*."""
+    return Confirm(
+        action=context.url(urls.RECOUNT, queue=context.queue),
+        button=button,
+        back=context.url(urls.QUEUE, queue=context.queue) if cursor else "",
+        hidden=(Hidden("cursor", cursor),) if cursor else (),
+    )
 
 
 @routes.get(urls.PURGE, Permission.OPERATE)

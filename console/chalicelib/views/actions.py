@@ -1,14 +1,20 @@
-"""What operators do to tasks, as the pages put it; which states it takes, the lifecycle says."""
+"""What operators do to tasks: to one, and to those that were ticked in a list.
+
+Which states an action takes, the lifecycle says.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from console.chalicelib import formatting
+from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Field, Option
+from console.chalicelib.parts import Confirm, Field, Hidden, Link, Option
 from console.chalicelib.request_context import RequestContext
+from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.views.confirm import ConfirmPage, Sample
+from console.chalicelib.views.queues import crumb
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
@@ -17,8 +23,10 @@ from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Status, Task
 from headrace.ops.operators import visibility
-from headrace.ops.operators.bulk import BulkAnswer
+from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 
+routes: Final = Routes()
+_SAMPLES: Final = 5
 _SUGGESTED: Final = 100  # queues offered as a target
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
 
@@ -142,3 +150,72 @@ def why(result: str, detail: str | None) -> str:
     if result == "NOT_FOUND":
         return "it is not in this queue any more"
     return _WHY.get(detail or "", detail or "it changed meanwhile")
+
+
+@routes.post(urls.SELECTED, Permission.OPERATE)
+def act(context: RequestContext) -> Reply:
+    """Ask, or if that was answered, act."""
+    action = action_named(context.request.given("action"))
+    ids = tuple(dict.fromkeys(context.request.form.get("id", ())))
+    back = _back(context)
+    if not ids:
+        return Redirect(back, Flash("failed", "No task was ticked, so nothing was done."))
+    if not context.request.given("confirmed"):
+        return _confirm_page(context, action, ids, back)
+    try:
+        answer = carry_out(context, action, context.queue, ids)
+    except (InvalidRequest, NotFound) as error:
+        page = _confirm_page(context, action, ids, back, error=error.detail)
+        return replace(page, http_status=error.status)
+    return Redirect(back, outcome(action, answer))
+
+
+def _back(context: RequestContext) -> str:
+    wanted = context.request.given("back")
+    return (
+        context.request.urls.safe_next(wanted)
+        if wanted
+        else context.url(urls.QUEUE, queue=context.queue)
+    )
+
+
+def _confirm_page(
+    context: RequestContext, action: TaskAction, ids: tuple[str, ...], back: str, *, error: str = ""
+) -> ConfirmPage:
+    foreseen = carry_out(context, action, context.queue, ids, dry_run=True)
+    results = foreseen.results or tuple(BulkOutcome(task_id, "") for task_id in ids)
+    amount = formatting.count_of(foreseen.matched, "task")
+    fields: tuple[Field, ...] = ()
+    if action.action is BulkAction.MOVE:
+        fields = (target_field(context, context.queue, context.request.given("to_queue"), error),)
+    form = Confirm(
+        action=context.url(urls.SELECTED, queue=context.queue),
+        button=formatting.upon(action.verb, amount),
+        back=back,
+        danger=action.danger,
+        fields=fields,
+        hidden=(
+            Hidden("action", action.name),
+            Hidden("confirmed", "yes"),
+            Hidden("back", back),
+            *(Hidden("id", task_id) for task_id in ids),
+        ),
+    )
+    left = len(results) - _SAMPLES
+    return ConfirmPage(
+        title=f"{formatting.upon(action.verb, amount)}?",
+        crumbs=(crumb(context), Link(context.queue, context.url(urls.QUEUE, queue=context.queue))),
+        question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
+        detail=action.detail,
+        samples=tuple(
+            Sample(
+                result.id,
+                context.url(urls.TASK, id=result.id),
+                "" if result.matched or not result.outcome else why(result.outcome, result.detail),
+            )
+            for result in results[:_SAMPLES]
+        ),
+        more=f"and {formatting.number(left)} more" if left > 0 else "",
+        form=form if foreseen.matched else None,
+        back=Link("Back to the list", back),
+    )

@@ -1,0 +1,262 @@
+"""The list of a queue's tasks: what the address asks for, the form that asks, and the rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from console.chalicelib import formatting, urls
+from console.chalicelib.forms import Errors
+from console.chalicelib.parts import (
+    Choice,
+    Empty,
+    Field,
+    FilterForm,
+    Hidden,
+    Link,
+    Option,
+    Pager,
+)
+from console.chalicelib.request_context import RequestContext
+from console.chalicelib.views.actions import ACTIONS
+from headrace.domain import limits
+from headrace.domain.access import Permission
+from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.fingerprint import FINGERPRINT_RE, LENGTH
+from headrace.domain.queue import Queue
+from headrace.domain.task import State, Status, Task
+
+STATE: Final = "state"
+ORDER: Final = "order"
+NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts")
+_NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
+_LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
+_TIMES: Final = {
+    "": "When",
+    "SCHEDULED": "Due",
+    "READY": "Due since",
+    "INFLIGHT": "Lease granted until",
+    "SUCCEEDED": "Succeeded",
+    "DEAD": "Died",
+}
+_MEANS: Final = {
+    State.ENQUEUED: "due",
+    State.INFLIGHT: "lease granted until",
+    State.SUCCEEDED: "succeeded",
+    State.DEAD: "died",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One task in a list; ``at`` is its state's own time, ``at_means`` says which."""
+
+    id: str
+    url: str
+    status: Status
+    dead_reason: str
+    at: datetime
+    at_means: str
+    attempts: int
+    worker: str
+    tags: tuple[Link, ...]
+    error: str
+    age: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """The tasks that a filter means; ``actions`` are for those that are ticked.
+
+    ``matching`` is where an action on all that match begins, which ``matching_actions`` offer.
+    """
+
+    rows: tuple[TaskRow, ...]
+    time_heading: str
+    select: str | None
+    actions: tuple[Choice, ...]
+    pager: Pager
+    empty: Empty
+    matching: str | None = None
+    matching_actions: tuple[Choice, ...] = ()
+
+
+class TaskQuery:
+    """What the address asks for; ``errors`` holds what it gets wrong."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self.given: Mapping[str, str] = {
+            name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")
+        }
+        self.errors = Errors()
+        self.state = self.given[STATE]
+        if self.state and self.state not in STATE_WORDS:
+            self.errors.add(STATE, f"must be one of {', '.join(STATE_WORDS)}")
+            self.state = ""
+        errors = self.errors
+        self.where = TaskFilter(
+            states=(self.state,) if self.state else (),
+            tags=errors.tags("tag", self.given["tag"]),
+            worker=errors.text("worker", self.given["worker"], limits.WORKER_BYTES),
+            scheduled_after=errors.instant("after", self.given["after"]),
+            scheduled_before=errors.instant("before", self.given["before"]),
+            min_attempts=errors.whole("attempts", self.given["attempts"], limits.COUNT),
+            error=errors.text("error", self.given["error"], limits.ERROR_BYTES),
+            fingerprint=self._fingerprint(),
+        )
+        self.limit = errors.whole("limit", self.given["limit"], (1, limits.LIST_PAGE)) or 50
+
+    def _fingerprint(self) -> str | None:
+        given = self.given["fingerprint"]
+        if given and not FINGERPRINT_RE.fullmatch(given):
+            self.errors.add("fingerprint", f"must be {LENGTH} digits from 0 to f, or nothing")
+            return None
+        return given or None
+
+    @property
+    def descending(self) -> bool:
+        """Whether the newest come first: as asked, else where what ended last matters most."""
+        order = self.given[ORDER]
+        return order == "desc" if order in ("asc", "desc") else self.state in _NEWEST_FIRST
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything besides the state is filtered by."""
+        return any(self.given[name] for name in NAMES)
+
+    def query(self, **changed: object) -> dict[str, object]:
+        """Return the query that asks the same, with something *changed*."""
+        return {**self.given, **changed}
+
+
+def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
+    """Return the form, as filled in."""
+    given, error_of = wanted.given, wanted.errors.of
+    order = "desc" if wanted.descending else "asc"
+    fields: tuple[Field, ...] = (
+        Field("error", "Error has", given["error"], error=error_of("error"),
+              hint="in type, message or detail"),
+        Field("tag", "Tags", given["tag"], error=error_of("tag"), hint="key=value, key=value"),
+        Field("worker", "Worker", given["worker"], error=error_of("worker"), hint="exactly"),
+        Field("attempts", "Attempts, at least", given["attempts"], "number", width="s",
+              error=error_of("attempts")),
+        Field("after", "After, UTC", given["after"], "datetime-local", error=error_of("after")),
+        Field("before", "Before, UTC", given["before"], "datetime-local",
+              error=error_of("before")),
+        Field(ORDER, "Order", order, "select", width="s", options=(
+            Option("asc", "oldest first", order == "asc"),
+            Option("desc", "newest first", order == "desc"),
+        )),
+        Field("limit", "Per page", str(wanted.limit), "select", width="s",
+              error=error_of("limit"), options=tuple(
+                  Option(str(size), str(size), size == wanted.limit)
+                  for size in sorted({25, 50, 100, 250, wanted.limit}))),
+    )  # fmt: skip
+    if given["fingerprint"]:
+        alike = Field("fingerprint", "Errors like", given["fingerprint"],
+                      hint="of the dead letters", error=error_of("fingerprint"))  # fmt: skip
+        fields = (alike, *fields)
+    here = context.url(urls.QUEUE, queue=context.queue)
+    clear = context.url(urls.QUEUE, {STATE: wanted.state}, queue=context.queue)
+    return FilterForm(
+        action=here,
+        fields=fields,
+        hidden=(Hidden(STATE, wanted.state),) if wanted.state else (),
+        clear=clear if wanted.narrowed else None,
+        open=wanted.narrowed or bool(wanted.errors),
+    )
+
+
+def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
+    """Return the tasks that *wanted* asks for, and what may be done to them."""
+    rows: tuple[TaskRow, ...] = ()
+    cursor = None
+    looked = _looked_before(context)
+    if not wanted.errors:
+        page = context.use.inspect.list(
+            queue.name,
+            wanted.where,
+            descending=wanted.descending,
+            limit=wanted.limit,
+            cursor=context.request.param("cursor") or None,
+            look_at=_LOOK_AT,
+        )
+        means = {} if wanted.state in _TIMES and wanted.state else _MEANS
+        rows = tuple(_row(context, task, means) for task in page.tasks)
+        cursor = page.cursor
+        looked += page.looked_at
+    operates = context.allows(Permission.OPERATE, queue.name)
+    fits = [each for each in ACTIONS.values() if each.takes(wanted.state)]
+    more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
+    so_far = f" found, {formatting.count_of(looked, 'task')} looked at" if wanted.narrowed else ""
+    return TaskList(
+        rows=rows,
+        time_heading=_TIMES.get(wanted.state, "When"),
+        select=context.url(urls.SELECTED, queue=queue.name) if operates else None,
+        actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
+        pager=Pager(
+            shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
+            first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
+            if context.request.param("cursor")
+            else None,
+            next=more if cursor else None,
+        ),
+        empty=_empty(queue.name, wanted, looked if cursor is not None else None),
+        matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
+        if operates and (rows or cursor)
+        else None,
+        matching_actions=tuple(
+            Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)
+            for each in fits
+        ),
+    )
+
+
+def _looked_before(context: RequestContext) -> int:
+    """Return how many tasks the pages before this one looked at, as its address says."""
+    given = context.request.param("looked")
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= 9 else 0  # noqa: PLR2004  digits enough
+
+
+def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
+    """Return a row; *means* says what its time is, where the heading does not."""
+    last = task.errors[-1] if task.errors else None
+    message = ": ".join(filter(None, (last.type, last.message))) if last else ""
+    return TaskRow(
+        id=task.id,
+        url=context.url(urls.TASK, id=task.id),
+        status=task.status(context.now),
+        dead_reason=task.dead_reason or "",
+        at=task.scheduled_at,
+        at_means=means.get(task.state, ""),
+        attempts=task.attempts,
+        worker=task.worker or "",
+        tags=tuple(
+            Link(f"{key}={value}", _tagged(context, task, key, value))
+            for key, value in sorted(task.tags.items())
+        ),
+        error=message[:300],
+        age=task.created_at,
+    )
+
+
+def _tagged(context: RequestContext, task: Task, key: str, value: str) -> str:
+    query = {"state": context.request.param("state"), "tag": f"{key}={value}"}
+    return context.url(urls.QUEUE, query, queue=task.queue)
+
+
+def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:
+    """Return the text for no tasks; *looked* at so many and there are more, None for no more."""
+    if looked is not None:
+        so_far = formatting.count_of(looked, "task")
+        return Empty(f"Nothing fits among the {so_far} looked at so far. The next page goes on.")
+    if wanted.errors:
+        return Empty("Nothing was looked for: something above is not right.")
+    if wanted.narrowed:
+        return Empty("No task fits this filter.")
+    if wanted.state:
+        return Empty(f"No task of {queue} is {wanted.state.lower()} now.")
+    return Empty(
+        "Tasks would be here. None is kept now.",
+        f'headrace enqueue {queue} \'{{"hello": "world"}}\'',
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from headrace.spark.java import prepare
+from headrace.spark.session import prepare
 from headrace.store.lake import FolderLake
 from infra.spark.package import HERE, PURE, REQUIREMENTS, environment, pure, zipped
 from tests.pipeline import exports

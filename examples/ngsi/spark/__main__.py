@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.spark.java import JavaMissing
-from headrace.spark.session import SparkMissing, session
+from headrace.spark.session import JavaMissing, SparkMissing, session
 
 MISSING: Final = 3
 """Exit status where there is no Spark, or no Java for it."""

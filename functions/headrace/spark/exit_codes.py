@@ -9,8 +9,7 @@ from typing import Final
 
 from headrace.domain import errors
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
-from headrace.spark.java import JavaMissing
-from headrace.spark.session import SparkMissing
+from headrace.spark.session import JavaMissing, SparkMissing
 
 DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
 """The exit codes: those of the command ``headrace``."""

@@ -6,9 +6,10 @@ another.  So such a job reads what was written down.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.domain.group import is_group_id
+from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import SCHEMA
 
@@ -33,22 +34,12 @@ class ClaimLog:
 
     def forget(self, group_id: str) -> None:
         """Remove what was written for a group."""
-        path, files = self._path(f"{self.folder}/{group_id}")
-        files.delete(path, True)  # noqa: FBT003 (Hadoop's own: and all that is in it)
+        SparkFiles(self.spark).remove(f"{self.folder}/{group_id}")
 
     def tidy(self, connection: StoreConnection, now: "datetime") -> None:
         """Remove what drivers that died have left: the claims of groups that are over."""
-        path, files = self._path(self.folder)
-        if not files.exists(path):
-            return
-        for entry in files.listStatus(path):
-            name = entry.getPath().getName()
+        files = SparkFiles(self.spark)
+        for name in files.names(self.folder):
             group = store(connection).group(name) if is_group_id(name) else None
             if is_group_id(name) and (group is None or not group.holds(now)):
-                files.delete(entry.getPath(), True)  # noqa: FBT003 (likewise)
-
-    def _path(self, name: str) -> tuple[Any, Any]:
-        context = self.spark.sparkContext
-        java: Any = context._jvm  # noqa: SLF001 (no other way)
-        path = java.org.apache.hadoop.fs.Path(name)
-        return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001 (likewise)
+                files.remove(f"{self.folder}/{name}")

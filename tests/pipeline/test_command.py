@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from headrace.spark import exit_codes
-from headrace.spark.java import overlay, packaged_java, system_java
 from headrace.spark.lake.__main__ import JobOutput, main, parser
 from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.session import overlay, packaged_java, system_java
 from headrace.store.lake import FolderLake
 from tests.pipeline import exports
 from tests.pipeline.stories import Story, at, write

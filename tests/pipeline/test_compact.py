@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.spark.lake.compact import compact, mend
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.rollup import rollup
+from headrace.spark.lake.rollup import compact, mend, rollup
 from headrace.spark.lake.schemas import CHANGES, Table
 from tests.pipeline.harness import Again
 from tests.pipeline.stories import Story, write

@@ -8,7 +8,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.history.changelog import Line
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.live import proof_with_table
+from headrace.spark.lake.proof import proof_with_table
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
 from headrace.store.items import micros

@@ -12,11 +12,11 @@ from pyspark.sql import Row, SparkSession
 from headrace.domain.lifecycle import LIFECYCLE
 from headrace.history.changelog import Line
 from headrace.history.proof import LATEST, ProofReport
-from headrace.spark.lake.changes import changes
 from headrace.spark.lake.checks import checks, legal_moves
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
 from headrace.spark.lake.schemas import CHANGES
+from headrace.spark.lake.tables import changes
 from headrace.store.items import from_micros, micros
 from tests.pipeline.stories import HOUR, MINUTE, SECOND, Story, at, true_history, write
 

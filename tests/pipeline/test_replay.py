@@ -11,7 +11,6 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.models import Enqueued
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.spark.lake.changes import changes
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
     Replay,
@@ -23,6 +22,7 @@ from headrace.spark.lake.replay import (
     selected,
 )
 from headrace.spark.lake.schemas import CHANGES
+from headrace.spark.lake.tables import changes
 from headrace.testing.clock import ManualClock
 from headrace.testing.service import MemoryService
 from tests.pipeline.stories import MINUTE, START, Story, at, write

@@ -16,14 +16,14 @@ formats ``headrace``, ``headrace.enqueue``, ``headrace.table`` and ``headrace.ex
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.spark.sources.register import register
+    from headrace.spark.sources import register
     from headrace.spark.stations.station import Station
 
 __all__ = ["Station", "register"]
 
 _PLACES = {
     "Station": "headrace.spark.stations.station",
-    "register": "headrace.spark.sources.register",
+    "register": "headrace.spark.sources",
 }
 
 

@@ -105,7 +105,7 @@ def _rollup(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) 
 
 
 def _compact(lake: "LakeFrames", _options: argparse.Namespace, output: JobOutput) -> int:
-    from headrace.spark.lake.compact import compact  # noqa: PLC0415 (needs PySpark)
+    from headrace.spark.lake.rollup import compact  # noqa: PLC0415 (needs PySpark)
 
     done = compact(lake, say=output.progress)
     lines = [
@@ -120,7 +120,7 @@ def _proof(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -
     from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
 
     if options.live:
-        from headrace.spark.lake.live import proof_with_table  # noqa: PLC0415 (needs boto3)
+        from headrace.spark.lake.proof import proof_with_table  # noqa: PLC0415 (needs boto3)
 
         report = proof_with_table(
             lake,

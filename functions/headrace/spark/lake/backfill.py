@@ -27,8 +27,9 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.reconstruct import SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
-from headrace.spark.sources import export as source
+from headrace.spark.sources import EXPORT, register
 from headrace.spark.sources.columns import TASK, ddl
+from headrace.spark.sources.export import OWN
 from headrace.spark.sources.manifest import export_at
 from headrace.store.lake import lake_at
 
@@ -70,9 +71,9 @@ def backfill(
     rollup(lake, today=today, say=say)  # what was recorded counts first
     mark = FILLED + export.id
     known = _lives(lake.read(CHANGES).where(f.col("shard") != mark))
-    lake.spark.dataSource.register(source.ExportSource)
-    reader = lake.spark.read.format(source.NAME)
-    items = reader.schema(ddl((*TASK, *source.OWN))).load(address)
+    register(lake.spark)
+    reader = lake.spark.read.format(EXPORT)
+    items = reader.schema(ddl((*TASK, *OWN))).load(address)
     say(f"{export.items:,} items of export {export.id}")
     lives = _both(_seen(items, _kept(items, payloads) if payloads else []), known)
     written = _written(lake, lives.withColumn("created", _micros("created_at")), mark)

@@ -2,24 +2,27 @@
 
 Nothing is believed but the changes themselves.  Each finding names the task and the version it
 was found at; a history without findings is one in which every move was legal, no version is
-missing, no task had two leases at a time and none was forgotten.
+missing, no task had two leases at a time and none was forgotten.  With the table beside the
+changes it also finds tasks that were never ended, and yet are gone.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from headrace.domain.task import State
 from headrace.history.proof import LATEST, REPORTS
-from headrace.spark.lake.changes import filled_in
 from headrace.spark.lake.checks import REMEMBERED, checks
 from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
+from headrace.spark.lake.tables import filled_in
+from headrace.spark.sources import TABLE, register
 from headrace.store.items import from_micros
 
 EXAMPLES: Final = 20
@@ -113,6 +116,50 @@ def proof(
     kinds = dict(sorted(counts.items()))
     report = LakeProof(first, last, tasks, size["changes"], kinds, examples, **made)
     return _written(lake, report)
+
+
+def live_tasks(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """Return the lives of all tasks in the table; *options* are those of ``headrace.table``."""
+    register(spark)
+    reader = spark.read.format(TABLE).schema("id string, created_at timestamp")
+    tasks = reader.options(**options, consistent="true").load()
+    return tasks.select(f.col("id").alias("task_id"), "created_at")
+
+
+def proof_with_table(
+    lake: LakeFrames,
+    options: Mapping[str, str],
+    *,
+    settle_seconds: float,
+    now: Callable[[], datetime],
+    sleep: Callable[[float], None],
+    since: date | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> LakeProof:
+    """Prove the changes *since* a day, and look for every task that they leave unended.
+
+    The table is read first and the lake brought up after it, so that what ended in between is
+    known.  Should a task still seem lost, what is under way to the lake gets *settle_seconds* to
+    arrive, and it is looked at once more.
+    """
+    say("reading the table")
+    at = now()
+    live = live_tasks(lake.spark, options).cache()
+    try:
+        say(f"{live.count():,} tasks in the table")
+
+        def looked() -> LakeProof:
+            rollup(lake, today=now().date(), say=say)
+            return proof(lake, since=since, live=live, live_at=at, now=now(), say=say)
+
+        report = looked()
+        if LOST in report.violations and settle_seconds > 0:
+            say(f"{report.violations[LOST]:,} seem lost: looking again in {settle_seconds:g} s")
+            sleep(settle_seconds)
+            report = looked()
+    finally:
+        live.unpersist()
+    return report
 
 
 def violations(

@@ -1,24 +1,31 @@
-"""Changes to ``queue_minutes``: the series that charts are drawn from.
+"""Changes to ``queue_minutes``: the series that charts are drawn from, with Spark or without.
 
 Durations are counted in the buckets of ``headrace.history.histogram``, so minutes add up to hours
-and days, and a percentile of any of them is at most 2.5 % off.
+and days, and a percentile of any of them is at most 2.5 % off.  For those without Spark they are
+published as the files of ``headrace.history.series``.
 """
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import date
+from itertools import groupby
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 
-from headrace.history.histogram import RATIO
-from headrace.spark.lake.attempts import micros_between
-from headrace.spark.lake.failures import within_day
-from headrace.spark.lake.schemas import COUNTS, QUEUE_MINUTES
+from headrace.history.histogram import RATIO, Histogram
+from headrace.history.series import SPAN, Illegible, Span, content_of, file_of
+from headrace.history.tally import COUNTED, Activity
+from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.lake.schemas import COUNTS, DAY, QUEUE_MINUTES
+from headrace.spark.lake.tables import micros_between, within_day
 
 _PER_NATURAL: Final = 1 / math.log(RATIO)
 _NO_TIME: Final = -1
 _NAMES: Final = tuple(column.name for column in COUNTS)
+_EVENTS: Final = tuple(event.value for event in COUNTED)
 
 
 def queue_minutes(changes: DataFrame, before: DataFrame) -> DataFrame:
@@ -27,9 +34,7 @@ def queue_minutes(changes: DataFrame, before: DataFrame) -> DataFrame:
     *before* has for each ``queue`` how many tasks were waiting (``backlog``) and ``inflight`` when
     the first of these days began; a queue that is not in it had none.
     """
-    return _levels(_minutes(_facts(changes)), before).select(
-        *(column.name for column in QUEUE_MINUTES.columns)
-    )
+    return _levels(_minutes(_facts(changes)), before).select(*QUEUE_MINUTES.names)
 
 
 def levels_of(minutes: DataFrame) -> DataFrame:
@@ -165,3 +170,55 @@ def _levels(minutes: DataFrame, before: DataFrame) -> DataFrame:
         .withColumn("inflight", f.coalesce("_i", f.lit(0)) + f.sum("inflight_change").over(so_far))
         .withColumn("oldest_ready_micros", f.coalesce(f.greatest(age, f.lit(0)), f.lit(0)))
     )
+
+
+def publish(
+    lake: LakeFrames, days: Sequence[date] | None, *, today: date, say: Callable[[str], None]
+) -> None:
+    """Write the series of *days*; of all days if that is None, or none was ever written.
+
+    Then every day before *today* counts as rolled up, from the first there ever was.
+    """
+    minutes, before = lake.read(QUEUE_MINUTES), _span(lake)
+    if before is None or days is None:
+        say("series of all days")
+        rolled = set(_written(lake, minutes))
+    else:
+        rolled = {before.begin, *days}
+        if days:
+            say(f"series of {len(days)} days")
+            rolled |= set(_written(lake, minutes.where(f.col(DAY).isin(sorted(days)))))
+    if rolled:
+        begin = min(rolled)
+        lake.files.put(SPAN, Span(begin, max(begin, today)).text())
+
+
+def _span(lake: LakeFrames) -> Span | None:
+    text = lake.files.get(SPAN)
+    with suppress(Illegible):
+        return None if text is None else Span.of(text)
+    return None
+
+
+def _written(lake: LakeFrames, minutes: DataFrame) -> Iterator[date]:
+    """Write a file for each queue and day of *minutes*; yield the days."""
+    in_order = minutes.select(
+        "queue",
+        DAY,
+        f.expr("unix_seconds(minute) div 60").alias("minute"),
+        *_EVENTS,
+        "wait",
+        "run",
+        "waiting_change",
+    ).orderBy("queue", DAY, "minute")
+    files = lake.files
+    for (queue, day), rows in groupby(in_order.toLocalIterator(), lambda row: (row[0], row[1])):
+        files.put(file_of(queue, day), content_of(dict(_activities(rows))))
+        yield day
+
+
+def _activities(rows: Iterable[Row]) -> Iterator[tuple[int, Activity]]:
+    for row in rows:
+        numbers = [row[event] for event in _EVENTS]
+        wait, run = Histogram(dict(row["wait"] or {})), Histogram(dict(row["run"] or {}))
+        yield row["minute"], Activity(numbers, wait, run, row["waiting_change"])

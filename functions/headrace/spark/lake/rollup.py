@@ -1,9 +1,15 @@
-"""Raw changes to tables, for every day that has something new.
+"""The two jobs that write the lake's tables, whole days at a time: rollup and compact.
 
-A day is computed anew as a whole and replaces what was there, so a run may be repeated, or killed
-and run again.  Which raw files a day was made from is written down last, in ``state/rollup.json``;
-there it is unmade from before its first table is written.
-From the minutes a series is written for those who cannot read the tables (``series``).
+A rollup makes the tables of every day that has something new in the raw changes.  A day is computed
+anew as a whole and replaces what was there, so a run may be repeated, or killed and run again.
+Which raw files a day was made from is written down last, in ``state/rollup.json``; there it is
+unmade from before its first table is written.
+From the minutes a series is written for those who cannot read the tables (``queue_minutes``).
+
+To compact is to make few large files of many small ones, sorted, day by day; no row changes.  To
+replace a day Spark removes it first, and a process can be killed at any time.  So the day is
+written beside its place before, and the next job takes it from there.
+
 One run at a time: two that write the same day would undo each other.
 """
 
@@ -23,23 +29,19 @@ from pyspark.sql import functions as f
 
 from headrace.domain.errors import InvalidRequest
 from headrace.history.changelog import RAW
-from headrace.spark.lake.attempts import attempts
-from headrace.spark.lake.changes import changes, legible
-from headrace.spark.lake.compact import mend
-from headrace.spark.lake.failures import failures
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.queue_minutes import levels_of, queue_minutes, waited_since
+from headrace.spark.lake.queue_minutes import levels_of, publish, queue_minutes, waited_since
 from headrace.spark.lake.schemas import (
     ATTEMPTS,
     CHANGES,
     DAY,
     FAILURES,
     QUEUE_MINUTES,
+    TABLES,
     TASKS,
     Table,
 )
-from headrace.spark.lake.series import publish
-from headrace.spark.lake.tasks import tasks
+from headrace.spark.lake.tables import attempts, changes, failures, legible, tasks
 
 STATE: Final = "state/rollup.json"
 _DAY: Final = timedelta(days=1)
@@ -54,6 +56,11 @@ _BY_DAY: Final[Sequence[tuple[Table, Callable[[DataFrame], DataFrame]]]] = (
     (TASKS, tasks),
     (FAILURES, failures),
 )
+
+SMALL: Final = 64 * 1024 * 1024
+"""Files of fewer bytes are put together."""
+_BESIDE: Final = "state/compact"
+_WHOLE: Final = "_SUCCESS"  # which Spark writes last
 
 Say = Callable[[str], None]
 
@@ -176,15 +183,12 @@ def _found(
         days = {first + number * _DAY for number in range(wanted)}
         days.update(also, known.keys() - made)
         prefixes = [f"{RAW}/{DAY}={day}/" for day in sorted(days)]
-    marks: dict[date, list[str]] = {}
+    marks: dict[date, str] = {}
     for prefix in prefixes:
-        for file in lake.files.list(prefix):
-            day = date.fromisoformat(file.name.split("/")[1].partition("=")[2])
-            marks.setdefault(day, []).append(f"{file.name} {file.size} {file.stamp}")
-    return {
-        day: blake2b("\n".join(files).encode(), digest_size=16).hexdigest()
-        for day, files in marks.items()
-    }
+        for day, files in lake.by_day(prefix).items():
+            text = "\n".join(f"{file.name} {file.size} {file.stamp}" for file in files)
+            marks[day] = blake2b(text.encode(), digest_size=16).hexdigest()
+    return marks
 
 
 def _remember(lake: LakeFrames, marks: dict[date, str]) -> None:
@@ -194,3 +198,71 @@ def _remember(lake: LakeFrames, marks: dict[date, str]) -> None:
 
 def _span(days: Sequence[date]) -> str:
     return str(days[0]) if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """How many days of a table were written anew, and how many files that saved."""
+
+    table: str
+    days: int
+    files_before: int
+    files_after: int
+
+
+def compact(lake: LakeFrames, *, say: Say = lambda _: None) -> list[Compacted]:
+    """Put the small files of every day together, in every table that has such days.
+
+    Not while a rollup runs: both write whole days.
+    """
+    mend(lake)
+    done = []
+    for table in TABLES:
+        before = _files(lake, table)
+        crowded = [day for day, sizes in before.items() if _scattered(sizes)]
+        if not crowded:
+            continue
+        say(f"{table.name}: {len(crowded)} days")
+        for day in crowded:
+            rows = lake.days(table, [day])
+            parts = max(1, -(-sum(before[day]) // (4 * SMALL)))
+            spread = rows.coalesce(1) if parts == 1 else rows.repartition(parts, *table.order[:1])
+            spread.write.mode("overwrite").parquet(lake.path(_BESIDE, table.name, str(day)))
+            _put_in_place(lake, table, str(day))
+        after = _files(lake, table)
+        done.append(
+            Compacted(
+                table.name,
+                len(crowded),
+                sum(len(before[day]) for day in crowded),
+                sum(len(after[day]) for day in crowded),
+            )
+        )
+    return done
+
+
+def mend(lake: LakeFrames) -> None:
+    """Finish what a job that was killed has begun, and remove what else it left."""
+    for table in TABLES:
+        prefix = f"{_BESIDE}/{table.name}/"
+        for day in sorted({file.name.split("/")[3] for file in lake.files.list(prefix)}):
+            if lake.files.get(f"{prefix}{day}/{_WHOLE}") is not None:
+                _put_in_place(lake, table, day)
+        lake.remove(_BESIDE, table.name)
+        lake.remove("tables", table.name, ".spark-staging-*")
+
+
+def _put_in_place(lake: LakeFrames, table: Table, day: str) -> None:
+    beside = lake.path(_BESIDE, table.name, day)
+    lake.write(lake.spark.read.schema(table.ddl).parquet(beside), table)
+    lake.remove(_BESIDE, table.name, day)
+
+
+def _scattered(sizes: Sequence[int]) -> bool:
+    return sum(size < SMALL for size in sizes) > 1
+
+
+def _files(lake: LakeFrames, table: Table) -> dict[date, list[int]]:
+    """The sizes of each day's files."""
+    found = lake.by_day(f"tables/{table.name}/{DAY}=")
+    return {day: [file.size for file in files] for day, files in found.items()}

@@ -34,6 +34,16 @@ class Table:
     order: tuple[str, ...]
     """By what the rows of a file are sorted."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its columns, in their order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def ddl(self) -> str:
+        """Its columns as Spark reads them."""
+        return ", ".join(f"{column.name} {column.type}" for column in self.columns)
+
 
 _DAY: Final = Column(DAY, "date", "UTC day on which the stream recorded it")
 _LIFE: Final = (

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
-from headrace.spark.sources import connect
+from headrace.spark.sources import ENQUEUE, connect
 from headrace.spark.sources.newrows import (
     Identity,
     new_task,
@@ -50,7 +50,6 @@ from headrace.spark.sources.rows import BadRow
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-NAME: Final = "headrace.enqueue"
 OPTIONS: Final = (
     SourceOption("queue", queue_name, "where all rows go; else the column `queue` says it"),
     SourceOption("id_column", word, "the column that has the ids; this, or `id_from`"),
@@ -116,7 +115,7 @@ class EnqueueSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        return ENQUEUE
 
     def writer(self, schema: "StructType", overwrite: bool) -> "EnqueueWriter":  # noqa: FBT001 (Spark's)
         return EnqueueWriter(self._sending(schema, overwrite=overwrite))
@@ -125,14 +124,14 @@ class EnqueueSource(DataSource):
         return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite))
 
     def _sending(self, schema: "StructType", *, overwrite: bool) -> Sending:
-        chosen = parsed(OPTIONS, self.options, of=NAME)
+        chosen = parsed(OPTIONS, self.options, of=ENQUEUE)
         names = tuple(name.strip() for name in (chosen["id_from"] or "").split(",") if name.strip())
         identity = Identity(chosen["id_column"], names, chosen["run"] or "")
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
         wrong = _contradictions(chosen, identity, overwrite=overwrite)
         columns = wrong_columns(fields, identity, chosen["queue"])
         if wrong or columns:
-            raise refused(wrong, of=NAME, columns=columns)
+            raise refused(wrong, of=ENQUEUE, columns=columns)
         connection = connect.StoreConnection.of(chosen)
         return Sending(connection, identity, chosen["queue"], chosen["random_ids"], chosen["rate"])
 
@@ -253,7 +252,7 @@ def _check_ids(sending: Sending, rows: Sequence[Mapping[str, Any]]) -> None:
             " row, and then a retry adds it twice. Name columns in id_from instead; or, if the ids"
             " are stored like this, say random_ids=true"
         )
-        raise refused([FieldError("id_column", message)], of=NAME)
+        raise refused([FieldError("id_column", message)], of=ENQUEUE)
 
 
 def _name(row: Mapping[str, Any], identity: Identity) -> str:
@@ -290,18 +289,18 @@ def _checked(messages: Sequence[WriterCommitMessage | None]) -> None:
     counts = ", ".join(
         f"{number:,} {outcome}" for outcome, number in sorted(summary.counts.items())
     )
-    _LOG.info("%s: rows by outcome, as told: %s", NAME, counts or "none")
+    _LOG.info("%s: rows by outcome, as told: %s", ENQUEUE, counts or "none")
     if summary.differing:
         _LOG.warning(
             "%s: of the existing ones, %s have another payload than their row and keep it",
-            NAME,
+            ENQUEUE,
             f"{summary.differing:,}",
         )
     if bad := summary.counts["bad"]:
         good = sum(summary.counts.values()) - bad
         more = f"; and {bad - len(summary.bad):,} more" if bad > len(summary.bad) else ""
         raise InvalidRequest(
-            f"{NAME}: {bad:,} rows are no tasks, the other {good:,} are in: "
+            f"{ENQUEUE}: {bad:,} rows are no tasks, the other {good:,} are in: "
             + "; ".join(summary.bad)
             + more
         )

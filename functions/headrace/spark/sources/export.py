@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.spark.sources import decode
+from headrace.spark.sources import EXPORT, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.manifest import DataFile, Export, blocks, export_at, illegible
 from headrace.spark.sources.options import SourceOption, flag, parsed, refused
@@ -24,7 +24,6 @@ from headrace.store import keys
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-NAME: Final = "headrace.export"
 OPTIONS: Final = (
     SourceOption(
         "verify", flag, "compare manifests and files with their checksums and counts", default=True
@@ -47,17 +46,17 @@ class ExportSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        return EXPORT
 
     def schema(self) -> str:
         return ddl((*DEFAULT, *OWN))
 
     def reader(self, schema: "StructType") -> "ExportReader":
-        chosen = parsed(OPTIONS, self.options, of=NAME)
+        chosen = parsed(OPTIONS, self.options, of=EXPORT)
         path = self.options.get("path")
         if not path:
             raise refused(
-                [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=NAME
+                [FieldError("path", "must be given, such as …/AWSDynamoDB/<id>")], of=EXPORT
             )
         fields = [(one.name, one.dataType.simpleString()) for one in schema.fields]
         return ExportReader(path, columns_of(fields, OWN), verify=chosen["verify"])

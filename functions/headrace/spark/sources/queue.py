@@ -17,13 +17,13 @@ from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.task import State
-from headrace.spark.sources import connect
+from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
 from headrace.spark.sources.options import SourceOption, number, parsed, queue_name, whole
 from headrace.spark.sources.periodic import group_heartbeat
 from headrace.spark.sources.sweeping import sweep
-from headrace.spark.sources.writing import NAME, QueueStreamWriter, QueueWriter, outlet_of
+from headrace.spark.sources.writing import QueueStreamWriter, QueueWriter, outlet_of
 from headrace.store.items import micros
 
 try:  # from Spark 4.2 on a stream of a Python source can be drained
@@ -60,7 +60,7 @@ class QueueSource(api.DataSource):
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return NAME
+        return QUEUE
 
     def schema(self) -> str:
         """Return the columns of a leased task."""
@@ -109,7 +109,7 @@ class QueueReading:
         cls, given: Mapping[str, str], *, lease_seconds: float = _BATCH_SECONDS
     ) -> "QueueReading":
         """Make it from the options *given*, else with *lease_seconds*.  Raises InvalidRequest."""
-        values = parsed(READING, given, of=NAME)
+        values = parsed(READING, given, of=QUEUE)
         if values["lease_seconds"] is None:
             values["lease_seconds"] = lease_seconds
         own = {row.name: values[row.name] for row in READING if row not in connect.OPTIONS}

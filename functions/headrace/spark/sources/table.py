@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError
 from headrace.domain.task import Place, State
-from headrace.spark.sources import connect, decode
+from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.options import (
     SourceOption,
@@ -36,7 +36,6 @@ from headrace.store.items import Item, partition
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-NAME: Final = "headrace.table"
 OPTIONS: Final = (
     SourceOption("queue", queue_name, "only this queue, read by the index; else the whole table"),
     SourceOption(
@@ -108,15 +107,15 @@ class TableSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        return TABLE
 
     def schema(self) -> str:
         return ddl(DEFAULT)
 
     def reader(self, schema: "StructType") -> "TableReader":
-        chosen = parsed(OPTIONS, self.options, of=NAME)
+        chosen = parsed(OPTIONS, self.options, of=TABLE)
         if chosen["state"] and not chosen["queue"]:
-            raise refused([FieldError("state", "needs a queue")], of=NAME)
+            raise refused([FieldError("state", "needs a queue")], of=TABLE)
         columns = columns_of([(one.name, one.dataType.simpleString()) for one in schema.fields])
         return TableReader(chosen, columns)
 

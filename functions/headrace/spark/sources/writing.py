@@ -13,13 +13,12 @@ from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
-from headrace.spark.sources import connect
+from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.options import SourceOption, parsed, queue_name
 from headrace.spark.sources.rows import COLUMNS, SettlingRow, rows_of
 from headrace.spark.sources.settling import Outlet, RowRuns, SettleSummary, apart, settle
 
-NAME: Final = "headrace"
 _LOG: Final = logging.getLogger(__name__)
 _SAMPLES: Final = 3
 _SAID: Final = 300  # characters of a reason in the log
@@ -92,14 +91,14 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
         )
         _LOG.warning(
             "%s: of the tasks of queue %s, about so many were not settled as their rows say: %s",
-            NAME,
+            QUEUE,
             outlet.queue,
             problems,
         )
     found = apart([one.runs for one in settled])
     if found:
         message = (
-            f"{NAME}: the rows of {len(found):,} tasks that spawn stand apart, so their children"
+            f"{QUEUE}: the rows of {len(found):,} tasks that spawn stand apart, so their children"
             ' may be missing: say .repartition("id").sortWithinPartitions("id") before writing;'
             f" such as task {', '.join(found[:_SAMPLES])}"
         )
@@ -115,9 +114,11 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
 
     Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
     """
-    values = parsed(WRITING, given, of=NAME)
+    values = parsed(WRITING, given, of=QUEUE)
     if overwrite:
-        message = f'{NAME}: say .mode("append"): tasks are settled, and there is nothing to replace'
+        message = (
+            f'{QUEUE}: say .mode("append"): tasks are settled, and there is nothing to replace'
+        )
         raise InvalidRequest(message)
     types = {column.name: column.dataType.simpleString() for column in schema}
     wrong = [
@@ -127,7 +128,7 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
     ]
     if wrong:
         problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"{NAME}: {problems}", errors=wrong)
+        raise InvalidRequest(f"{QUEUE}: {problems}", errors=wrong)
     outlet = Outlet(StoreConnection.of(values), values["queue"], values["to"])
     _check_queues(outlet)
     return outlet
@@ -145,7 +146,7 @@ def _check_queues(outlet: Outlet) -> None:
             wrong.append(FieldError(option, missing.detail))
     if wrong:
         problems = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
-        raise NotFound(f"{NAME}: {problems}", errors=wrong)
+        raise NotFound(f"{QUEUE}: {problems}", errors=wrong)
 
 
 def _row(row: SparkRow, default: str) -> SettlingRow:

@@ -6,9 +6,9 @@ PYTHON ?= python3
 # The Lambda runtime's own version: `sam build` compiles the package with it, and the emulator that
 # `make e2e` deploys to runs it.  Where pyenv has it, it may need to be named.
 LAMBDA_PYTHON := 3.13
-BUILD_PYTHON ?= $(or $(call runs,python$(LAMBDA_PYTHON)),$(call runs,env PYENV_VERSION=$(LAMBDA_PYTHON) python$(LAMBDA_PYTHON)),$(PYTHON))
+BUILD_PYTHON ?= $(or $(call python_of,$(LAMBDA_PYTHON)),$(PYTHON))
 runs = $(shell $(1) -c 'import sys; print(sys.executable)' 2>/dev/null)
-# More arguments for the tool a target runs: make test ARGS='-k lease'
+# More arguments for the tool a target runs: make test ARGS='-k lease'; SAM_ARGS for sam build
 ARGS ?=
 
 VENV := .venv
@@ -18,6 +18,9 @@ SPARK_VENV := .venv-spark
 # The versions nearest to EMR Serverless and Glue, and the tests of what differs between versions.
 SPARK_MATRIX := 4.0 4.1
 SPARK_TESTS := backfill enqueue export fingerprints proof queue_source queue_writer replay rollup series station tables
+# Those that are supported; one of them is that of $(VENV).
+PYTHONS := 3.11 3.12 3.13
+python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) python$(1)))
 BROWSER_VENV := .venv-browser
 E2E_VENV := .venv-e2e
 PY := $(VENV)/bin/python
@@ -39,18 +42,28 @@ run: $(VENV)/.ready $(ENGINE) ## Serve the API on http://127.0.0.1:8080, data in
 ##@ Develop
 .PHONY: test
 test: $(VENV)/.ready node_modules/.ready ## Run the tests, in under three minutes (some of them: make test ARGS='-k lease')
-	@$(pytest) -m "not slow" $(ARGS)
+	@$(PY) $(pytest) -m "not slow" $(ARGS)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.ready node_modules/.ready ## Run the tests that kill, cut off and wait, and longer rounds of the others
-	@$(pytest) -m slow $(ARGS)
+	@$(PY) $(pytest) -m slow $(ARGS)
 
-pytest = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
+pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: test-dynamodb
 test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races, the property machine and the API on AWS's own engine (Java 17+)
-	@$(pytest) --engine dynamodb tests/dynamodb tests/contract tests/property/test_any_order.py \
+	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract tests/property/test_any_order.py \
 	  $(wildcard tests/functional/test_api_*.py) $(ARGS)
+
+.PHONY: test-pythons $(PYTHONS:%=test-python-%)
+test-pythons: $(PYTHONS:%=test-python-%) ## Run the unit tests and the contract of stores on each Python that is supported
+
+$(PYTHONS:%=test-python-%): test-python-%: $(VENV)/.ready
+	@$(PY) -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] == "$*")' || { \
+	  echo "Python $*: make test runs on it"; exit 0; }; \
+	test -n "$(call python_of,$*)" || { echo "Python $*: not on this machine, its tests are left out"; exit 0; }; \
+	$(MAKE) $(VENV)-$*/.ready OTHER_PYTHON="$(call python_of,$*)" && \
+	$(VENV)-$*/bin/python $(pytest) -m "not slow" --engine none tests/unit tests/contract $(ARGS)
 
 .PHONY: check
 check: $(VENV)/.ready ## Lint, formatting, types, import rules, the client's two halves, and how fast functions start
@@ -114,9 +127,9 @@ sam = PYTHONPATH= PATH="$(CURDIR)/$(BUILD_VENV)/bin:$$PATH" SAM_CLI_TELEMETRY=0 
       AWS_DEFAULT_REGION="$${AWS_DEFAULT_REGION:-us-east-1}" $(BUILD_VENV)/bin/python -P -m samcli
 
 .PHONY: build
-build: $(BUILD_VENV)/.ready ## Validate template.yaml, build the Lambda packages into .aws-sam/ and their bills of materials into build/bom/
+build: $(VENV)/.ready $(BUILD_VENV)/.ready ## Validate template.yaml, build the Lambda packages into .aws-sam/ and their bills of materials into build/bom/
 	@$(sam) validate --lint
-	@$(sam) build $(ARGS)
+	@$(sam) build $(SAM_ARGS)
 	@mkdir -p build/bom
 	@$(call bom,functions)
 	@$(call bom,console)
@@ -131,8 +144,7 @@ package-spark: $(VENV)/.ready ## Build what EMR Serverless and Glue run (ARGS='-
 	@$(PY) -m infra.spark $(ARGS)
 
 .PHONY: e2e
-e2e: $(VENV)/.ready node_modules/.ready $(BUILD_VENV)/.ready $(E2E_VENV)/.ready ## Deploy to an emulator of AWS, and test through its API Gateway (under ten minutes)
-	@$(sam) build
+e2e: build node_modules/.ready $(E2E_VENV)/.ready ## Deploy to an emulator of AWS, and test through its API Gateway (under ten minutes)
 	@$(PY) -m tests.e2e $(ARGS)
 
 .PHONY: lock
@@ -159,7 +171,7 @@ lock = $(BUILD_VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-inde
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(BROWSER_VENV) $(E2E_VENV) node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
 	@find functions console infra examples tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -171,16 +183,27 @@ help: ## Show this list
 
 # ---- Setting up: each stamp is renewed when the file that pins its contents changes.
 
+# The pip of $(VENV) fills the others: the one that a Python brings may trip over pinned extras.
+# What is imported is compiled then: a third of the time goes into what nobody imports.
+pip = $(PY) -m pip --python $(1)/bin/python install -qq --no-compile --disable-pip-version-check
+
 $(VENV)/.packages: requirements/dev.txt
 	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Headrace needs Python 3.11 or newer with venv: install it, or name it: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "Setting up $(VENV): Python packages (a minute, once)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install -qq --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	@$(PY) -m pip install -qq --no-compile --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.packages pyproject.toml
-	@$(PY) -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(PY) -m pip install -qq --no-compile --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)-3.%/.ready: requirements/dev.txt pyproject.toml
+	@echo "Setting up $(@D): another Python for the tests (a minute, once)"
+	@test -x $(@D)/bin/python || $(OTHER_PYTHON) -m venv $(@D)
+	@$(call pip,$(@D)) --require-hashes --requirement requirements/dev.txt
+	@$(call pip,$(@D)) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 node_modules/.ready: package.json package-lock.json
@@ -197,17 +220,16 @@ lambda_venv = $(1)/bin/python $(is_lambda) || { \
 	    echo "This needs Python $(LAMBDA_PYTHON) with venv, the Lambda runtime's: install it, or name it: make BUILD_PYTHON=/path/to/python$(LAMBDA_PYTHON)"; exit 1; }; \
 	  rm -rf $(1); $(BUILD_PYTHON) -m venv $(1); }
 
-# The pip of $(VENV) fills it: the one that a Python brings may trip over pinned extras.
 $(BUILD_VENV)/.ready: requirements/build.txt | $(VENV)/.packages
 	@echo "Setting up $(BUILD_VENV): AWS SAM CLI (a minute, once)"
 	@$(call lambda_venv,$(BUILD_VENV))
-	@$(PY) -m pip --python $(BUILD_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/build.txt
+	@$(call pip,$(BUILD_VENV)) --require-hashes --requirement requirements/build.txt
 	@touch $@
 
 $(PEERS_VENV)/.ready: requirements/peers.txt | $(VENV)/.packages
 	@echo "Setting up $(PEERS_VENV): the peers that bench-peers measures (a minute, once)"
 	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
-	@$(PY) -m pip --python $(PEERS_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/peers.txt
+	@$(call pip,$(PEERS_VENV)) --require-hashes --requirement requirements/peers.txt
 	@touch $@
 
 $(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages
@@ -215,28 +237,28 @@ $(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages
 	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
 	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
 	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv $(BROWSER_VENV)
-	@$(PY) -m pip --python $(BROWSER_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/browser.txt
+	@$(call pip,$(BROWSER_VENV)) --require-hashes --requirement requirements/browser.txt
 	@touch $@
 
 $(E2E_VENV)/.ready: requirements/e2e.txt | $(VENV)/.packages
 	@echo "Setting up $(E2E_VENV): ministack, an emulator of AWS (half a minute, once)"
 	@$(call lambda_venv,$(E2E_VENV))
-	@$(PY) -m pip --python $(E2E_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/e2e.txt
+	@$(call pip,$(E2E_VENV)) --require-hashes --requirement requirements/e2e.txt
 	@touch $@
 
 $(SPARK_VENV)/.packages: requirements/spark.txt | $(VENV)/.packages
 	@echo "Setting up $(SPARK_VENV): PySpark, and a Java for machines without one (two minutes, once)"
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
-	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement requirements/spark.txt
+	@$(call pip,$(SPARK_VENV)) --require-hashes --requirement requirements/spark.txt
 	@touch $@
 
 $(SPARK_VENV)/.ready: $(SPARK_VENV)/.packages pyproject.toml
-	@$(PY) -m pip --python $(SPARK_VENV)/bin/python install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(call pip,$(SPARK_VENV)) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(SPARK_VENV)-%/.ready: requirements/spark-%.txt pyproject.toml | $(VENV)/.packages
 	@echo "Setting up $(@D): an older PySpark, and a Java for it (two minutes, once)"
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	@$(PY) -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check --require-hashes --requirement $<
-	@$(PY) -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(call pip,$(@D)) --require-hashes --requirement $<
+	@$(call pip,$(@D)) --no-build-isolation --no-deps --editable .
 	@touch $@

@@ -1,6 +1,7 @@
 """Fixtures for everything: an engine in memory, and fresh tables from template.yaml.
 
-``--engine dynamodb`` puts AWS's own DynamoDB Local under the tests (`make test-dynamodb`).
+``--engine dynamodb`` puts AWS's own DynamoDB Local under the tests (`make test-dynamodb`);
+``--engine none`` leaves out those that want tables, which are the same on every Python.
 """
 
 import copy
@@ -43,10 +44,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the engine be chosen."""
     parser.addoption(
         "--engine",
-        choices=tuple(DIALECTS),
+        choices=(*DIALECTS, "none"),
         default="embedded",
-        help="what the tables are on: the embedded engine, or AWS's own DynamoDB Local",
+        help="what the tables are on: the embedded engine, AWS's own DynamoDB Local, or nothing",
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without an engine, leave out the tests that want one."""
+    if config.getoption("--engine") != "none":
+        return
+    wanting = [item for item in items if "dynamodb_url" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=wanting)
+    items[:] = [item for item in items if item not in wanting]
 
 
 @pytest.fixture(scope="session")

@@ -86,21 +86,22 @@ _ONE_SENDER = frozenset(
 
 
 _STORES: dict[str, tuple[str, ...]] = {
-    "embedded": ("memory", "together", "single"),
+    "embedded": ("memory", "together"),
     "dynamodb": ("batch", "single", "together"),
+    "none": ("memory",),
 }
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in memory, and on the engine with every sender that may matter to it.
+    """Run each test in memory and on the embedded engine, which changes go to as they are wired.
 
-    On DynamoDB Local, which is there for the senders, not in memory once more.
+    On DynamoDB Local, with every sender that may matter to it, and not in memory once more.
     """
     if "store" in metafunc.fixturenames:
         engine = metafunc.config.getoption("--engine")
         stores = _STORES[engine]
         if metafunc.module.__name__ in _ONE_SENDER:
-            stores = stores[: 2 if engine == "embedded" else 1]
+            stores = stores if engine == "embedded" else stores[:1]
         metafunc.parametrize("store", stores, indirect=True)
 
 

@@ -15,10 +15,10 @@ with starting():
     from console.chalicelib.views import (
         actions,
         audit,
-        bar,
         copying,
         dead,
         keys,
+        navigation,
         pipelines,
         proof,
         queue,
@@ -40,7 +40,7 @@ with starting():
 FORM: Final = "application/x-www-form-urlencoded"
 VIEWS: Final = (
     signin,
-    bar,
+    navigation,
     queues,
     queue,
     queue_actions,

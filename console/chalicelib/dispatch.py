@@ -25,7 +25,7 @@ from console.chalicelib.session import (
     SESSION,
     Signing,
 )
-from console.chalicelib.views import bar
+from console.chalicelib.views import navigation
 from console.chalicelib.views.static import assets
 from headrace.domain.errors import (
     Forbidden,
@@ -194,7 +194,7 @@ def _frame(
         now=context.now,
         token=context.signing.form_token(nonce) if nonce else "",
         who=who,
-        nav=bar.links(context) if by is not None else (),
+        nav=navigation.links(context) if by is not None else (),
         search=context.url(urls.SEARCH),
         searched=context.request.param("q"),
         flash=flash,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, HeadraceError
@@ -87,6 +87,16 @@ class Errors:
         if len(found) > limits.TAGS:
             self.add(name, f"must be at most {limits.TAGS} tags")
         return dict(sorted(found.items()))
+
+
+def check_json(text: str) -> None:
+    """Check JSON text and convert nothing: a number stays the text it is.  Raises ValueError."""
+    json.loads(text, parse_constant=_no_number, parse_int=str, parse_float=str)
+
+
+def _no_number(word: str) -> NoReturn:
+    message = f"{word} is none of its numbers"
+    raise ValueError(message)
 
 
 def pretty(text: str) -> str:

@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final, Self
 
+from console.chalicelib.forms import pretty
+from headrace.domain.limits import utf8_bytes
 from headrace.domain.task import Status
+
+_UNFOLDED: Final = 2_000  # letters of a text that are shown at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several buttons of a form: ``value`` is what it sends as ``action``."""
+    """One of the buttons of a form: ``value`` is what it sends, nothing where it is alone."""
 
     value: str
     text: str
@@ -82,12 +87,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """A form that says what it is about to do, and does it when it is sent."""
+    """A form that says what it is about to do, and does it when it is sent.
+
+    ``choices`` are its buttons, from the harmless to the grave; ``back`` leads to where nothing is
+    done.
+    """
 
     action: str
-    button: str
-    back: str
-    danger: bool = False
+    choices: tuple[Choice, ...]
+    back: Link | None = None
     fields: tuple[Field, ...] = ()
     hidden: tuple[Hidden, ...] = ()
 
@@ -151,3 +159,10 @@ class Text:
     laid_out: str
     size: int
     head: str
+
+    @classmethod
+    def of(cls, title: str, text: str) -> Self:
+        """Return *text* laid out, and folded if it is long."""
+        laid_out = pretty(text)
+        head = f"{laid_out[:300]}…" if len(laid_out) > _UNFOLDED else ""
+        return cls(title, text, laid_out, utf8_bytes(text), head)

@@ -4,20 +4,20 @@ Which states an action takes, the lifecycle says.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Confirm, Field, Hidden, Link, Option
+from console.chalicelib.parts import Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.confirm import ConfirmPage, Sample
-from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.confirm import ConfirmPage, Question, Sample, ask
+from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import BulkAction
@@ -27,7 +27,6 @@ from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 
 routes: Final = Routes()
 _SAMPLES: Final = 5
-_SUGGESTED: Final = 100  # queues offered as a target
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
 
 _WHY: Final = {
@@ -94,14 +93,18 @@ def action_named(name: str) -> TaskAction:
     return found
 
 
-def target_field(context: RequestContext, queue: str, given: str, error: str = "") -> Field:
-    """Return the field for where a move goes, with the visitor's queues to choose from."""
-    page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
-    names = [each.name for each in page.queues if each.name != queue]
-    options = tuple(Option(name, name) for name in names)
-    return Field(
+def target_fields(
+    context: RequestContext, action: TaskAction, queue: str, error: str
+) -> tuple[Field, ...]:
+    """Return the field for where a move goes, with the visitor's queues; none for the others."""
+    if action.action is not BulkAction.MOVE:
+        return ()
+    given = context.request.given("to_queue")
+    options = queue_options(context, but=queue)
+    field = Field(
         "to_queue", "To queue", given, required=True, options=options, error=error, width="l"
     )
+    return (field,)
 
 
 def carry_out(
@@ -152,61 +155,99 @@ def why(result: str, detail: str | None) -> str:
     return _WHY.get(detail or "", detail or "it changed meanwhile")
 
 
+@routes.get(urls.TASK_ACTION, Permission.OPERATE)
+def ask_of_task(context: RequestContext) -> Reply:
+    """Say what an action would do to a task, and ask whether to do it."""
+    return _ask_of_task(context, action_named(context.request.names["action"]))
+
+
+@routes.post(urls.TASK_ACTION, Permission.OPERATE)
+def act_on_task(context: RequestContext) -> Reply:
+    """Do it, in the queue in which it was asked."""
+    action = action_named(context.request.names["action"])
+    queue, task_id = context.request.given("queue"), context.request.names["id"]
+    try:
+        answer = carry_out(context, action, queue, [task_id])
+    except (InvalidRequest, NotFound) as error:
+        return _ask_of_task(context, action, error)
+    gone = action.action is BulkAction.DELETE and answer.changed
+    where = context.url(urls.QUEUE, queue=queue) if gone else context.url(urls.TASK, id=task_id)
+    if answer.changed:
+        return Redirect(where, Flash("done", f"Task {task_id} is {action.done}."))
+    return Redirect(where, outcome(action, answer))
+
+
+def _ask_of_task(
+    context: RequestContext, action: TaskAction, error: HeadraceError | None = None
+) -> ConfirmPage:
+    task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
+    context.require(Permission.OPERATE, task.queue)
+    status = task.status(context.now)
+    fits = action.fits(task, status)
+    question = Question(
+        title=f"{formatting.upon(action.verb, 'task')}?",
+        question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
+        detail=action.detail
+        if fits
+        else f"That cannot be done to a task that is {status.lower()}.",
+        action=context.url(urls.TASK_ACTION, id=task.id, action=action.name),
+        button=formatting.upon(action.verb, "this task"),
+        danger=action.danger,
+        possible=fits,
+        fields=target_fields(context, action, task.queue, error.detail if error else ""),
+        hidden=(Hidden("queue", task.queue),),
+    )
+    back = Link("Back to the task", context.url(urls.TASK, id=task.id))
+    way = crumbs(context, task.queue, task.id)
+    return ask(question, way, back=back, status=error.status if error else 200)
+
+
 @routes.post(urls.SELECTED, Permission.OPERATE)
-def act(context: RequestContext) -> Reply:
-    """Ask, or if that was answered, act."""
+def act_on_ticked(context: RequestContext) -> Reply:
+    """Ask, or if that was answered, act on the tasks that were ticked."""
     action = action_named(context.request.given("action"))
     ids = tuple(dict.fromkeys(context.request.form.get("id", ())))
-    back = _back(context)
+    back = context.request.given("back")
+    back = context.request.urls.safe_next(back) if back else context.url(
+        urls.QUEUE, queue=context.queue
+    )  # fmt: skip
     if not ids:
         return Redirect(back, Flash("failed", "No task was ticked, so nothing was done."))
     if not context.request.given("confirmed"):
-        return _confirm_page(context, action, ids, back)
+        return _ask_of_ticked(context, action, ids, back)
     try:
         answer = carry_out(context, action, context.queue, ids)
     except (InvalidRequest, NotFound) as error:
-        page = _confirm_page(context, action, ids, back, error=error.detail)
-        return replace(page, http_status=error.status)
+        return _ask_of_ticked(context, action, ids, back, error)
     return Redirect(back, outcome(action, answer))
 
 
-def _back(context: RequestContext) -> str:
-    wanted = context.request.given("back")
-    return (
-        context.request.urls.safe_next(wanted)
-        if wanted
-        else context.url(urls.QUEUE, queue=context.queue)
-    )
-
-
-def _confirm_page(
-    context: RequestContext, action: TaskAction, ids: tuple[str, ...], back: str, *, error: str = ""
+def _ask_of_ticked(
+    context: RequestContext,
+    action: TaskAction,
+    ids: tuple[str, ...],
+    back: str,
+    error: HeadraceError | None = None,
 ) -> ConfirmPage:
     foreseen = carry_out(context, action, context.queue, ids, dry_run=True)
     results = foreseen.results or tuple(BulkOutcome(task_id, "") for task_id in ids)
     amount = formatting.count_of(foreseen.matched, "task")
-    fields: tuple[Field, ...] = ()
-    if action.action is BulkAction.MOVE:
-        fields = (target_field(context, context.queue, context.request.given("to_queue"), error),)
-    form = Confirm(
+    left = len(results) - _SAMPLES
+    question = Question(
+        title=f"{formatting.upon(action.verb, amount)}?",
+        question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
+        detail=action.detail,
         action=context.url(urls.SELECTED, queue=context.queue),
         button=formatting.upon(action.verb, amount),
-        back=back,
         danger=action.danger,
-        fields=fields,
+        possible=bool(foreseen.matched),
+        fields=target_fields(context, action, context.queue, error.detail if error else ""),
         hidden=(
             Hidden("action", action.name),
             Hidden("confirmed", "yes"),
             Hidden("back", back),
             *(Hidden("id", task_id) for task_id in ids),
         ),
-    )
-    left = len(results) - _SAMPLES
-    return ConfirmPage(
-        title=f"{formatting.upon(action.verb, amount)}?",
-        crumbs=(crumb(context), Link(context.queue, context.url(urls.QUEUE, queue=context.queue))),
-        question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
-        detail=action.detail,
         samples=tuple(
             Sample(
                 result.id,
@@ -216,6 +257,7 @@ def _confirm_page(
             for result in results[:_SAMPLES]
         ),
         more=f"and {formatting.number(left)} more" if left > 0 else "",
-        form=form if foreseen.matched else None,
-        back=Link("Back to the list", back),
     )
+    to_list = Link("Back to the list", back)
+    status = error.status if error else 200
+    return ask(question, crumbs(context, context.queue), back=to_list, status=status)

@@ -1,10 +1,10 @@
-"""Asking before acting."""
+"""Asking before acting: one page for whatever changes something; what it asks is said as data."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from console.chalicelib.pages import Page
-from console.chalicelib.parts import Confirm, Link
+from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,22 +17,52 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What would be done, to how many, to which; *button* says it, and *action* does it.
+
+    ``title`` is the question itself unless given; nothing is offered unless it is ``possible``.
+    """
+
+    question: str
+    action: str
+    button: str
+    title: str = ""
+    detail: str = ""
+    danger: bool = False
+    possible: bool = True
+    fields: tuple[Field, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmPage(Page):
-    """What will be done, to how many, to which; ``form`` does it."""
+    """The question, and the form that answers it, or the way back."""
 
     template: ClassVar[str] = "confirm.html"
-    question: str
-    detail: str
-    samples: tuple[Sample, ...]
-    more: str
+    asked: Question
     form: Confirm | None
     back: Link
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormPage(Page):
-    """A form and nothing else."""
-
-    template: ClassVar[str] = "form.html"
-    form: Confirm
-    detail: str = ""
+def ask(
+    asked: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
+) -> ConfirmPage:
+    """Return the page that asks; who does not want to goes *back*, else up to the last crumb."""
+    back = back or crumbs[-1]
+    form = Confirm(
+        asked.action,
+        (Choice("", asked.button, asked.danger),),
+        Link("Cancel", back.url),
+        asked.fields,
+        asked.hidden,
+    )
+    return ConfirmPage(
+        title=asked.title or asked.question,
+        http_status=status,
+        crumbs=crumbs,
+        asked=asked,
+        form=form if asked.possible else None,
+        back=back,
+    )

@@ -1,17 +1,16 @@
 """A new task from one that is there: its payload edited, its text kept letter by letter."""
 
 import json
-from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Final
 
 from console.chalicelib import urls
-from console.chalicelib.forms import Errors, pretty
+from console.chalicelib.forms import Errors, check_json, pretty
 from console.chalicelib.pages import Flash
-from console.chalicelib.parts import Confirm, Field, Link, Option
+from console.chalicelib.parts import Field
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.confirm import ConfirmPage
-from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.confirm import ConfirmPage, Question, ask
+from console.chalicelib.views.navigation import crumbs, queue_options
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
@@ -21,11 +20,10 @@ from headrace.ops.operators import visibility
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 routes: Final = Routes()
-_SUGGESTED: Final = 100  # queues
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
-def ask(context: RequestContext) -> Reply:
+def edit(context: RequestContext) -> Reply:
     """Show the payload to be edited."""
     task = _task(context)
     return _page(context, task, Errors())
@@ -43,17 +41,17 @@ def enqueue(context: RequestContext) -> Reply:
     if not limits.NAME_RE.fullmatch(queue):
         errors.add("queue", "must be the name of a queue")
     if errors:
-        return replace(_page(context, task, errors), http_status=400)
+        return _page(context, task, errors, status=400)
     context.require(Permission.ENQUEUE, queue)
     new = TaskSpec(payload, delay_in_seconds=delay, tags=tags)
     try:
         [made] = context.use.tasks.enqueue(queue, [new])
     except NotFound as error:
         errors.add("queue", error.detail)
-        return replace(_page(context, task, errors), http_status=404)
+        return _page(context, task, errors, status=404)
     if made.outcome is not EnqueueOutcome.CREATED or made.id is None:
         errors.add("payload", made.detail or "was not taken")
-        return replace(_page(context, task, errors), http_status=400)
+        return _page(context, task, errors, status=400)
     done = Flash("done", f"Task {made.id} is in {queue}. This is the new one.")
     return Redirect(context.url(urls.TASK, id=made.id), done)
 
@@ -74,8 +72,7 @@ def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
     if limits.utf8_bytes(typed) > limits.PAYLOAD_BYTES:
         errors.add("payload", f"must be at most {limits.PAYLOAD_BYTES} bytes of JSON text")
     try:
-        # Checked and not converted: a number stays the text it is.
-        json.loads(typed, parse_constant=_no_number, parse_int=str, parse_float=str)
+        check_json(typed)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         errors.add("payload", f"is not JSON: {error.msg.lower()} at {where}")
@@ -86,15 +83,8 @@ def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
     return typed
 
 
-def _no_number(word: str) -> NoReturn:
-    message = f"{word} is none of its numbers"
-    raise ValueError(message)
-
-
-def _page(context: RequestContext, task: Task, errors: Errors) -> ConfirmPage:
+def _page(context: RequestContext, task: Task, errors: Errors, *, status: int = 200) -> ConfirmPage:
     given = context.request.given
-    here = context.url(urls.TASK, id=task.id)
-    names = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED).queues
     tags = ", ".join(f"{key}={value}" for key, value in sorted(task.tags.items()))
     fields = (
         Field("payload", "Payload, JSON", given("payload", pretty(task.payload or "null")),
@@ -102,29 +92,21 @@ def _page(context: RequestContext, task: Task, errors: Errors) -> ConfirmPage:
               errors.of("payload"), width="xl"),
         Field("queue", "Queue", given("queue", task.queue), required=True, width="l",
               error=errors.of("queue"),
-              options=tuple(Option(each.name, each.name) for each in names)),
+              options=queue_options(context)),
         Field("tags", "Tags", given("tags", tags), hint="key=value, key=value", width="l",
               error=errors.of("tags")),
         Field("delay", "Due in, seconds", given("delay"), "number", "Nothing is at once.",
               errors.of("delay"), width="s"),
     )  # fmt: skip
-    return ConfirmPage(
-        title="Edit and enqueue as new",
-        crumbs=(
-            crumb(context),
-            Link(task.queue, context.url(urls.QUEUE, queue=task.queue)),
-            Link(task.id, here),
-        ),
-        question="Edit and enqueue as new",
-        detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe key, "
-        "retries and lease length stay with it.",
-        samples=(),
-        more="",
-        form=Confirm(
+    return ask(
+        Question(
+            question="Edit and enqueue as new",
+            detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe "
+            "key, retries and lease length stay with it.",
             action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
             button="Enqueue as new",
-            back=here,
             fields=fields,
         ),
-        back=Link("Back to the task", here),
+        crumbs(context, task.queue, task.id),
+        status=status,
     )

@@ -1,16 +1,16 @@
 """Keys: made, listed, rotated and revoked."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Confirm, Empty, Fact, Field, Link, Option, Pager
+from console.chalicelib.parts import Empty, Fact, Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.confirm import ConfirmPage, FormPage
+from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
@@ -95,7 +95,7 @@ def show(context: RequestContext) -> Reply:
 
 
 @routes.get(urls.CREATE_KEY, Permission.ADMINISTER)
-def ask(context: RequestContext) -> Reply:
+def ask_new(context: RequestContext) -> Reply:
     """Ask what the new key is for."""
     return _form(context, Errors())
 
@@ -124,9 +124,9 @@ def create(context: RequestContext) -> Reply:
                 errors.add(wrong.field.partition("[")[0], wrong.message)
             if not errors:
                 raise
-            return replace(_form(context, errors), http_status=error.status)
+            return _form(context, errors, status=error.status)
         return _shown(context, "The new key", made)
-    return replace(_form(context, errors), http_status=400)
+    return _form(context, errors, status=400)
 
 
 @routes.get(urls.ROTATE_KEY, Permission.ADMINISTER)
@@ -142,7 +142,7 @@ def rotate(context: RequestContext) -> Reply:
     overlap = context.request.given("overlap")
     if overlap not in _OVERLAPS:
         errors.add("overlap", f"must be one of {', '.join(_OVERLAPS.values())}")
-        return replace(_rotation(context, errors), http_status=400)
+        return _rotation(context, errors)
     key_id = context.request.names["id"]
     made = context.use.keys.rotate(context.by, key_id, overlap=timedelta(seconds=int(overlap)))
     ends = Fact("The secret before", f"stops working {_OVERLAPS[overlap]}")
@@ -157,22 +157,18 @@ def ask_revoke(context: RequestContext) -> Reply:
     used = f"last used {formatting.ago(key.last_used_at, context.now)}" if key.last_used_at else (
         "not used yet"
     )  # fmt: skip
-    return ConfirmPage(
-        title=f"Revoke {key.name}?",
-        crumbs=(_crumb(context),),
-        question=f"Revoke key {key.name}?",
-        detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is "
-        "shut out within 10 seconds, a minute behind a caching authorizer. "
-        f"It cannot be undone.{own}",
-        samples=(),
-        more="",
-        form=Confirm(
+    return ask(
+        Question(
+            title=f"Revoke {key.name}?",
+            question=f"Revoke key {key.name}?",
+            detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is "
+            "shut out within 10 seconds, a minute behind a caching authorizer. "
+            f"It cannot be undone.{own}",
             action=context.url(urls.REVOKE_KEY, id=key.id),
             button="Revoke this key",
-            back=context.url(urls.KEYS),
             danger=True,
         ),
-        back=Link("Back to the keys", context.url(urls.KEYS)),
+        _crumbs(context),
     )
 
 
@@ -208,7 +204,7 @@ def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) ->
     key = made.key
     return NewKeyPage(
         title=title,
-        crumbs=(_crumb(context),),
+        crumbs=_crumbs(context),
         secret=made.secret,
         facts=(
             Fact("Name", key.name),
@@ -229,26 +225,24 @@ def _rotation(context: RequestContext, errors: Errors) -> ConfirmPage:
         error=errors.of("overlap"),
         options=tuple(Option(value, text, value == given) for value, text in _OVERLAPS.items()),
     )  # fmt: skip
-    return ConfirmPage(
-        title=f"Rotate {key.name}",
-        crumbs=(_crumb(context),),
-        question=f"Rotate key {key.name}?",
-        detail="It gets another secret, shown once, on the next page; its name, role, queues and "
-        "expiry stay. Two of its secrets work at most: one from before the last rotation ends now.",
-        samples=(),
-        more="",
-        form=Confirm(
+    return ask(
+        Question(
+            title=f"Rotate {key.name}",
+            question=f"Rotate key {key.name}?",
+            detail="It gets another secret, shown once, on the next page; its name, role, queues "
+            "and expiry stay. Two of its secrets work at most: one from before the last rotation "
+            "ends now.",
             action=context.url(urls.ROTATE_KEY, id=key.id),
             button="Rotate this key",
-            back=context.url(urls.KEYS),
             fields=(ends,),
         ),
-        back=Link("Back to the keys", context.url(urls.KEYS)),
+        _crumbs(context),
+        status=400 if errors else 200,
     )
 
 
-def _crumb(context: RequestContext) -> Link:
-    return Link("Keys", context.url(urls.KEYS))
+def _crumbs(context: RequestContext) -> tuple[Link, ...]:
+    return (Link("Keys", context.url(urls.KEYS)),)
 
 
 def _role(context: RequestContext, errors: Errors) -> Role:
@@ -259,7 +253,7 @@ def _role(context: RequestContext, errors: Errors) -> Role:
         return Role.VIEWER
 
 
-def _form(context: RequestContext, errors: Errors) -> FormPage:
+def _form(context: RequestContext, errors: Errors, *, status: int = 200) -> ConfirmPage:
     given = context.request.given
     chosen = given("role", Role.VIEWER)
     fields = (
@@ -275,14 +269,14 @@ def _form(context: RequestContext, errors: Errors) -> FormPage:
         Field("expires_at", "Expires, UTC", given("expires_at"), "datetime-local",
               error=errors.of("expires_at"), hint="Empty: never."),
     )  # fmt: skip
-    return FormPage(
-        title="Create a key",
-        crumbs=(_crumb(context),),
-        detail="Its secret is shown once, on the next page. A key cannot be wider than yours.",
-        form=Confirm(
+    return ask(
+        Question(
+            question="Create a key",
+            detail="Its secret is shown once, on the next page. A key cannot be wider than yours.",
             action=context.url(urls.CREATE_KEY),
             button="Create key",
-            back=context.url(urls.KEYS),
             fields=fields,
         ),
+        _crumbs(context),
+        status=status,
     )

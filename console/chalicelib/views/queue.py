@@ -19,7 +19,8 @@ from console.chalicelib.parts import (
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from console.chalicelib.views import charting, queue_actions, schedules, task_list
-from console.chalicelib.views.queues import crumb, limits_of, waiting
+from console.chalicelib.views.navigation import crumbs
+from console.chalicelib.views.queues import limits_of, waiting
 from console.chalicelib.views.task_list import TaskList, TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.queue import Queue
@@ -91,14 +92,14 @@ def show(context: RequestContext) -> Reply:
     return QueuePage(
         title=queue.name,
         http_status=400 if wanted.errors else 200,
-        crumbs=(crumb(context),),
+        crumbs=crumbs(context),
         name=queue.name,
         description=queue.settings.description,
         paused=paused,
         resume_at=queue.resume_at,
         pause=queue_actions.pause_form(context) if operates and not paused else None,
         resume=queue_actions.resume_form(context) if operates and paused else None,
-        recount=queue_actions.recount_form(context, "Count anew") if operates else None,
+        recount=queue_actions.recount_form(context) if operates else None,
         tabs=_tabs(context, stats, wanted),
         as_of=stats.as_of,
         figures=Figures(

@@ -3,7 +3,6 @@
 What cannot be undone asks for the queue's name, typed.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -11,16 +10,16 @@ from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash
 from console.chalicelib.parts import (
+    Choice,
     Confirm,
     Field,
     Hidden,
-    Link,
     Option,
 )
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.confirm import ConfirmPage, FormPage
-from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.confirm import ConfirmPage, Question, ask
+from console.chalicelib.views.navigation import crumbs
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
@@ -70,19 +69,14 @@ def pause_form(context: RequestContext) -> Confirm:
     """Return the form that pauses deliveries, for an hour unless something else is chosen."""
     options = tuple(Option(value, text, value == "3600") for value, text in _PAUSES)
     field = Field("resume_in", "Pause deliveries", "3600", "select", options=options)
-    return Confirm(
-        action=context.url(urls.PAUSE, queue=context.queue),
-        button="Pause",
-        back="",
-        fields=(field,),
-    )
+    url = context.url(urls.PAUSE, queue=context.queue)
+    return Confirm(url, (Choice("", "Pause"),), fields=(field,))
 
 
 def resume_form(context: RequestContext) -> Confirm:
     """Return the form that lets deliveries go on."""
-    return Confirm(
-        action=context.url(urls.RESUME, queue=context.queue), button="Resume deliveries", back=""
-    )
+    url = context.url(urls.RESUME, queue=context.queue)
+    return Confirm(url, (Choice("", "Resume deliveries"),))
 
 
 @routes.post(urls.RECOUNT, Permission.OPERATE)
@@ -96,25 +90,24 @@ def recount(context: RequestContext) -> Reply:
     here = context.url(urls.QUEUE, queue=context.queue)
     number = formatting.count_of(sum(step.counts), "task")
     if step.cursor is not None:
-        return FormPage(
-            title=f"Counting {context.queue} anew",
-            crumbs=(crumb(context), Link(context.queue, here)),
-            detail=f"{number} counted so far. Workers need not stop for it.",
-            form=recount_form(context, "Go on counting", step.cursor),
+        return ask(
+            Question(
+                question=f"Counting {context.queue} anew",
+                detail=f"{number} counted so far. Workers need not stop for it.",
+                action=context.url(urls.RECOUNT, queue=context.queue),
+                button="Go on counting",
+                hidden=(Hidden("cursor", step.cursor),),
+            ),
+            crumbs(context, context.queue),
         )
     off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
     outcome = f"were off by {formatting.number(off)} and are mended" if off else "were right"
     return Redirect(here, Flash("done", f"{number} counted. The counters {outcome}."))
 
 
-def recount_form(context: RequestContext, button: str, cursor: str | None = None) -> Confirm:
-    """Return the form that begins a recount, or goes on at *cursor*."""
-    return Confirm(
-        action=context.url(urls.RECOUNT, queue=context.queue),
-        button=button,
-        back=context.url(urls.QUEUE, queue=context.queue) if cursor else "",
-        hidden=(Hidden("cursor", cursor),) if cursor else (),
-    )
+def recount_form(context: RequestContext) -> Confirm:
+    """Return the form that begins a recount."""
+    return Confirm(context.url(urls.RECOUNT, queue=context.queue), (Choice("", "Count anew"),))
 
 
 @routes.get(urls.PURGE, Permission.OPERATE)
@@ -132,7 +125,7 @@ def purge(context: RequestContext) -> Reply:
         errors.add("tasks", f"must be one of {', '.join(_STATES)}")
     _check_name(context, errors)
     if errors or chosen is None:
-        return replace(_purge_page(context, errors), http_status=400)
+        return _purge_page(context, errors)
     what, states = chosen
     done = context.use.queues.purge(context.queue, states)
     gone = f"{formatting.count_of(done.deleted, 'task')} of {context.queue} removed: {what}."
@@ -153,7 +146,7 @@ def delete(context: RequestContext) -> Reply:
     errors = Errors()
     _check_name(context, errors)
     if errors:
-        return replace(_delete_page(context, errors), http_status=400)
+        return _delete_page(context, errors)
     finished = context.use.queues.delete(context.queue)
     gone = f"Queue {context.queue} is deleted."
     if not finished:
@@ -176,67 +169,39 @@ def _purge_page(context: RequestContext, errors: Errors) -> ConfirmPage:
         "tasks", "Remove", given, "select", error=errors.of("tasks"), width="l",
         options=tuple(Option(name, what, name == given) for name, (what, _) in _STATES.items()),
     )  # fmt: skip
-    return _page(
-        context,
-        errors,
-        title="Purge",
-        detail=f"Those tasks are gone for good; settings and schedules stay. Now there are "
-        f"{amounts}. A worker that has one is not stopped, but its report will find nothing.",
-        button=f"Purge {context.queue}",
-        action=urls.PURGE,
-        fields=(which,),
+    detail = (
+        f"Those tasks are gone for good; settings and schedules stay. Now there are {amounts}. "
+        "A worker that has one is not stopped, but its report will find nothing."
     )
+    return _ask(context, errors, "Purge", urls.PURGE, detail, which)
 
 
 def _delete_page(context: RequestContext, errors: Errors) -> ConfirmPage:
     counts = context.use.stats.of(context.queue).counts
     tasks = formatting.count_of(sum(counts.values()), "task")
-    return _page(
-        context,
-        errors,
-        title="Delete",
-        detail=f"The queue goes for good, with {tasks}, its settings and its schedules. What is "
-        "sent to it afterwards is refused.",
-        button=f"Delete {context.queue}",
-        action=urls.DELETE_QUEUE,
-        fields=(),
+    detail = (
+        f"The queue goes for good, with {tasks}, its settings and its schedules. What is sent to "
+        "it afterwards is refused."
     )
+    return _ask(context, errors, "Delete", urls.DELETE_QUEUE, detail)
 
 
-def _page(
-    context: RequestContext,
-    errors: Errors,
-    *,
-    title: str,
-    detail: str,
-    button: str,
-    action: str,
-    fields: tuple[Field, ...],
+def _ask(
+    context: RequestContext, errors: Errors, verb: str, route: str, detail: str, *fields: Field
 ) -> ConfirmPage:
-    here = context.url(urls.QUEUE, queue=context.queue)
-    name = Field(
-        "name",
-        "Type the queue's name",
-        context.request.given("name"),
-        hint=context.queue,
-        error=errors.of("name"),
-        required=True,
-        width="l",
-    )
-    form = Confirm(
-        action=context.url(action, queue=context.queue),
-        button=button,
-        back=here,
-        danger=True,
-        fields=(*fields, name),
-    )
-    return ConfirmPage(
-        title=f"{title} {context.queue}",
-        crumbs=(crumb(context), Link(context.queue, here)),
-        question=f"{title} {context.queue}?",
-        detail=detail,
-        samples=(),
-        more="",
-        form=form,
-        back=Link("Back to the queue", here),
+    queue, typed = context.queue, context.request.given("name")
+    name = Field("name", "Type the queue's name", typed, hint=queue, error=errors.of("name"),
+                 required=True, width="l")  # fmt: skip
+    return ask(
+        Question(
+            title=f"{verb} {queue}",
+            question=f"{verb} {queue}?",
+            detail=detail,
+            action=context.url(route, queue=queue),
+            button=f"{verb} {queue}",
+            danger=True,
+            fields=(*fields, name),
+        ),
+        crumbs(context, queue),
+        status=400 if errors else 200,
     )

@@ -1,6 +1,6 @@
 """All queues at a glance, and making one."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -8,11 +8,12 @@ from console.chalicelib import charts, formatting, urls
 from console.chalicelib.charts import Spark
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Age, Confirm, Empty, Field, Link, Pager
+from console.chalicelib.parts import Age, Empty, Field, Pager
 from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT
-from console.chalicelib.views.confirm import FormPage
+from console.chalicelib.views.confirm import ConfirmPage, Question, ask
+from console.chalicelib.views.navigation import crumbs
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
@@ -68,11 +69,6 @@ class QueuesPage(Page):
     empty: Empty
 
 
-def crumb(context: RequestContext) -> Link:
-    """Return the first crumb of every page below."""
-    return Link("Queues", context.url(urls.QUEUES))
-
-
 def waiting(seconds: float | None) -> Age | None:
     """Return how long the oldest ready task has waited, and whether that is too long."""
     if seconds is None:
@@ -117,7 +113,7 @@ def show(context: RequestContext) -> Reply:
 
 
 @routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
-def ask(context: RequestContext) -> Reply:
+def ask_new(context: RequestContext) -> Reply:
     """Ask what the new queue is like."""
     return _create_page(context, Errors())
 
@@ -143,7 +139,7 @@ def create(context: RequestContext) -> Reply:
         else:
             done = Flash("done", f"Queue {name} is there.")
             return Redirect(context.url(urls.QUEUE, queue=name), done)
-    return replace(_create_page(context, errors), http_status=400)
+    return _create_page(context, errors)
 
 
 def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
@@ -192,7 +188,7 @@ def _empty(prefix: str) -> Empty:
     )
 
 
-def _create_page(context: RequestContext, errors: Errors) -> FormPage:
+def _create_page(context: RequestContext, errors: Errors) -> ConfirmPage:
     given = context.request.given
     retry = _DEFAULTS.retry_strategy
     fields = (
@@ -214,15 +210,15 @@ def _create_page(context: RequestContext, errors: Errors) -> FormPage:
                 _DEFAULTS.history_retention_in_seconds, "0 keeps none."),
         _number(errors, context, "max_inflight", "Most in flight", 0, INFLIGHT_HINT),
     )  # fmt: skip
-    return FormPage(
-        title="Create a queue",
-        crumbs=(crumb(context),),
-        form=Confirm(
+    return ask(
+        Question(
+            question="Create a queue",
             action=context.url(urls.CREATE_QUEUE),
             button="Create queue",
-            back=context.url(urls.QUEUES),
             fields=fields,
         ),
+        crumbs(context),
+        status=400 if errors else 200,
     )
 
 

@@ -1,32 +1,29 @@
 """Making and changing a schedule: the form, and the runs it would lead to before it is saved."""
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 from zoneinfo import available_timezones
 
 from console.chalicelib import urls
-from console.chalicelib.forms import Errors
+from console.chalicelib.forms import Errors, check_json
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Field, Link, Option
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import OPTIONAL, USUAL, read_retry, retry_texts
+from console.chalicelib.views.navigation import queue_link, queue_options
 from console.chalicelib.views.schedules import SHOWN_RUNS, Runs, runs_of, schedules_crumb, when
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.ops.operators import visibility
 
 routes: Final = Routes()
 _EVERY: Final = (1, 31_536_000)  # seconds
 _NAME: Final = (
     "must be 1 to 128 letters, digits, dots, dashes or underscores, the first a letter or digit"
 )
-_SUGGESTED: Final = 100  # queues
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
 _NEW: Final = ScheduleSettings(cron="*/15 * * * *")
 _PREVIEW: Final = "preview"
@@ -184,17 +181,12 @@ def _payload(errors: Errors, text: str) -> str:
         errors.add("payload", f"must be at most {limits.PAYLOAD_BYTES} bytes of JSON text")
         return "{}"
     try:
-        json.loads(text, parse_constant=_no_number, parse_int=str, parse_float=str)
+        check_json(text)
         text.encode()
     except (ValueError, RecursionError) as error:
         errors.add("payload", f"must be JSON: {error}")
         return "{}"
     return text.strip()
-
-
-def _no_number(word: str) -> NoReturn:
-    message = f"{word} is none of its numbers"
-    raise ValueError(message)
 
 
 def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[str, Any]:
@@ -233,7 +225,7 @@ def _page(
 
     names = (
         (
-            field("queue", "Queue", required=True, width="l", options=_queues(context)),
+            field("queue", "Queue", required=True, width="l", options=queue_options(context)),
             field("name", "Name", "Letters, digits, dots, dashes, underscores.", required=True,
                   width="l"),
         )
@@ -246,7 +238,7 @@ def _page(
     paused = " It is paused and stays so." if settings.paused else ""
     crumbs = [schedules_crumb(context)]
     if not new:
-        crumbs += [Link(queue, context.url(urls.QUEUE, queue=queue)), Link(name, here)]
+        crumbs += [queue_link(context, queue), Link(name, here)]
     return ScheduleFormPage(
         title="Create a schedule" if new else f"Edit {name} of {queue}",
         crumbs=tuple(crumbs),
@@ -281,15 +273,6 @@ def _page(
     )  # fmt: skip
 
 
-def _queues(context: RequestContext) -> tuple[Option, ...]:
-    page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
-    return _options(queue.name for queue in page.queues)
-
-
 def _zones() -> tuple[Option, ...]:
     known = available_timezones()
-    return _options(zone for zone in _ZONES if zone in known)
-
-
-def _options(names: Iterable[str]) -> tuple[Option, ...]:
-    return tuple(Option(name, name) for name in names)
+    return tuple(Option(zone, zone) for zone in _ZONES if zone in known)

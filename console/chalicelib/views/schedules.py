@@ -8,15 +8,14 @@ from zoneinfo import ZoneInfo
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.cron_words import spoken
-from console.chalicelib.forms import pretty
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Button, Confirm, Empty, Fact, Link, Pager, Text
+from console.chalicelib.parts import Button, Empty, Fact, Link, Pager, Text
 from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.confirm import ConfirmPage
+from console.chalicelib.views.confirm import Question, ask
+from console.chalicelib.views.navigation import queue_link, tag_links
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
-from headrace.domain.limits import utf8_bytes
 from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import Status
 from headrace.domain.ticks import zone
@@ -26,7 +25,6 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome
 routes: Final = Routes()
 SHOWN_RUNS: Final = 5
 _PAGE: Final = 50
-_UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,57 +180,42 @@ def show(context: RequestContext) -> Reply:
     last = context.use.schedules.last_run(schedule)
     return SchedulePage(
         title=f"{schedule.name} of {schedule.queue}",
-        crumbs=(schedules_crumb(context), _queue_link(context, schedule)),
+        crumbs=_crumbs(context, schedule),
         name=schedule.name,
-        queue=_queue_link(context, schedule),
+        queue=queue_link(context, schedule.queue),
         when=when(settings),
         paused=settings.paused,
         actions=_buttons(context, schedule),
         runs=_runs(context, schedule),
         last=_outcome(context, last) if last else None,
         facts=_facts(schedule),
-        tags=tuple(
-            Link(
-                f"{key}={value}",
-                context.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=schedule.queue),
-            )
-            for key, value in settings.tags.items()
-        ),
-        text=_payload(settings.payload) if details else None,
+        tags=tag_links(context, schedule.queue, settings.tags),
+        text=Text.of("Payload", settings.payload) if details else None,
         withheld="" if details else f"The payload is not shown to {context.by.role.value} keys.",
     )
 
 
 @routes.get(urls.SCHEDULE_ACTION, Permission.OPERATE)
-def ask(context: RequestContext) -> Reply:
+def ask_first(context: RequestContext) -> Reply:
     """Say what an action would do, and ask whether to do it."""
     action, schedule = _action(context), _schedule(context)
     here = context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name)
     fits = action.fits(schedule.settings)
-    form = Confirm(
+    already = "paused already" if action.name == "pause" else "not paused"
+    whole = formatting.upon(action.verb, f"schedule {schedule.name} of {schedule.queue}")
+    question = Question(
+        title=f"{formatting.upon(action.verb, 'schedule')}?",
+        question=f"{whole}?",
+        detail=action.detail if fits else f"It is {already}.",
         action=context.url(
             urls.SCHEDULE_ACTION, queue=schedule.queue, name=schedule.name, action=action.name
         ),
         button=formatting.upon(action.verb, "this schedule"),
-        back=here,
         danger=action.danger,
+        possible=fits,
     )
-    already = "paused already" if action.name == "pause" else "not paused"
-    return ConfirmPage(
-        title=f"{formatting.upon(action.verb, 'schedule')}?",
-        crumbs=(
-            schedules_crumb(context),
-            _queue_link(context, schedule),
-            Link(schedule.name, here),
-        ),
-        question=formatting.upon(action.verb, f"schedule {schedule.name} of {schedule.queue}")
-        + "?",
-        detail=action.detail if fits else f"It is {already}.",
-        samples=(),
-        more="",
-        form=form if fits else None,
-        back=Link("Back to the schedule", here),
-    )
+    way = (*_crumbs(context, schedule), Link(schedule.name, here))
+    return ask(question, way, back=Link("Back to the schedule", here))
 
 
 @routes.post(urls.SCHEDULE_ACTION, Permission.OPERATE)
@@ -293,7 +276,7 @@ def _line(context: RequestContext, schedule: Schedule) -> ScheduleLine:
     runs = when(settings)
     shown = settings.cron or ""
     return ScheduleLine(
-        queue=_queue_link(context, schedule),
+        queue=queue_link(context, schedule.queue),
         name=Link(
             schedule.name,
             context.url(urls.SCHEDULE, queue=schedule.queue, name=schedule.name),
@@ -312,8 +295,8 @@ def _runs(context: RequestContext, schedule: Schedule) -> Runs:
     return runs_of(schedule.settings, context.use.schedules.coming(schedule, SHOWN_RUNS))
 
 
-def _queue_link(context: RequestContext, schedule: Schedule) -> Link:
-    return Link(schedule.queue, context.url(urls.QUEUE, queue=schedule.queue))
+def _crumbs(context: RequestContext, schedule: Schedule) -> tuple[Link, ...]:
+    return (schedules_crumb(context), queue_link(context, schedule.queue))
 
 
 def _outcome(context: RequestContext, last: LastRun) -> RunOutcome:
@@ -325,12 +308,6 @@ def _outcome(context: RequestContext, last: LastRun) -> RunOutcome:
     reason = last.task.dead_reason if status is Status.DEAD else ""
     text = ", ".join(filter(None, (reason, by_hand)))
     return RunOutcome(last.at, text, status, context.url(urls.TASK, id=last.task.id))
-
-
-def _payload(text: str) -> Text:
-    laid_out = pretty(text)
-    head = f"{laid_out[:300]}…" if len(laid_out) > _UNFOLDED else ""
-    return Text("Payload", text, laid_out, utf8_bytes(text), head)
 
 
 def _facts(schedule: Schedule) -> tuple[Fact, ...]:

@@ -13,15 +13,14 @@ from typing import Any, ClassVar, Final
 
 from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Page
-from console.chalicelib.parts import Choice, Fact, Field, Hidden, Link
+from console.chalicelib.parts import Choice, Confirm, Fact, Hidden, Link
 from console.chalicelib.request_context import RequestContext, elsewhere
 from console.chalicelib.routes import Redirect, Reply, Routes
-from console.chalicelib.views.actions import ACTIONS, TaskAction, action_named, target_field, why
-from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.actions import ACTIONS, TaskAction, action_named, target_fields, why
+from console.chalicelib.views.navigation import crumbs
 from console.chalicelib.views.task_list import TaskQuery
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from headrace.domain.operate import BulkAction
 from headrace.ops.operators.selections import STEP, Check
 from headrace.store.records.selections import TaskSelection
 
@@ -45,17 +44,6 @@ class SeenTask:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A form with several buttons, from the harmless to the grave; ``back`` does nothing."""
-
-    action: str
-    hidden: tuple[Hidden, ...]
-    fields: tuple[Field, ...]
-    choices: tuple[Choice, ...]
-    back: Link
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionPage(Page):
     """How far it is; ``refresh`` is the address that takes it further, None when nothing does.
@@ -74,7 +62,7 @@ class SelectionPage(Page):
     count: int
     samples: tuple[SeenTask, ...]
     more: str
-    decision: Decision
+    decision: Confirm
     refresh: str | None
 
 
@@ -206,11 +194,9 @@ def _page(
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
     place = one or formatting.count_of(len(found.queues), "queue")
-    crumbs = [crumb(context)]
-    if one:
-        crumbs.append(Link(one, context.url(urls.QUEUE, queue=one)))
-    else:
-        crumbs.append(Link("Dead letters", context.url(urls.DEAD)))
+    way = crumbs(context, one or "")
+    if not one:
+        way = (*way, Link("Dead letters", context.url(urls.DEAD)))
     tasks = formatting.count_of(found.count, "task")
     question = formatting.upon(action.verb, f"{tasks} of {place}")
     if found.looking:
@@ -220,7 +206,7 @@ def _page(
     over = context.now > found.seen_at + LASTS and not found.done
     return SelectionPage(
         title=question,
-        crumbs=tuple(crumbs),
+        crumbs=way,
         question=question,
         summary=_summary(found, action, over=over),
         detail=_detail(found, action),
@@ -233,7 +219,7 @@ def _page(
         more=f"and {formatting.number(found.count - len(found.samples))} more"
         if found.count > len(found.samples)
         else "",
-        decision=_decision(context, found, action, crumbs[-1], error=error, over=over),
+        decision=_decision(context, found, action, way[-1], error=error, over=over),
         refresh=context.url(urls.SELECTION, {_GO: _go_token(context, found)}, set=found.name)
         if refresh
         else None,
@@ -337,18 +323,15 @@ def _decision(
     *,
     error: str,
     over: bool,
-) -> Decision:
-    fields: tuple[Field, ...] = ()
+) -> Confirm:
     asks = not (found.looking or found.acting or found.done or over)
-    if asks and found.action is BulkAction.MOVE and not found.begun:
-        given = context.request.given("to_queue")
-        fields = (target_field(context, found.queues[0], given, error),)
-    return Decision(
+    begins = asks and not found.begun
+    return Confirm(
         action=context.url(urls.SELECTION, set=found.name),
         hidden=(Hidden(_SEEN, context.signing.write(_SEEN, [_seal(context, found), found.at])),)
         if asks
         else (),
-        fields=fields,
+        fields=target_fields(context, action, found.queues[0], error) if begins else (),
         choices=_choices(found, action) if not over else (),
         back=Link(f"Back to {up.text}" if found.done or over else "Cancel", up.url)
         if not found.begun or found.done

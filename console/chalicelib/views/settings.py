@@ -12,11 +12,11 @@ from typing import ClassVar, Final
 from console.chalicelib import formatting, urls
 from console.chalicelib.forms import Errors
 from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Confirm, Field, Hidden, Link
+from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import GROUPS, LABELS, read_settings, texts_of
-from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.navigation import crumbs
 from headrace.domain.access import Permission
 from headrace.domain.errors import VersionMismatch
 from headrace.domain.queue import Queue
@@ -123,7 +123,7 @@ def _form(
     here = context.url(urls.QUEUE, queue=context.queue)
     return SettingsPage(
         title=f"Edit settings of {context.queue}",
-        crumbs=(crumb(context), Link(context.queue, here)),
+        crumbs=crumbs(context, context.queue),
         action=context.url(urls.SETTINGS, queue=context.queue),
         back=here,
         hidden=_carried(base, version),
@@ -163,11 +163,11 @@ def _diff(
         )
     if not mine:
         summary = "Nothing would change."
+    over = f" over version {queue.version}" if conflict else ""
     form = Confirm(
         action=context.url(urls.SETTINGS, queue=context.queue),
-        button=f"Save {changes}" + (f" over version {queue.version}" if conflict else ""),
-        back=here,
-        danger=conflict,
+        choices=(Choice("", f"Save {changes}{over}", conflict),),
+        back=Link("Cancel", here),
         hidden=(
             *_carried(stored, queue.version),
             Hidden("confirmed", "yes"),
@@ -177,7 +177,7 @@ def _diff(
     return DiffPage(
         title=f"Change {context.queue}",
         http_status=409 if conflict and context.request.given("confirmed") else 200,
-        crumbs=(crumb(context), Link(context.queue, here)),
+        crumbs=crumbs(context, context.queue),
         summary=summary,
         conflict=conflict,
         rows=rows,

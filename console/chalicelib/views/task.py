@@ -1,35 +1,24 @@
 """One task: what it is, what happened to it, why it is not running; and acting on it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import formatting, urls
+from console.chalicelib import urls
 from console.chalicelib.diagram import Diagram, lifecycle
-from console.chalicelib.forms import pretty
-from console.chalicelib.pages import Flash, Page
-from console.chalicelib.parts import Button, Confirm, Fact, Field, Hidden, Link, Text
+from console.chalicelib.pages import Page
+from console.chalicelib.parts import Button, Fact, Link, Text
 from console.chalicelib.request_context import RequestContext
-from console.chalicelib.routes import Redirect, Reply, Routes
+from console.chalicelib.routes import Reply, Routes
 from console.chalicelib.views.actions import (
     ACTIONS,
-    TaskAction,
-    action_named,
-    carry_out,
-    outcome,
-    target_field,
 )
-from console.chalicelib.views.confirm import ConfirmPage
-from console.chalicelib.views.queues import crumb
+from console.chalicelib.views.navigation import crumbs, queue_link, tag_links
 from headrace.domain.access import Permission
-from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.limits import utf8_bytes
-from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.ops.operators import visibility
 
 routes: Final = Routes()
-_UNFOLDED: Final = 2_000  # letters of a payload that are shown at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +78,14 @@ class TaskPage(Page):
 @routes.get(urls.TASK, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show a task."""
-    task = _task(context)
+    task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
     status = task.status(context.now)
     details = context.allows(Permission.DETAILS, task.queue)
     return TaskPage(
         title=task.id,
-        crumbs=_crumbs(context, task),
+        crumbs=crumbs(context, task.queue),
         id=task.id,
-        queue=Link(task.queue, context.url(urls.QUEUE, queue=task.queue)),
+        queue=queue_link(context, task.queue),
         status=status,
         dead_reason=task.dead_reason or "",
         diagram=lifecycle(status),
@@ -108,13 +97,7 @@ def show(context: RequestContext) -> Reply:
         else (),
         actions=_actions(context, task, status),
         facts=_facts(task),
-        tags=tuple(
-            Link(
-                f"{key}={value}",
-                context.url(urls.QUEUE, {"tag": f"{key}={value}"}, queue=task.queue),
-            )
-            for key, value in sorted(task.tags.items())
-        ),
+        tags=tag_links(context, task.queue, task.tags),
         attempts=_attempts(task),
         earlier_errors=max(0, task.attempts - len(task.errors) - 1),
         trail=_trail(context, task),
@@ -123,39 +106,6 @@ def show(context: RequestContext) -> Reply:
         if details
         else f"Payload, result and progress are not shown to {context.by.role.value} keys.",
     )
-
-
-@routes.get(urls.TASK_ACTION, Permission.OPERATE)
-def ask(context: RequestContext) -> Reply:
-    """Say what an action would do, and ask whether to do it."""
-    action = action_named(context.request.names["action"])
-    return _confirm_page(context, action, _task(context))
-
-
-@routes.post(urls.TASK_ACTION, Permission.OPERATE)
-def act(context: RequestContext) -> Reply:
-    """Do it, in the queue in which it was asked."""
-    action = action_named(context.request.names["action"])
-    queue = context.request.given("queue")
-    task_id = context.request.names["id"]
-    try:
-        answer = carry_out(context, action, queue, [task_id])
-    except (InvalidRequest, NotFound) as error:
-        page = _confirm_page(context, action, _task(context), error=error.detail)
-        return replace(page, http_status=error.status)
-    gone = action.action is BulkAction.DELETE and answer.changed
-    where = context.url(urls.QUEUE, queue=queue) if gone else context.url(urls.TASK, id=task_id)
-    if answer.changed:
-        return Redirect(where, Flash("done", f"Task {task_id} is {action.done}."))
-    return Redirect(where, outcome(action, answer))
-
-
-def _task(context: RequestContext) -> Task:
-    return visibility.task(context.use.tasks, context.by, context.request.names["id"])
-
-
-def _crumbs(context: RequestContext, task: Task) -> tuple[Link, ...]:
-    return (crumb(context), Link(task.queue, context.url(urls.QUEUE, queue=task.queue)))
 
 
 def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Button, ...]:
@@ -176,36 +126,6 @@ def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Butto
     )
     safe = tuple(button for button in buttons if not button.danger)
     return (*safe, *copying, *(button for button in buttons if button.danger))
-
-
-def _confirm_page(
-    context: RequestContext, action: TaskAction, task: Task, *, error: str = ""
-) -> ConfirmPage:
-    context.require(Permission.OPERATE, task.queue)
-    here = context.url(urls.TASK, id=task.id)
-    fields: tuple[Field, ...] = ()
-    if action.action is BulkAction.MOVE:
-        fields = (target_field(context, task.queue, context.request.given("to_queue"), error),)
-    form = Confirm(
-        action=context.url(urls.TASK_ACTION, id=task.id, action=action.name),
-        button=formatting.upon(action.verb, "this task"),
-        back=here,
-        danger=action.danger,
-        fields=fields,
-        hidden=(Hidden("queue", task.queue),),
-    )
-    fits = action.fits(task, task.status(context.now))
-    state = task.status(context.now).value.lower()
-    return ConfirmPage(
-        title=f"{formatting.upon(action.verb, 'task')}?",
-        crumbs=(*_crumbs(context, task), Link(task.id, here)),
-        question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
-        detail=action.detail if fits else f"That cannot be done to a task that is {state}.",
-        samples=(),
-        more="",
-        form=form if fits else None,
-        back=Link("Back to the task", here),
-    )
 
 
 def _facts(task: Task) -> tuple[Fact, ...]:
@@ -283,13 +203,7 @@ def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:
 
 def _texts(task: Task) -> tuple[Text, ...]:
     every = (("Payload", task.payload), ("Result", task.result), ("Progress", task.progress))
-    return tuple(_text(title, text) for title, text in every if text is not None)
-
-
-def _text(title: str, text: str) -> Text:
-    laid_out = pretty(text)
-    long = len(laid_out) > _UNFOLDED
-    return Text(title, text, laid_out, utf8_bytes(text), f"{laid_out[:300]}…" if long else "")
+    return tuple(Text.of(title, text) for title, text in every if text is not None)
 
 
 def _sentence(text: str) -> str:

@@ -19,6 +19,7 @@ from console.chalicelib.parts import (
 )
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.views.actions import ACTIONS
+from console.chalicelib.views.navigation import tag_links
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS, TaskFilter
@@ -231,18 +232,10 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
         at_means=means.get(task.state, ""),
         attempts=task.attempts,
         worker=task.worker or "",
-        tags=tuple(
-            Link(f"{key}={value}", _tagged(context, task, key, value))
-            for key, value in sorted(task.tags.items())
-        ),
+        tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
         error=message[:300],
         age=task.created_at,
     )
-
-
-def _tagged(context: RequestContext, task: Task, key: str, value: str) -> str:
-    query = {"state": context.request.param("state"), "tag": f"{key}={value}"}
-    return context.url(urls.QUEUE, query, queue=task.queue)
 
 
 def _empty(queue: str, wanted: TaskQuery, looked: int | None) -> Empty:

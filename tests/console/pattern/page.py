@@ -39,7 +39,7 @@ from console.chalicelib.views.pipelines import FlowRow
 from console.chalicelib.views.queue import Figures, ScheduleRow
 from console.chalicelib.views.queues import QueueRow
 from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduleLine
-from console.chalicelib.views.selections import Decision, SeenTask
+from console.chalicelib.views.selections import SeenTask
 from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.static import assets
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
@@ -84,7 +84,7 @@ class PatternPage(Page):
     flashes: tuple[Flash, ...]
     empty: Empty
     problem: ErrorPage
-    decision: Decision
+    decision: Confirm
     done: int
     count: int
     seen: tuple[SeenTask, ...]
@@ -150,6 +150,7 @@ def _frame(now: datetime) -> Frame:
 
 def _page(now: datetime, here: str) -> PatternPage:
     tags = (Link("service=smartcity", here), Link(f"path={samples.WIDE}", here))
+    cancel = Link("Cancel", here)
     return PatternPage(
         title="Pattern",
         crumbs=(Link("Queues", urls.QUEUES),),
@@ -174,10 +175,12 @@ def _page(now: datetime, here: str) -> PatternPage:
         prefix=samples.fields("prefix")[0],
         buttons=(Button("Restart…", here), Button("Delete…", here, danger=True)),
         choices=(Choice("restart", "Restart…"), Choice("delete", "Delete…", danger=True)),
-        confirm=Confirm(here, "Restart 214 tasks", here, fields=samples.fields("confirm")[:1]),
-        danger=Confirm(here, "Delete 214 tasks", here, danger=True),
-        dropped=Confirm(here, "Pause", "", fields=samples.fields("dropped")[2:3]),
-        door=Confirm(here, "Sign in", "", fields=samples.fields("door")[4:5]),
+        confirm=Confirm(
+            here, (Choice("", "Restart 214 tasks"),), cancel, fields=samples.fields("confirm")[:1]
+        ),
+        danger=Confirm(here, (Choice("", "Delete 214 tasks", danger=True),), cancel),
+        dropped=Confirm(here, (Choice("", "Pause"),), fields=samples.fields("dropped")[2:3]),
+        door=Confirm(here, (Choice("", "Sign in"),), fields=samples.fields("door")[4:5]),
         flashes=(
             Flash("done", "214 tasks restarted."),
             Flash("failed", "3 tasks deleted, 2 left alone: a worker has it."),

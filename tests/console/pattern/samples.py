@@ -10,14 +10,25 @@ from console.chalicelib.charts import Chart
 from console.chalicelib.flowchart import Flowchart, flowchart
 from console.chalicelib.forms import pretty
 from console.chalicelib.pages import ErrorPage
-from console.chalicelib.parts import Age, Choice, Empty, Fact, Field, Link, Option, Pager, Text
+from console.chalicelib.parts import (
+    Age,
+    Choice,
+    Confirm,
+    Empty,
+    Fact,
+    Field,
+    Link,
+    Option,
+    Pager,
+    Text,
+)
 from console.chalicelib.views.confirm import Sample
 from console.chalicelib.views.dead import DeadGroup, GroupQueue
 from console.chalicelib.views.pipelines import FlowRow
 from console.chalicelib.views.queue import Figures, ScheduleRow
 from console.chalicelib.views.queues import QueueRow
 from console.chalicelib.views.schedules import RunOutcome, Runs, ScheduledRun, ScheduleLine
-from console.chalicelib.views.selections import Decision, SeenTask
+from console.chalicelib.views.selections import SeenTask
 from console.chalicelib.views.settings import Difference
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
 from console.chalicelib.views.task_list import TaskList, TaskRow
@@ -85,12 +96,12 @@ def differences() -> tuple[Difference, ...]:
     )
 
 
-def decision(here: str) -> Decision:
+def decision(here: str) -> Confirm:
     """Return a form with several buttons."""
     target = Field("decision-p1", "To queue", "archive", width="l")
     few = Choice("few", "Delete only 5", danger=True)
     every = Choice("all", "Delete 1\u202f000\u202f000 tasks", danger=True)
-    return Decision(here, (), (target,), (few, every), Link("Cancel", here))
+    return Confirm(here, (few, every), Link("Cancel", here), (target,))
 
 
 def seen(here: str) -> tuple[SeenTask, ...]:

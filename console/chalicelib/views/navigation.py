@@ -1,12 +1,10 @@
-"""The top bar: links to where one may begin, and the field that finds.
+"""Ways to other pages: the top bar with its field that finds, breadcrumbs, links to tags."""
 
-An id leads to its task, a name to its queue or those alike.
-"""
-
+from collections.abc import Mapping
 from typing import Final
 
 from console.chalicelib import urls
-from console.chalicelib.parts import Link
+from console.chalicelib.parts import Link, Option
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from headrace.domain import limits
@@ -15,6 +13,7 @@ from headrace.domain.errors import Forbidden, NotFound
 from headrace.ops.operators import visibility
 
 routes: Final = Routes()
+_SUGGESTED: Final = 100
 ENTRIES: Final = (
     ("Queues", urls.QUEUES, Permission.READ),
     ("Dead letters", urls.DEAD, Permission.LIST),
@@ -40,9 +39,40 @@ def links(context: RequestContext) -> tuple[Link, ...]:
     )
 
 
+def queue_link(context: RequestContext, queue: str) -> Link:
+    """Return the link to a queue."""
+    return Link(queue, context.url(urls.QUEUE, queue=queue))
+
+
+def crumbs(context: RequestContext, queue: str = "", task: str = "") -> tuple[Link, ...]:
+    """Return the way to a page below all queues, below *queue* or below *task* in it."""
+    return (
+        Link("Queues", context.url(urls.QUEUES)),
+        *([queue_link(context, queue)] if queue else []),
+        *([Link(task, context.url(urls.TASK, id=task))] if task else []),
+    )
+
+
+def tag_links(
+    context: RequestContext, queue: str, tags: Mapping[str, str], *, state: str = ""
+) -> tuple[Link, ...]:
+    """Return tags, each as a link to the tasks of *queue* that have it too."""
+    pairs = [f"{key}={value}" for key, value in sorted(tags.items())]
+    return tuple(
+        Link(pair, context.url(urls.QUEUE, {"state": state, "tag": pair}, queue=queue))
+        for pair in pairs
+    )
+
+
+def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ...]:
+    """Return the visitor's queues to choose from, the first hundred."""
+    page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
+    return tuple(Option(one.name, one.name) for one in page.queues if one.name != but)
+
+
 @routes.get(urls.SEARCH, Permission.READ)
 def find(context: RequestContext) -> Reply:
-    """Go to the task or queue searched for."""
+    """Go to the task whose id it is, else to the queue whose name it is or to those alike."""
     wanted = context.request.param("q")[:128]
     if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
         try:

@@ -1,16 +1,20 @@
-"""The one thread that does something again and again: the worker's, a station's, the timers'."""
+"""What a program that goes on needs: threads that act in turn, and signals as a call."""
 
 import logging
+import signal
 import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
 from typing import Final, Self, TypeAlias
 
 Step: TypeAlias = Callable[[], float | None]
 """Does something once; returns the seconds to rest before the next time, or None: there is none."""
 
 UNTIL_WOKEN: Final = 3600.0
+
+_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class PeriodicThread:
@@ -105,3 +109,34 @@ def every(seconds: float, action: Callable[[], object]) -> Step:
         return max(0.0, started + seconds - time.monotonic())
 
     return step
+
+
+@contextmanager
+def signals_to(stop: Callable[[], None]) -> Iterator[None]:
+    """Call *stop* for SIGTERM and SIGINT during the block, if this is the main thread.
+
+    The third signal does what it did before, for workers that do not end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _NUMBERS}
+    received = 0
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def received_one(_number: int, _frame: FrameType | None) -> None:
+        nonlocal received
+        received += 1
+        if received > 1:
+            restore()
+        stop()
+
+    for number in _NUMBERS:
+        signal.signal(number, received_one)
+    try:
+        yield
+    finally:
+        restore()

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.client.worker.clocks import ServiceClock
+from headrace.client.worker.service import ServiceClock
 from tests.unit.worker.worker_harness import START, Monotonic
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from headrace.client.models import Reported
-from headrace.client.worker.endings import came_of, failed, released
+from headrace.client.worker.reporting import came_of, failed, released
 from headrace.domain.task import State
 from tests.unit.worker.worker_harness import START, leased
 

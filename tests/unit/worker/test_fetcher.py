@@ -8,10 +8,10 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.models import Dequeued
 from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import OpenGroups
+from headrace.client.worker.service import ServiceClock
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
     FieldError,

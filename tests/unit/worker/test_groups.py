@@ -15,14 +15,12 @@ from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
 from headrace.client.app.outcomes import Stopped
 from headrace.client.sending import Failure, Report
-from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import GroupLease, OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.inflight import InflightTask, InflightTasks
-from headrace.client.worker.sending import failure_instead, send_each
-from headrace.client.worker.service import RemoteService
+from headrace.client.worker.service import RemoteService, ServiceClock, failure_instead, send_each
 from headrace.client.worker.settings import WorkerSettings
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable

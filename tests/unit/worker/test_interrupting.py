@@ -7,8 +7,8 @@ from typing import Any
 from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
 from headrace.client.sending import Report
+from headrace.client.worker.handlers import Threads
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
-from headrace.client.worker.threads import Threads
 from tests.unit.worker.worker_harness import SOON, Noted, held
 
 

@@ -4,8 +4,8 @@ import time
 from typing import Any
 
 from headrace.client.threads import UNTIL_WOKEN
+from headrace.client.worker.heartbeats import Registry
 from headrace.client.worker.inflight import InflightTasks
-from headrace.client.worker.registry import Registry
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from tests.unit.worker.worker_harness import START, FakeService, Noted, held

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from headrace.client.models import Dequeued
-from headrace.client.worker.sources import Source, Sources
+from headrace.client.worker.fetcher import Source, Sources
 from tests.unit.worker.worker_harness import START, dice, leased
 
 

@@ -14,8 +14,8 @@ from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.models import Dequeued, Lease, LeasedTask, Reported, remember_codec
 from headrace.client.sending import Report, reports_body
-from headrace.client.worker.clocks import ServiceClock
 from headrace.client.worker.inflight import InflightTask, Interruption
+from headrace.client.worker.service import ServiceClock
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
 

@@ -21,8 +21,8 @@ from headrace.client.app.outcomes import SoftTimeLimit
 from headrace.client.codec import PLAIN
 from headrace.client.models import LeasedTask, remember_codec
 from headrace.client.sending import Report
-from headrace.client.worker.endings import failed, report_of
 from headrace.client.worker.logs import Configured
+from headrace.client.worker.reporting import failed, report_of
 
 ToChild: TypeAlias = (
     tuple[Literal["run"], LeasedTask, Literal["sync", "async"]]

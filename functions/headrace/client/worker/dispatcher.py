@@ -9,16 +9,14 @@ from typing import Final
 from headrace.client.app.execution import Executor
 from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Report, carried
-from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.endings import came_of, released
 from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.logs import about
 from headrace.client.worker.observing import Observer, Observers
 from headrace.client.worker.prefetch import Prefetch
-from headrace.client.worker.reporting import Reporter
+from headrace.client.worker.reporting import Reporter, came_of, released
 from headrace.client.worker.running import Handlers
-from headrace.client.worker.service import WorkerService
+from headrace.client.worker.service import ServiceClock, WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.limits import PROGRESS_BYTES
 

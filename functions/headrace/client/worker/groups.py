@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.client.models import Lease
-from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.inflight import InflightTasks
-from headrace.client.worker.service import WorkerService
+from headrace.client.worker.service import Monotonic, WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 
 KEEPALIVE: Final = 60.0

@@ -1,22 +1,35 @@
-"""Asking for more time when a third of a lease is over: the lease of what waits or runs."""
+"""Heartbeats: more time when a third of a lease is over, and word that the worker is there."""
 
 import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
-from headrace.client.worker.backoff import CallBackoff
-from headrace.client.worker.clocks import ServiceClock
+from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.inflight import NOTHING, InflightTask, InflightTasks
 from headrace.client.worker.loop import worker_thread
-from headrace.client.worker.sending import send_each, without_progress
-from headrace.client.worker.service import WorkerService
-from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
-from headrace.domain.limits import BATCH
+from headrace.client.worker.service import (
+    CallBackoff,
+    ServiceClock,
+    WorkerService,
+    send_each,
+    without_progress,
+)
+from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    LeaseLost,
+    NotFound,
+    RateLimited,
+    Unavailable,
+)
+from headrace.domain.limits import BATCH, WORKER_TASKS
 
 _LONGEST_REST: Final = 0.25
 _SHORTEST_REST: Final = 0.02
@@ -173,3 +186,56 @@ class Heartbeats:
             held.prolong(expires_at, now=sent_at, lease_ends=self._clock.monotonic_at(expires_at))
         elif result.outcome != "OK" and not held.over:
             self._lost(held, f"the service says {result.outcome}")
+
+
+_EVERY_SECONDS: Final = 30.0
+_FORGOTTEN_SECONDS: Final = 300.0
+"""After so long the service forgets a worker that is silent."""
+
+
+class Registry:
+    """Reports every 30 seconds what the worker does, and passes on the commands of operators."""
+
+    def __init__(
+        self,
+        service: WorkerService,
+        settings: WorkerSettings,
+        inflight: InflightTasks,
+        *,
+        version: str,
+        started_at: datetime,
+        command: Callable[[str], None],
+    ) -> None:
+        """*command* gets ``"quiet"`` or ``"stop"``, once."""
+        self._service, self._settings, self._inflight = service, settings, inflight
+        self._last_received: str | None = None
+        self._version, self._started_at, self._command = version, started_at, command
+        self.loop = worker_thread("sign-of-life", self.step)
+
+    def step(self) -> float:
+        """Send a worker heartbeat; return the seconds until the next."""
+        running = [held.task.id for held in self._inflight.all() if held.running]
+        try:
+            received = self._service.sign(
+                self._settings.name,
+                queues=list(self._settings.queues),
+                concurrency=self._settings.concurrency,
+                running=running[:WORKER_TASKS],
+                version=self._version,
+                started_at=self._started_at,
+            )
+        except (Unavailable, RateLimited) as error:
+            _log.debug("No sign of life could be given: %s", error)
+        except Forbidden as error:  # until then, a worker of other queues may have had the name
+            _log.warning("This worker is not listed, and asks again in 5 minutes: %s", error)
+            return _FORGOTTEN_SECONDS
+        except HeadraceError as error:
+            _log.warning("This worker will not be listed: %s", error)
+            return UNTIL_WOKEN
+        else:
+            if received is not None and received != self._last_received:
+                self._command(
+                    received
+                )  # once: a worker that is stopped a second time does not wait
+            self._last_received = received
+        return _EVERY_SECONDS

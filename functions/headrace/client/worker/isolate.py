@@ -17,10 +17,10 @@ from typing import Final
 from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
 from headrace.client.worker import child, logs
-from headrace.client.worker.clocks import Monotonic
-from headrace.client.worker.endings import failed, released
+from headrace.client.worker.handlers import Ended, Started
 from headrace.client.worker.inflight import InflightTask, Interruption
-from headrace.client.worker.threads import Ended, Started
+from headrace.client.worker.reporting import failed, released
+from headrace.client.worker.service import Monotonic
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 
 _END_SECONDS: Final = 2.0

@@ -1,5 +1,6 @@
-"""Reports of tasks: gathered, sent in batches, kept and sent again while they count."""
+"""Reports of tasks: how attempts end in one, and how they are gathered, sent, and sent again."""
 
+import asyncio
 import logging
 import random
 from collections import deque
@@ -7,33 +8,103 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.models import Reported
-from headrace.client.sending import Report
+from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
+from headrace.client.models import LeasedTask, Reported
+from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.backoff import CallBackoff
-from headrace.client.worker.clocks import ServiceClock
-from headrace.client.worker.endings import failed
 from headrace.client.worker.groups import GroupLease
-from headrace.client.worker.inflight import InflightTask
+from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.client.worker.loop import worker_thread
-from headrace.client.worker.sending import failure_instead, send_each
-from headrace.client.worker.service import WorkerService
+from headrace.client.worker.service import (
+    CallBackoff,
+    ServiceClock,
+    WorkerService,
+    failure_instead,
+    send_each,
+)
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
+    LeaseLost,
     NotFound,
     RateLimited,
     Unauthenticated,
     Unavailable,
 )
 from headrace.domain.limits import BATCH
+from headrace.domain.task import State
+
+_TENTHS_BELOW: Final = 10
+
+_log = logging.getLogger("headrace.worker")
+
+
+class LeaseOver(LeaseLost):
+    """Thrown into a handler whose lease is lost; a thread can only be thrown a class."""
+
+    def __init__(self, detail: str = "the lease of this task is over") -> None:
+        super().__init__(detail)
+
+
+THROWN: Final[dict[Interruption, type[BaseException]]] = {
+    Interruption.SOFT_LIMIT: SoftTimeLimit,
+    Interruption.HARD_LIMIT: HardTimeLimit,
+    Interruption.STOPPED: Stopped,
+    Interruption.LEASE_LOST: LeaseOver,
+}
+
+
+def released(task: LeasedTask, *, delay: float | None = None) -> Report:
+    """Give a task back, for *delay* seconds from now; it costs it no attempt."""
+    return Report(
+        task_id=task.id, lease_id=task.lease.id, status="RELEASED", delay_in_seconds=delay
+    )
+
+
+def failed(task: LeasedTask, kind: str, message: str, *, retryable: bool = True) -> Report:
+    """The report of an attempt that failed, and why."""
+    return Report(
+        task_id=task.id,
+        lease_id=task.lease.id,
+        status="FAILED",
+        error=Failure(kind, message),
+        retryable=retryable,
+    )
+
+
+def came_of(report: Report, result: Reported, task: LeasedTask) -> str:
+    """Say what the service made of a failed attempt, to stand behind that; "" for any other."""
+    if report.status != "FAILED":
+        return ""
+    if result.state is State.ENQUEUED and result.scheduled_at is not None and result.now:
+        wait = max(0.0, (result.scheduled_at - result.now).total_seconds())
+        return f"; again in {wait:.{0 if wait >= _TENTHS_BELOW else 1}f} s"
+    if not report.retryable:
+        return " and is dead: rejected"
+    if task.attempts > task.max_retries:
+        return " and is dead: no retries left"
+    return " and is dead: it expires before its next attempt" if result.state is State.DEAD else ""
+
+
+def report_of(error: BaseException, task: LeasedTask) -> Report | None:
+    """Return the report of an attempt that *error* came out of; None when the lease is lost."""
+    if isinstance(error, asyncio.CancelledError) and error.args:
+        reason = error.args[0]
+        error = reason if isinstance(reason, BaseException) else Stopped()
+    if isinstance(error, LeaseLost):
+        return None
+    if isinstance(error, Stopped | asyncio.CancelledError):
+        return released(task)
+    if isinstance(error, HardTimeLimit | SoftTimeLimit):
+        return failed(task, "TimeLimit", "the time limit was over")
+    _log.error("Task %s: a fault of the app itself", task.id, exc_info=error)
+    return failed(task, type(error).__name__, str(error))
+
 
 _LINGER_SECONDS: Final = 0.005
 _LONGEST_WAIT: Final = 2.0
 _LATE_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 10.0
-
-_log = logging.getLogger("headrace.worker")
 
 
 @dataclass(slots=True)

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 
 from headrace.client.app.execution import Executor
-from headrace.client.worker.clocks import Monotonic
-from headrace.client.worker.coroutines import Coroutines
+from headrace.client.worker.handlers import Coroutines, Ended, Started, Threads
 from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.isolate import Children
+from headrace.client.worker.service import Monotonic
 from headrace.client.worker.settings import WorkerSettings
-from headrace.client.worker.threads import Ended, Started, Threads
 
 
 class Handlers:

@@ -1,10 +1,16 @@
-"""The service as a worker sees it: each call tried once, because each loop has its own backoff."""
+"""The service as a worker sees it: its calls, its clock, and how long to wait for it.
+
+Each call is tried once, because each step of the worker has a backoff of its own.
+"""
 
 import logging
-from collections.abc import Sequence
+import random
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from headrace.client.app.app import App
 from headrace.client.call import ApiCall
@@ -12,8 +18,8 @@ from headrace.client.calls import queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.models import Dequeued, Lease, Reported
-from headrace.client.sending import Report
-from headrace.domain.errors import Forbidden, NotFound
+from headrace.client.sending import Failure, Report
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 
 _log = logging.getLogger("headrace.worker")
 
@@ -173,3 +179,156 @@ class RemoteService:
             started_at=started_at,
         )
         return self._client.send(call, again=False)
+
+
+Monotonic: TypeAlias = Callable[[], float]
+
+_DRIFT: Final = 0.001
+"""Seconds that two clocks may come apart in one second."""
+
+
+class ServiceClock:
+    """The service's clock, as far as its answers tell.  Threads may share it.
+
+    Each answer carries the service's time, which lies between the question and the answer; what
+    is known from all of them is kept as the least and the most that the two clocks may differ.
+    """
+
+    def __init__(self, monotonic: Monotonic = time.monotonic) -> None:
+        self.monotonic = monotonic
+        self._known: tuple[float, float, float] | None = None  # at, least, most
+
+    def heard(self, now: datetime, *, sent_at: float) -> None:
+        """Take in an answer with the service's time *now* to the request of *sent_at*."""
+        answered_at = self.monotonic()
+        service_time = now.timestamp()
+        least, most = service_time - answered_at, service_time - sent_at
+        if self._known is not None:
+            at, low, high = self._known
+            drift = (answered_at - at) * _DRIFT
+            low, high = low - drift, high + drift
+            if low <= most and least <= high:  # otherwise one of the clocks was set
+                least, most = max(least, low), min(most, high)
+        self._known = (answered_at, least, most)
+
+    def monotonic_at(self, instant: datetime) -> float:
+        """Return when it is *instant* there, on this machine's monotonic clock: at the earliest.
+
+        Raises RuntimeError before any answer was heard.
+        """
+        if self._known is None:
+            raise RuntimeError("the service's time is not known yet")
+        return instant.timestamp() - self._known[2]
+
+
+_FIRST: Final = 0.1
+
+
+class CallBackoff:
+    """Waits that double, at random between half and all, up to *most* seconds."""
+
+    def __init__(self, most: float, chance: random.Random) -> None:
+        self._most, self._chance = most, chance
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Note a failure and return the seconds to wait."""
+        longest = min(self._most, _FIRST * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        return longest * self._chance.uniform(0.5, 1.0)
+
+    def worked(self) -> int:
+        """Note a success and return how many failures went before it."""
+        failures, self.failures = self.failures, 0
+        return failures
+
+
+Refused: TypeAlias = InvalidRequest | Forbidden
+Instead: TypeAlias = Callable[[Report, Refused], Report | None]
+
+_NAMED: Final = re.compile(r"reports\[(\d+)\]")
+
+
+def send_each(
+    service: WorkerService,
+    queue: str,
+    reports: Sequence[Report],
+    instead: Instead,
+    *,
+    within: float,
+    replaced: Collection[tuple[str, str]] = (),
+) -> list[Reported | None]:
+    """Send up to 25 *reports* and return one result each; None where there was nothing to send.
+
+    The ones that the service (or the codec) refuses are replaced by what *instead* says, each
+    once (*replaced* are the tasks and leases of those that were), and the others sent without them.
+
+    Raises what else goes wrong; Forbidden if the key may not report on tasks of this queue.
+    """
+    refused: Refused
+    try:
+        return list(service.report(queue, reports, within=within))
+    except InvalidRequest as error:
+        refused, named = error, _named(error, len(reports))
+    except Forbidden as error:
+        refused, named = error, {place for place, each in enumerate(reports) if _reaches_out(each)}
+        if not named:
+            raise
+    places = range(len(reports))
+    mended = dict(enumerate(reports))
+    if len(reports) > 1 and isinstance(refused, Forbidden):  # which one it is it does not say
+        parts = [[place for place in places if place not in named], *([place] for place in named)]
+    elif not named:  # too large together, or a refusal that names none of them
+        parts = [[place] for place in places]
+    else:
+        for place in named:
+            report = mended.pop(place)
+            instead_of_it = None if _which(report) in replaced else instead(report, refused)
+            if instead_of_it is not None:
+                mended[place] = instead_of_it
+        replaced = {*replaced, *(_which(reports[place]) for place in named)}
+        parts = [sorted(mended)]
+    results: list[Reported | None] = [None] * len(reports)
+    for part in filter(None, parts):
+        again = [mended[place] for place in part]
+        sent = send_each(service, queue, again, instead, within=within, replaced=replaced)
+        for place, result in zip(part, sent, strict=True):
+            results[place] = result
+    return results
+
+
+def _which(report: Report) -> tuple[str, str]:
+    return report.task_id, report.lease_id
+
+
+def _named(refused: InvalidRequest, count: int) -> set[int]:
+    """Return the places, of *count*, that *refused* is about."""
+    if count == 1:
+        return {0}
+    named = {int(place) for field in refused.errors for place in _NAMED.findall(field.field)}
+    return named & set(range(count))
+
+
+def _reaches_out(report: Report) -> bool:
+    """Whether it asks for something in another queue, which a key may not reach."""
+    return report.status == "MOVED" or bool(report.spawn)
+
+
+def failure_instead(report: Report, refused: Refused) -> Report | None:
+    """The report that a task failed, in place of one that cannot be taken: it would fail again."""
+    if report.status in {"RELEASED", "INFLIGHT"}:
+        return None
+    problems = "; ".join(f"{field.field} {field.message}" for field in refused.errors)
+    error = Failure(type(refused).__name__, f"its report was refused: {problems or refused.detail}")
+    return Report(
+        task_id=report.task_id,
+        lease_id=report.lease_id,
+        status="FAILED",
+        error=error,
+        retryable=False,
+    )
+
+
+def without_progress(report: Report, _refused: Refused) -> Report | None:
+    """Keep the lease of a task whose progress cannot be taken."""
+    return None if report.progress is None else replace(report, progress=None)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from headrace.client.worker.clocks import Monotonic
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
 from headrace.client.worker.loop import worker_thread
+from headrace.client.worker.service import Monotonic
 
 _TICK_SECONDS: Final = 0.1
 """How late a limit may be."""

@@ -11,18 +11,16 @@ from typing import Final
 from headrace.client.app.app import App
 from headrace.client.client import Client
 from headrace.client.settings import utc_now
+from headrace.client.threads import signals_to
 from headrace.client.worker import logs
-from headrace.client.worker.clocks import Monotonic, ServiceClock
 from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.groups import OpenGroups
-from headrace.client.worker.heartbeats import Heartbeats
+from headrace.client.worker.heartbeats import Heartbeats, Registry
 from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer
-from headrace.client.worker.registry import Registry
-from headrace.client.worker.service import RemoteService, WorkerService
+from headrace.client.worker.service import Monotonic, RemoteService, ServiceClock, WorkerService
 from headrace.client.worker.settings import Queues, WorkerSettings
-from headrace.client.worker.signals import signals_to
 from headrace.client.worker.timekeeping import Timekeeper
 from headrace.domain.errors import HeadraceError, Unavailable
 

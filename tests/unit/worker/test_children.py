@@ -39,7 +39,7 @@ class FakeChild:
         task = self._task
         return ("report", Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED"))
 
-    def buried(self) -> str:
+    def reap(self) -> str:
         return "exited with code 1"
 
     def kill(self) -> None:
@@ -179,7 +179,7 @@ def gone(poll: Callable[[], bool] = lambda: False) -> ChildProcess:
 
 def test_a_signal_without_a_name_can_be_told_of_too() -> None:
     assert -Gone.exitcode not in set(signal.Signals)
-    assert gone().buried() == "killed by signal 40"
+    assert gone().reap() == "killed by signal 40"
 
 
 def test_a_child_that_is_gone_is_noticed_though_its_pipe_stays_open() -> None:
@@ -198,6 +198,6 @@ def test_what_a_dead_child_leaves_behind_is_killed(monkeypatch: pytest.MonkeyPat
     child = gone()
     vars(child.process)["pid"] = 4711
 
-    child.buried()
+    child.reap()
 
     assert groups == [(4711, signal.SIGKILL)]

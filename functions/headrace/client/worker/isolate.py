@@ -102,8 +102,8 @@ class ChildProcess:
             self.process.join()
         self.pipe.close()
 
-    def buried(self) -> str:
-        """Wait for the end of a child that is going, kill what it leaves, and say how it was."""
+    def reap(self) -> str:
+        """Wait for the end of a child that is going, kill what it leaves, and return how it was."""
         self.process.join(_END_SECONDS)
         self.kill()
         self.process.join()
@@ -191,15 +191,15 @@ class Children:
                 if process is None and not held.over:
                     process = self._new_child()
                 if process is None:
-                    self._give_back(held)
+                    self._release(held)
                 elif not self._run(held, process):
                     process = None
             except Exception as error:  # noqa: BLE001 (the thread must outlive a fault beside the tasks)
                 _log.exception("A fault of the worker itself")
-                self._give_up(held, error)
+                self._fail(held, error)
                 if process is not None:
                     process.kill()
-                    process.buried()
+                    process.reap()
                     process = None
         if process is not None:
             process.end()
@@ -216,7 +216,7 @@ class Children:
             if process.is_ready():
                 self._stillborn = 0
                 return process
-            how_it_died = process.buried()
+            how_it_died = process.reap()
             if process.last_words:
                 how_it_died = f"{how_it_died}: {process.last_words}"
             _log.error("A child process was %s before it could take a task", how_it_died)
@@ -228,14 +228,14 @@ class Children:
             self._stopping.wait(_PAUSE_SECONDS)
         return None
 
-    def _give_back(self, held: InflightTask) -> None:
+    def _release(self, held: InflightTask) -> None:
         """Release a task that there is no child for; it has not begun."""
         if held.withdraw():
             self._ended(held, released(held.task, delay=_LATER_SECONDS))
 
-    def _give_up(self, held: InflightTask, error: Exception) -> None:
+    def _fail(self, held: InflightTask, error: Exception) -> None:
         """Let the task be over that a fault of the worker has met."""
-        self._give_back(held)
+        self._release(held)
         if not held.over:
             held.end()
             if not held.abandoned:
@@ -253,10 +253,10 @@ class Children:
         try:
             report = _answer(process, held)
         except (EOFError, OSError):
-            how_it_died = process.buried()
+            how_it_died = process.reap()
         except Exception as error:  # noqa: BLE001 (whatever cannot be read in this process)
             process.kill()
-            how_it_died = f"{process.buried()}, for what it said cannot be read here: {error}"
+            how_it_died = f"{process.reap()}, for what it said cannot be read here: {error}"
         held.end()
         if how_it_died is not None:
             if attempt.killed is not None:
@@ -267,7 +267,7 @@ class Children:
                     held.task, "ProcessDied", f"the process that ran it was {how_it_died}"
                 )
         elif attempt.killed is not None:
-            process.buried()
+            process.reap()
         if not held.abandoned:
             self._ended(held, report)
         return how_it_died is None and attempt.killed is None

@@ -156,12 +156,12 @@ def test_a_lost_lease_kills_the_child_and_its_children(
     pids = [int(pid) for pid in (tmp_path / "note.done").read_text().split()]
 
     harness.service.leases.clear()
-    for held in worker.dispatcher.inflight.all():
+    for held in worker.inflight.all():
         held.beaten_at = -1e9
-    worker.heartbeats.loop.wake()
+    worker.threads["heartbeats"].wake()
 
     wait_until(lambda: all(is_gone(pid) for pid in pids))
-    wait_until(lambda: not worker.dispatcher.inflight)
+    wait_until(lambda: not worker.inflight)
     assert harness.service.done == {}
 
 
@@ -240,7 +240,7 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
         worker.run()
 
     assert harness.service.done[task].status == "RELEASED"
-    assert worker.dispatcher.prefetch.size == 0  # what never ran says nothing of how long tasks run
+    assert worker.prefetch.size == 0  # what never ran says nothing of how long tasks run
 
 
 def test_an_app_that_children_could_not_find_is_refused_at_once() -> None:

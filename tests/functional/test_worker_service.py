@@ -191,7 +191,7 @@ def test_operators_see_who_is_alive_and_can_end_it(client: Client, queue: str) -
 
     wait_until(lambda: seen() == [("host-1:4711 (main)", [queue], 7, "1.2.3")])
     client.stop_worker(worker.settings.name)
-    worker.registry.loop.wake()
+    worker.threads["worker-heartbeat"].wake()
 
     thread.join(SOON)
     assert not thread.is_alive()

@@ -39,7 +39,8 @@ class PeriodicThread:
 
         *fault* is what *log* says of that, with the name of the thread in it.
         """
-        self._step, self._first_after = step, first_after
+        self.name, self.step = name, step
+        self._first_after = first_after
         self._log, self._fault, self._after_fault = log, fault, after_fault
         self._stopping = False
         self._woken = threading.Event()
@@ -87,9 +88,9 @@ class PeriodicThread:
         while not self._stopping:
             self._woken.clear()
             try:
-                rest = self._step()
+                rest = self.step()
             except Exception:  # noqa: BLE001 (the edge of a thread: what is wrong is logged, and it goes on)
-                self._log.exception(self._fault, self._thread.name)
+                self._log.exception(self._fault, self.name)
                 rest = self._after_fault
             if rest is None:
                 return

@@ -14,6 +14,7 @@ from headrace.client.sending import Report
 from headrace.client.worker import isolate
 from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.isolate import ChildProcess, Children
+from headrace.client.worker.observing import Observer
 from headrace.domain.errors import HeadraceError
 from tests.unit.worker.worker_harness import SOON, held
 
@@ -60,7 +61,7 @@ class ChildHarness:
             App(),
             "shop:app",
             1,
-            lambda _held: None,
+            Observer(),
             self._ended,
             time.monotonic,
             fatal=self.fatal.append,

@@ -7,11 +7,8 @@ import pytest
 
 from headrace.client.app.app import App
 from headrace.client.models import Dequeued
-from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.dispatcher import Dispatcher
 from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import OpenGroups
-from headrace.client.worker.service import ServiceClock
+from headrace.client.worker.inflight import OpenGroups
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
     FieldError,
@@ -41,49 +38,42 @@ class Refusing(FakeService):
 
 
 class FetcherHarness:
-    """A fetcher whose steps are taken by hand, and what it stands on."""
+    """A fetcher, whose room is three tasks, and what it stands on."""
 
     def __init__(self, *queues: str, grouped: bool = False) -> None:
         self.monotonic = Monotonic()
         self.service = Refusing(self.monotonic)
-        self.clock: ServiceClock = heard(self.monotonic)
         self.fatal: list[Exception] = []
-        settings = WorkerSettings.of(queues or ("mail",), strict=True, concurrency=3)
+        self.fetched: list[str] = []
         app = App()
         app.handler(queue="mail")(lambda payload: None)
-        self.dispatcher = Dispatcher(
-            app, self.service, self.clock, settings, fatal=self.fatal.append, chance=dice()
-        )
-        self.dispatcher.closed = True  # nothing runs here: what comes is given back
-        groups = OpenGroups(
-            self.service,
-            self.monotonic,
-            self.dispatcher.inflight,
-            keepalive=60,
-            unreported=self.dispatcher.reporter.unreported_under,
-        )
         self.fetcher = Fetcher(
             self.service,
-            self.clock,
-            settings,
-            self.dispatcher,
-            prepare=lambda: None,
-            fatal=self.fatal.append,
-            drained=lambda: None,
+            heard(self.monotonic),
+            WorkerSettings.of(queues or ("mail",), strict=True, concurrency=3),
+            app,
             chance=dice(),
-            groups=groups if grouped else None,
+            groups=OpenGroups(self.service, self.monotonic, keepalive=60) if grouped else None,
         )
-        self.fetcher.step()
+        self.step()
 
-    def ask(self) -> float:
+    def step(self) -> float:
+        """Try once; return the seconds until the next try."""
+        fetched = self.fetcher.fetch(room=3)
+        assert fetched is not None
+        self.fetched += [task.id for task in fetched.tasks]
+        if fetched.fatal is not None:
+            self.fatal.append(fetched.fatal)
+        return fetched.rest
+
+    def ask(self) -> None:
         """Take steps, each once its time has come, until a question is asked."""
-        before, wait = self.service.questions, 0.0
+        before = self.service.questions
         for _ in range(5):
-            wait = self.fetcher.step()
+            wait = self.step()
             if self.service.questions > before:
                 break
             self.monotonic.forward(min(wait, 10))
-        return wait
 
 
 def test_all_queues_are_asked_in_one_call() -> None:
@@ -106,7 +96,7 @@ def test_a_question_whose_answer_was_lost_is_asked_again_as_it_was(*, grouped: b
     assert harness.service.polled == [("urgent,mail", 3)] * 3
     (key,) = {key for key, _ in harness.service.keys}
     assert [attempt for _, attempt in harness.service.keys] == [1, 2, 3]
-    assert len(harness.dispatcher.reporter) == 3  # given back, each of them
+    assert harness.fetched == ids[:3]
     assert [task.id for task in harness.service.waiting["mail"]] == ids[3:]
 
     harness.ask()
@@ -150,7 +140,7 @@ def test_a_refusal_that_names_none_is_of_all() -> None:
     harness.service.fault = Forbidden("the key is for nothing any more")
     harness.ask()
 
-    assert harness.fetcher.step() > 0
+    assert harness.step() > 0
     assert harness.service.polled == [("urgent,mail", 3)]
 
 
@@ -158,7 +148,8 @@ def test_the_first_refusal_of_all_is_the_end() -> None:
     harness = FetcherHarness("urgent", "mail")
     harness.service.refused["mail"] = NotFound
 
-    assert harness.ask() == UNTIL_WOKEN
+    harness.ask()
+
     assert [type(error) for error in harness.fatal] == [NotFound]
 
 

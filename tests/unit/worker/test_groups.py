@@ -15,13 +15,15 @@ from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
 from headrace.client.app.outcomes import Stopped
 from headrace.client.sending import Failure, Report
-from headrace.client.worker.dispatcher import Dispatcher
-from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import GroupLease, OpenGroups
 from headrace.client.worker.heartbeats import Heartbeats
-from headrace.client.worker.inflight import InflightTask, InflightTasks
-from headrace.client.worker.service import RemoteService, ServiceClock, failure_instead, send_each
-from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.inflight import (
+    GroupLease,
+    GroupsInUse,
+    InflightTask,
+    InflightTasks,
+    OpenGroups,
+)
+from headrace.client.worker.service import failure_instead, send_each
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.task import State
@@ -54,14 +56,14 @@ class GroupHarness:
         self.groups = OpenGroups(
             self.service,
             self.monotonic,
-            self.inflight,
             keepalive=None,
-            unreported=self.unreported.__contains__,
         )
-        self.heartbeats = Heartbeats(
-            self.service, self.clock, self.inflight, keepalive=7, lost=self.lost, chance=dice()
-        )
+        self.heartbeats = Heartbeats(self.service, self.clock, keepalive=7, chance=dice())
         self._number = 0
+
+    def current(self) -> GroupLease:
+        """The group that tasks are put under now."""
+        return self.groups.current(GroupsInUse(self.inflight.groups(), self.unreported))
 
     @property
     def calls(self) -> list[str]:
@@ -86,7 +88,8 @@ class GroupHarness:
 
     def after(self, seconds: float) -> None:
         self.monotonic.forward(seconds)
-        self.heartbeats.step()
+        for task, why in self.heartbeats.beat(self.inflight.all()):
+            self.lost(task, why)
 
 
 @pytest.fixture
@@ -98,7 +101,7 @@ def harness() -> GroupHarness:
 
 
 def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(harness: GroupHarness) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     tasks = [harness.hold(group, queue=queue) for queue in ("mail", "news") for _ in range(100)]
     harness.after(LENGTH / 3 - 0.1)
     assert harness.calls == [f"open {group.id}"]
@@ -114,7 +117,7 @@ def test_one_call_extends_the_lease_of_all_tasks_of_all_queues(harness: GroupHar
 
 
 def test_a_group_that_holds_nothing_is_not_extended(harness: GroupHarness) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     held = harness.hold(group)
     held.end()
     harness.inflight.remove(held)
@@ -127,7 +130,7 @@ def test_a_group_that_holds_nothing_is_not_extended(harness: GroupHarness) -> No
 def test_progress_goes_with_the_extension_and_only_where_there_is_some(
     harness: GroupHarness,
 ) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     tasks = [harness.hold(group) for _ in range(30)]
     tasks[3].progress({"done": 1})
 
@@ -141,7 +144,7 @@ def test_progress_goes_with_the_extension_and_only_where_there_is_some(
 def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
     harness: GroupHarness,
 ) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     held = harness.hold(group)
     harness.service.fault = Unavailable("away")
     harness.after(LENGTH / 3 + 0.1)
@@ -158,12 +161,12 @@ def test_an_extension_without_an_answer_is_tried_again_while_there_is_time(
 
 
 def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(harness: GroupHarness) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     tasks = [harness.hold(group) for _ in range(3)]
     harness.service.groups.clear()
 
     harness.after(LENGTH / 3 + 0.1)
-    other = harness.groups.current()
+    other = harness.current()
     alone = harness.hold(other)
     harness.after(1)
 
@@ -176,7 +179,7 @@ def test_when_the_lease_is_lost_all_its_tasks_are_told_and_no_other(harness: Gro
 
 
 def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(harness: GroupHarness) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     group.lost = True
     held = harness.hold(group)
 
@@ -191,11 +194,11 @@ def test_what_a_late_answer_brings_under_a_lost_lease_is_told_too(harness: Group
 def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(
     harness: GroupHarness,
 ) -> None:
-    group = harness.groups.current()
+    group = harness.current()
     harness.hold(group)
     for _ in range(20):
         harness.after(10)
-        assert harness.groups.current() is group
+        assert harness.current() is group
 
     assert harness.calls.count(f"open {group.id}") == 1
 
@@ -203,19 +206,19 @@ def test_a_group_is_used_while_it_lasts_and_a_busy_one_past_its_first_end(
 def test_an_idle_group_is_replaced_before_it_ends_without_being_closed(
     harness: GroupHarness,
 ) -> None:
-    first = harness.groups.current()
+    first = harness.current()
     harness.after(LENGTH * 2 / 3 - 1)
-    assert harness.groups.current() is first
+    assert harness.current() is first
     harness.after(2)
 
-    second = harness.groups.current()
+    second = harness.current()
 
     assert second is not first
     assert harness.calls == [f"open {first.id}", f"open {second.id}"]
 
 
 def test_a_group_that_is_empty_past_its_first_end_is_replaced(harness: GroupHarness) -> None:
-    first = harness.groups.current()
+    first = harness.current()
     held = harness.hold(first)
     for _ in range(7):
         harness.after(10)
@@ -223,43 +226,43 @@ def test_a_group_that_is_empty_past_its_first_end_is_replaced(harness: GroupHarn
     harness.inflight.remove(held)
 
     assert first.lease_ends - harness.monotonic() > LENGTH / 3
-    assert harness.groups.current() is not first
+    assert harness.current() is not first
 
 
 def test_a_group_in_doubt_takes_no_more_and_is_closed_when_all_of_it_is_settled(
     harness: GroupHarness,
 ) -> None:
-    first = harness.groups.current()
+    first = harness.current()
     held = harness.hold(first)
     first.doubtful = True
-    second = harness.groups.current()
+    second = harness.current()
     harness.after(LENGTH / 3 + 0.1)
-    assert harness.groups.current() is second
+    assert harness.current() is second
     assert harness.calls == [f"open {first.id}", f"open {second.id}", f"extend {first.id}"]
 
     harness.unreported.add(first)  # the report is not answered yet
     held.end()
     harness.inflight.remove(held)
-    assert harness.groups.current() is second
+    assert harness.current() is second
     assert harness.calls == []
     harness.unreported.clear()
-    assert harness.groups.current() is second
+    assert harness.current() is second
 
     assert harness.calls == [f"close {first.id}"]
-    assert harness.groups.current() is second
+    assert harness.current() is second
     assert harness.calls == []
 
 
 def test_at_the_end_every_open_group_is_closed_and_a_failure_costs_nothing(
     harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = harness.groups.current()
+    first = harness.current()
     harness.hold(first)
     first.doubtful = True
-    second = harness.groups.current()
+    second = harness.current()
     harness.hold(second)
     second.lost = True
-    third = harness.groups.current()
+    third = harness.current()
     harness.service.groups.pop(third.id)
     harness.service.group_calls.clear()
 
@@ -267,7 +270,7 @@ def test_at_the_end_every_open_group_is_closed_and_a_failure_costs_nothing(
     harness.groups.close()
 
     assert harness.calls == [f"close {first.id}", f"close {third.id}"]
-    harness.groups.current()
+    harness.current()
     harness.service.fault = Unavailable("away")
     harness.groups.close()
     assert "could not be closed, and ends by itself" in caplog.text
@@ -304,69 +307,56 @@ def test_a_bad_report_under_a_group_costs_no_other_report_of_that_group(
 # --------------------------------------------------------------------- taking, step by step
 
 
-class Taking:
-    """What takes tasks, over a real service in memory whose clock moves with the worker's."""
+class Stepped:
+    """A worker whose steps are taken by hand, on a real service in memory, whose clock it has."""
 
     def __init__(self, service: MemoryService) -> None:
         self.service = service
         self.app, self.go_on = App(), threading.Event()
         self.app.handler(queue="mail")(lambda _payload: self.go_on.wait(SOON))
-        self.clock = ServiceClock(lambda: service.clock.now.timestamp())  # noqa: PLW0108 (it moves)
-        remote = RemoteService(service.client)
-        settings = WorkerSettings.of(["mail"], group_lease=True, name="w")
-        self.dispatcher = Dispatcher(
-            self.app, remote, self.clock, settings, fatal=self._fail, chance=dice()
-        )
-        self.groups = OpenGroups(
-            remote,
-            self.clock.monotonic,
-            self.dispatcher.inflight,
-            keepalive=None,
-            unreported=self.dispatcher.reporter.unreported_under,
-        )
-        self.fetcher = Fetcher(
-            remote,
-            self.clock,
-            settings,
-            self.dispatcher,
-            prepare=lambda: None,
-            fatal=self._fail,
-            drained=lambda: None,
-            chance=dice(),
-            groups=self.groups,
-        )
-        self.heartbeats = Heartbeats(
-            remote,
-            self.clock,
-            self.dispatcher.inflight,
-            keepalive=None,
-            lost=self.dispatcher.lost,
+        self.worker = Worker(
+            self.app,
+            client=service.client,
+            queues=["mail"],
+            group_lease=True,
+            name="w",
+            monotonic=self.monotonic,
             chance=dice(),
         )
-        assert self.fetcher.step() == 0
+        assert self.fetch() == 0
 
-    def _fail(self, error: Exception) -> None:
-        raise error
+    def monotonic(self) -> float:
+        return self.service.clock.now.timestamp()
+
+    @property
+    def held(self) -> list[InflightTask]:
+        return self.worker.inflight.all()
+
+    def fetch(self) -> float:
+        """Take the step that asks for tasks; return the seconds until the next."""
+        return self.worker.threads["fetching"].step() or 0.0
+
+    def beat(self) -> None:
+        self.worker.threads["heartbeats"].step()
 
     def after(self, seconds: float) -> None:
         self.service.clock.forward(seconds)
-        self.heartbeats.step()
+        self.beat()
 
     def finish(self) -> None:
         """Let the handlers end, and what they say be said."""
         self.go_on.set()
-        wait_until(lambda: not self.dispatcher.inflight)
-        self.dispatcher.reporter.step()
+        wait_until(lambda: not self.worker.inflight)
+        self.worker.threads["reports"].step()
 
 
 @pytest.fixture
-def fetching() -> Iterator[Taking]:
+def fetching() -> Iterator[Stepped]:
     with MemoryService(seed=1) as service:
         service.client.create_queue("mail")
-        fetching = Taking(service)
+        fetching = Stepped(service)
         yield fetching
         fetching.go_on.set()
-        fetching.dispatcher.handlers.stop()
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -376,15 +366,15 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def enqueue(fetching: Taking, count: int) -> list[str]:
+def enqueue(fetching: Stepped, count: int) -> list[str]:
     return [str(fetching.service.client.enqueue("mail", n).id) for n in range(count)]
 
 
-def test_tasks_of_several_dequeues_live_on_one_lease(fetching: Taking) -> None:
+def test_tasks_of_several_dequeues_live_on_one_lease(fetching: Stepped) -> None:
     ids = [*enqueue(fetching, 2)]
-    fetching.fetcher.step()
+    fetching.fetch()
     ids += enqueue(fetching, 2)
-    fetching.fetcher.step()
+    fetching.fetch()
     for _ in range(12):
         fetching.after(10)
     fetching.service.tick()
@@ -393,46 +383,46 @@ def test_tasks_of_several_dequeues_live_on_one_lease(fetching: Taking) -> None:
     tasks = [client.get_task(task_id) for task_id in ids]
     assert {task.state for task in tasks} == {State.INFLIGHT}
     assert len({task.lease_expires_at for task in tasks}) == 1
-    assert len({held.task.lease.id for held in fetching.dispatcher.inflight.all()}) == 1
-    assert len(fetching.dispatcher.inflight) == 4
+    assert len({held.task.lease.id for held in fetching.held}) == 1
+    assert len(fetching.held) == 4
 
 
-def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(fetching: Taking) -> None:
+def test_a_lapsed_lease_is_found_by_the_next_dequeue_and_another_opened(fetching: Stepped) -> None:
     enqueue(fetching, 1)
-    fetching.fetcher.step()
-    [old] = fetching.dispatcher.inflight.all()
+    fetching.fetch()
+    [old] = fetching.held
     fetching.service.clock.forward(LENGTH - 1)
     assert old.group is not None
-    old.group.extended(fetching.clock.monotonic())  # as if it had been extended
+    old.group.extended(fetching.monotonic())  # as if it had been extended
     fetching.service.clock.forward(2)
     fetching.service.tick()
     [task_id] = enqueue(fetching, 1)
 
-    assert fetching.fetcher.step() > 0
-    fetching.fetcher.step()
-    fetching.heartbeats.step()
+    assert fetching.fetch() > 0
+    fetching.fetch()
+    fetching.beat()
 
     assert old.lost
-    [new] = [held for held in fetching.dispatcher.inflight.all() if not held.lost]
+    [new] = [held for held in fetching.held if not held.lost]
     assert (new.task.id, new.lost) == (task_id, False)
     assert new.group is not old.group
 
 
-def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(fetching: Taking) -> None:
+def test_what_a_lost_answer_leased_comes_back_without_an_attempt_used(fetching: Stepped) -> None:
     service = fetching.service
     [first] = enqueue(fetching, 1)
-    fetching.fetcher.step()
+    fetching.fetch()
     [orphan] = enqueue(fetching, 1)
     with service.faults.lose_answers(times=1, of="dequeue"):
-        fetching.fetcher.step()
+        fetching.fetch()
     assert service.client.get_task(orphan).state is State.INFLIGHT
-    [held] = fetching.dispatcher.inflight.all()
+    [held] = fetching.held
     assert held.task.id == first
 
-    fetching.fetcher.step()
+    fetching.fetch()
     fetching.finish()
     fetching.after(1)
-    fetching.fetcher.step()  # closes the old one, and takes what that gave back
+    fetching.fetch()  # closes the old one, and takes what that gave back
     fetching.finish()
 
     tasks = [service.client.get_task(task_id) for task_id in (first, orphan)]
@@ -486,7 +476,7 @@ def test_a_worker_that_is_stopped_leaves_nothing_in_flight() -> None:
         thread = threading.Thread(target=worker.run)
         thread.start()
         assert begun.wait(SOON)
-        wait_until(lambda: len(worker.dispatcher.inflight) > 1)
+        wait_until(lambda: len(worker.inflight) > 1)
         worker.stop()
         thread.join(SOON)
 
@@ -504,10 +494,10 @@ def test_without_the_option_no_group_is_opened() -> None:
     assert service.group_calls == []
 
 
-def test_a_failure_of_one_task_leaves_the_others_under_the_lease(fetching: Taking) -> None:
+def test_a_failure_of_one_task_leaves_the_others_under_the_lease(fetching: Stepped) -> None:
     ids = enqueue(fetching, 3)
-    fetching.fetcher.step()
-    first, *others = fetching.dispatcher.inflight.all()
+    fetching.fetch()
+    first, *others = fetching.held
     failed = Report(
         task_id=first.task.id,
         lease_id=first.task.lease.id,

@@ -8,7 +8,6 @@ import pytest
 from headrace.client.app.execution import TaskRoute
 from headrace.client.worker.heartbeats import Heartbeats
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
-from headrace.client.worker.timekeeping import Timekeeper
 from headrace.domain.errors import Unavailable
 from tests.unit.worker.worker_harness import (
     START,
@@ -31,12 +30,9 @@ class HeartbeatHarness:
         self.heartbeats = Heartbeats(
             self.service,
             heard(self.monotonic),
-            self.inflight,
             keepalive=keepalive,
-            lost=self.lost,
             chance=dice(),
         )
-        self.timekeeper = Timekeeper(self.inflight, self.monotonic, self.lost)
 
     def hold(
         self, *numbers: int, queue: str = "mail", route: TaskRoute | None = None
@@ -55,8 +51,10 @@ class HeartbeatHarness:
 
     def after(self, seconds: float) -> None:
         self.monotonic.forward(seconds)
-        self.heartbeats.step()
-        self.timekeeper.step()
+        for task, why in self.heartbeats.beat(self.inflight.all()):
+            self.lost(task, why)
+        for task in self.inflight.past_limits(self.monotonic()):
+            self.lost(task, "it ended without word from the service")
 
 
 @pytest.fixture
@@ -224,9 +222,7 @@ def test_a_queue_whose_heartbeats_are_not_taken_costs_no_other_its_leases(
     harness.heartbeats = Heartbeats(
         harness.service,
         heard(harness.monotonic),
-        harness.inflight,
         keepalive=None,
-        lost=harness.lost,
         chance=dice(),
     )
     harness.hold(1, queue="mail")
@@ -250,9 +246,7 @@ def test_progress_that_cannot_be_written_costs_no_lease_but_itself(
     harness.heartbeats = Heartbeats(
         harness.service,
         heard(harness.monotonic),
-        harness.inflight,
         keepalive=None,
-        lost=harness.lost,
         chance=dice(),
     )
     (task,) = harness.hold(1)

@@ -49,7 +49,7 @@ class Idle:
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
-        steps = [loop._step for loop in self.worker._loops]  # noqa: SLF001 (as its threads do)
+        steps = [thread.step for thread in self.worker.threads.values()]
         due = dict.fromkeys(range(len(steps)), self._monotonic())
         end = self._monotonic() + seconds
         while (at := min(due.values())) < end:

@@ -9,6 +9,7 @@ from headrace.client.app.execution import TaskRoute
 from headrace.client.sending import Report
 from headrace.client.worker.handlers import Threads
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
+from headrace.client.worker.observing import Observer
 from tests.unit.worker.worker_harness import SOON, Noted, held
 
 
@@ -32,7 +33,7 @@ def test_a_thousand_interruptions_at_any_moment_lose_no_task_and_no_thread() -> 
     app = App()
     app.handler(queue="mail")(lambda payload: sum(range(200)))
     ended = Ended()
-    threads = Threads(app, 2, lambda _held: None, ended, time.monotonic)
+    threads = Threads(app, 2, Observer(), ended, time.monotonic)
     tasks = [held(number) for number in range(1000)]
 
     for number, task in enumerate(tasks):
@@ -75,18 +76,15 @@ def test_what_has_ended_is_not_abandoned() -> None:
     assert not task.lost
 
 
-def test_whoever_waits_for_room_is_called_when_the_level_is_reached() -> None:
-    inflight, calls = InflightTasks(), []
+def test_who_removes_a_task_learns_once_how_many_are_left() -> None:
+    inflight = InflightTasks()
     tasks = [held(number) for number in range(4)]
     for task in tasks:
         inflight.add(task)
-    inflight.call_at(2, lambda: calls.append(len(inflight)))
 
-    for task in tasks:
-        inflight.remove(task)
-        inflight.remove(task)
+    left = [inflight.remove(task) for task in tasks for _ in range(2)]
 
-    assert calls == [2, 1, 0]
+    assert left == [3, None, 2, None, 1, None, 0, None]
 
 
 def test_limits_begin_with_the_handler() -> None:

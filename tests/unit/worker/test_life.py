@@ -233,7 +233,7 @@ def test_progress_is_sent_as_it_was_whatever_the_handler_does_to_it_later(
     worker = harness.start()
     harness.wait_begun()
 
-    (task,) = worker.dispatcher.inflight.all()
+    (task,) = worker.inflight.all()
     assert task.take_progress() == [1]
 
 
@@ -311,7 +311,7 @@ def test_the_context_tells_of_a_lost_lease(harness: WorkerHarness) -> None:
 
     lose_everything(harness, worker)
     wait_until(lambda: seen == [True])
-    wait_until(lambda: not worker.dispatcher.inflight)
+    wait_until(lambda: not worker.inflight)
 
     assert harness.service.done == {}
 
@@ -323,7 +323,7 @@ def test_an_async_handler_is_cancelled_when_its_lease_is_lost(harness: WorkerHar
     harness.wait_begun()
 
     lose_everything(harness, worker)
-    wait_until(lambda: not worker.dispatcher.inflight)
+    wait_until(lambda: not worker.inflight)
 
     assert isinstance(harness.caught[0], asyncio.CancelledError)
     assert harness.service.done == {}
@@ -378,7 +378,7 @@ def test_stopping_lets_handlers_finish_and_gives_back_what_waits(harness: Worker
     running, *waiting = harness.service.put(*range(4))
     worker = harness.start(concurrency=1, prefetch=3)
     harness.wait_begun()
-    wait_until(lambda: len(worker.dispatcher.inflight) == 4)
+    wait_until(lambda: len(worker.inflight) == 4)
 
     worker.stop()
     harness.service.wait_for(*waiting)
@@ -456,7 +456,7 @@ def test_tasks_that_a_last_answer_brings_are_given_back(harness: WorkerHarness) 
     assert polled.wait(SOON)
 
     worker.stop()
-    wait_until(lambda: worker.dispatcher.closed)
+    wait_until(lambda: worker.closed)
     answer.set()
     harness.ends()
 
@@ -470,7 +470,7 @@ def test_results_that_are_not_taken_yet_hold_up_the_end(harness: WorkerHarness) 
     harness.wait_begun()
     harness.service.fault = Unavailable("away")
     harness.go_on.set()
-    wait_until(lambda: worker.dispatcher.reporter.is_retrying)
+    wait_until(lambda: worker.reporter.is_retrying)
     worker.stop()
 
     harness.service.fault = None
@@ -631,7 +631,7 @@ def test_nothing_new_is_taken_before_what_is_done_is_through(harness: WorkerHarn
     harness.handle(lambda payload: None)
     (first,) = deaf.put(1)
     worker = harness.start()
-    wait_until(lambda: worker.dispatcher.reporter.is_retrying)
+    wait_until(lambda: worker.reporter.is_retrying)
     polled = len(deaf.polled)
     (second,) = deaf.put(2)
 
@@ -699,9 +699,9 @@ def test_a_task_that_ends_leaves_a_line_with_its_id_and_attempt(
 def lose_everything(harness: WorkerHarness, worker: Worker) -> None:
     """Let the service forget every lease, and a heartbeat be due."""
     harness.service.leases.clear()
-    for task in worker.dispatcher.inflight.all():
+    for task in worker.inflight.all():
         task.beaten_at = -1e9
-    worker.heartbeats.loop.wake()
+    worker.threads["heartbeats"].wake()
 
 
 def wait_until(done: Callable[[], bool]) -> None:

@@ -1,11 +1,11 @@
-"""Signs of life, and what operators ask."""
+"""Worker heartbeats, and what operators ask."""
 
 import time
 from typing import Any
 
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.heartbeats import Registry
-from headrace.client.worker.inflight import InflightTasks
+from headrace.client.worker.inflight import InflightTask
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from tests.unit.worker.worker_harness import START, FakeService, Noted, held
@@ -14,26 +14,30 @@ from tests.unit.worker.worker_harness import START, FakeService, Noted, held
 class RegistryHarness:
     def __init__(self) -> None:
         self.service = FakeService(time.monotonic)
-        self.inflight = InflightTasks()
+        self.inflight: list[InflightTask] = []
         self.commands: list[str] = []
         self.registry = Registry(
             self.service,
             WorkerSettings.of(["mail", "sms"], name="host-1:4711"),
-            self.inflight,
             version="1.2",
             started_at=START,
-            command=self.commands.append,
         )
 
+    def step(self) -> float:
+        command = self.registry.beat(self.inflight)
+        if command is not None:
+            self.commands.append(command)
+        return self.registry.rest
 
-def test_a_sign_of_life_says_what_is_being_worked_on() -> None:
+
+def test_a_worker_heartbeat_says_what_is_being_worked_on() -> None:
     harness = RegistryHarness()
     waiting, running = held(1), held(2)
     running.begin(Noted(), 1.0)
-    harness.inflight.add(waiting)
-    harness.inflight.add(running)
+    harness.inflight.append(waiting)
+    harness.inflight.append(running)
 
-    assert harness.registry.step() == 30.0
+    assert harness.step() == 30.0
 
     expected: dict[str, Any] = {
         "name": "host-1:4711",
@@ -51,9 +55,9 @@ def test_no_more_than_a_hundred_tasks_are_named() -> None:
     for number in range(120):
         task = held(number)
         task.begin(Noted(), 1.0)
-        harness.inflight.add(task)
+        harness.inflight.append(task)
 
-    harness.registry.step()
+    harness.step()
 
     assert len(harness.service.signs[0]["running"]) == 100
 
@@ -62,7 +66,7 @@ def test_a_command_that_is_repeated_counts_once() -> None:
     harness = RegistryHarness()
     for command in (None, "quiet", "quiet", "stop", "stop"):
         harness.service.command = command
-        harness.registry.step()
+        harness.step()
 
     assert harness.commands == ["quiet", "stop"]
 
@@ -71,18 +75,18 @@ def test_a_service_that_is_away_is_told_later() -> None:
     harness = RegistryHarness()
     harness.service.fault = Unavailable("away")
 
-    assert harness.registry.step() == 30.0
+    assert harness.step() == 30.0
 
 
 def test_a_name_that_another_has_is_asked_for_when_that_is_forgotten() -> None:
     harness = RegistryHarness()
     harness.service.fault = Forbidden("not you")
 
-    assert harness.registry.step() == 300.0
+    assert harness.step() == 300.0
 
 
 def test_a_service_that_knows_no_signs_is_given_no_more() -> None:
     harness = RegistryHarness()
     harness.service.fault = NotFound("no such route")
 
-    assert harness.registry.step() == UNTIL_WOKEN
+    assert harness.step() == UNTIL_WOKEN

@@ -53,9 +53,6 @@ class ReportingHarness:
         self.reporter = Reporter(
             self.service,
             heard(self.monotonic),
-            idle=lambda: self.idle,
-            settled=lambda task, *_: self.settled.append(task.task.id),
-            dropped=self.lost,
             chance=dice(),
         )
 
@@ -67,7 +64,12 @@ class ReportingHarness:
         return tasks
 
     def step(self) -> float:
-        return self.reporter.step()
+        for answer in self.reporter.send(idle=self.idle):
+            if answer.dropped:
+                self.lost(answer.held, answer.dropped)
+            else:
+                self.settled.append(answer.held.task.id)
+        return self.reporter.rest(idle=self.idle)
 
     @property
     def batches(self) -> list[int]:
@@ -272,9 +274,6 @@ def test_reports_that_are_too_large_only_together_are_sent_one_by_one(
     harness.reporter = Reporter(
         narrow,
         heard(harness.monotonic),
-        idle=lambda: True,
-        settled=lambda *_: None,
-        dropped=harness.lost,
         chance=dice(),
     )
     harness.add(1, 2, 3)

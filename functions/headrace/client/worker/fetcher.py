@@ -1,4 +1,4 @@
-"""Fetching tasks: when there is room, from which queues by weight or strictly, and when again.
+"""Fetching tasks: how many, from which queues by weight or strictly, and when to ask again.
 
 While nothing comes all queues are asked together, once the first of their pauses is over: one call
 costs more than to look at a few more queues.  While tasks come, those that were found empty are
@@ -8,16 +8,13 @@ left out until their pause is over.
 import logging
 import random
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.models import Dequeued
-from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.dispatcher import Dispatcher
-from headrace.client.worker.groups import GroupLease, OpenGroups
-from headrace.client.worker.loop import worker_thread
+from headrace.client.app.app import App
+from headrace.client.models import Dequeued, LeasedTask
+from headrace.client.worker.inflight import GroupLease, GroupsInUse, OpenGroups
 from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import (
@@ -39,6 +36,16 @@ _STEADY_SECONDS: Final = 5.0
 _LEAST_SECONDS: Final = 0.005
 _LONGEST_REFUSED: Final = 60.0
 _TOGETHER: Final = DEQUEUE_QUEUES[1]
+
+_LONGEST_WAIT: Final = 5.0
+_LOST_SECONDS: Final = 0.1
+_NAMED: Final = re.compile(r"queues\[(\d+)\]")
+
+_AHEAD_SECONDS: Final = 0.5
+_MOST_AHEAD: Final = 50
+_WEIGHT: Final = 0.1  # of the latest task in the mean
+
+_log = logging.getLogger("headrace.worker")
 
 
 class Source:
@@ -155,15 +162,31 @@ class Sources:
         )
 
 
-_LONGEST_WAIT: Final = 5.0
-_UNREPORTED: Final = 250
-"""Reports that may wait for the service before no more tasks are taken."""
+class Prefetch:
+    """Prefetches what will start within half a second at the present pace, at most 50 tasks.
 
-_UNREPORTED_SECONDS: Final = 0.1
-_LOST_SECONDS: Final = 0.1
-_NAMED: Final = re.compile(r"queues\[(\d+)\]")
+    Quick tasks so come in full batches, while long ones are left to other workers.
+    """
 
-_log = logging.getLogger("headrace.worker")
+    def __init__(self, concurrency: int, fixed: int | None = None) -> None:
+        """*fixed* is a prefetch that does not adapt."""
+        self._concurrency, self._fixed = concurrency, fixed
+        self._mean: float | None = None
+
+    def ran(self, seconds: float) -> None:
+        """Take in how long a task ran."""
+        before = self._mean
+        self._mean = seconds if before is None else before + (seconds - before) * _WEIGHT
+
+    @property
+    def size(self) -> int:
+        """How many tasks to hold beyond those that run."""
+        if self._fixed is not None:
+            return self._fixed
+        if self._mean is None:
+            return 0
+        starts = self._concurrency * _AHEAD_SECONDS
+        return _MOST_AHEAD if self._mean * _MOST_AHEAD <= starts else int(starts / self._mean)
 
 
 @dataclass(slots=True)
@@ -177,8 +200,25 @@ class _DequeueRequest:
     attempt: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What a try to fetch tasks has brought, and when to try again if nothing else happens.
+
+    ``fatal`` is the reason why no task can be taken at all, ``away`` that there is no answer at
+    present, since ``away_seconds``.
+    """
+
+    tasks: Sequence[LeasedTask] = ()
+    group: GroupLease | None = None
+    rest: float = 0.0
+    prepared: bool = False
+    fatal: Exception | None = None
+    away: HeadraceError | None = None
+    away_seconds: float = 0.0
+
+
 class Fetcher:
-    """Polls the queues for tasks, from a thread of its own.
+    """Polls the queues for tasks; one thread does.
 
     A request whose answer was lost is sent again unchanged: the service knows it by its key, and
     gives the tasks that it leased then.
@@ -187,72 +227,76 @@ class Fetcher:
     later it is logged, and tried again with growing pauses.
     """
 
-    def __init__(  # noqa: PLR0913 (each a keyword)
+    def __init__(
         self,
         service: WorkerService,
         clock: ServiceClock,
         settings: WorkerSettings,
-        dispatcher: Dispatcher,
+        app: App,
         *,
-        prepare: Callable[[], None],
-        fatal: Callable[[Exception], None],
-        drained: Callable[[], None],
         chance: random.Random,
         groups: OpenGroups | None = None,
-        ready: Callable[[], None] = lambda: None,
-        away: Callable[[HeadraceError, float], None] = lambda *_: None,
     ) -> None:
-        """Take tasks when the loop is started.
-
-        *prepare* is called first, and *ready* when it has worked; *drained* whenever all queues
-        were found empty, *away* for each request without an answer, with the seconds since the
-        first of them.  With *groups*, tasks are put under a lease of many.
-        """
-        self._service, self._clock, self._settings = service, clock, settings
-        self._dispatcher, self._prepare = dispatcher, prepare
-        self._fatal, self._drained = fatal, drained
+        """With *groups*, tasks are put under a lease of many."""
+        self._service, self._clock, self._settings, self._app = service, clock, settings, app
         self._sources = Sources(settings.queues, strict=settings.strict, chance=chance)
         self._backoff = CallBackoff(_LONGEST_WAIT, chance)
-        self._ready, self._on_away, self._groups = ready, away, groups
+        self._groups = groups
         self._away_since = 0.0
-        self._prepared = self._answered = self._quiet = False
+        self._prepared = self._answered = False
         self._request: _DequeueRequest | None = None
-        self.loop = worker_thread("taking", self.step)
 
-    def quiet(self) -> None:
-        """Take nothing more."""
-        self._quiet = True
+    def fetch(self, room: int, in_use: GroupsInUse | None = None) -> Fetched | None:
+        """Ask once for up to *room* tasks, if it is time to; None: there is no room.
 
-    def step(self) -> float:
-        """Ask for tasks, if there is room; return the seconds until the next request."""
-        if self._quiet:
-            return UNTIL_WOKEN
+        The first time, queues and schedules are prepared instead.
+        """
         if not self._prepared:
-            return self._begin()
-        if self._dispatcher.reporter.is_retrying or len(self._dispatcher.reporter) >= _UNREPORTED:
-            return _UNREPORTED_SECONDS  # what is done comes before what is to be done
+            return self._prepare()
         now = self._clock.monotonic()
-        request = self._request or self._posed(now)
-        return self._ask(request, now) if isinstance(request, _DequeueRequest) else request
+        request = self._request
+        if request is None:
+            if room <= 0:
+                return None
+            sources = self._sources.next(now)
+            if not sources:
+                return Fetched(rest=self._sources.rest(now))
+            try:
+                group = None
+                if self._groups is not None:
+                    group = self._groups.current(in_use or GroupsInUse())
+            except (Unavailable, RateLimited) as error:
+                return self._away(error)
+            except HeadraceError as error:
+                return self._refused(sources, error)
+            key = new_idempotency_key()
+            request = self._request = _DequeueRequest(sources, min(room, BATCH), group, key)
+        return self._ask(request, now)
 
-    def _posed(self, now: float) -> _DequeueRequest | float:
-        """The next request, or the seconds until there is one."""
-        room = self._room()
-        if room <= 0:
-            return UNTIL_WOKEN
-        sources = self._sources.next(now)
-        if not sources:
-            return self._sources.rest(now)
+    def found_nothing(self, since: float) -> bool:
+        """Whether all queues were found empty when they were asked after *since*."""
+        return self._sources.drained(since)
+
+    def _prepare(self) -> Fetched:
         try:
-            group = None if self._groups is None else self._groups.current()
+            self._service.prepare(self._app)
+            for source in self._sources.all:
+                self._check(source.queue)
         except (Unavailable, RateLimited) as error:
             return self._away(error)
-        except HeadraceError as error:
-            return self._refused(sources, error)
-        self._request = _DequeueRequest(sources, min(room, BATCH), group, new_idempotency_key())
-        return self._request
+        except Exception as error:  # noqa: BLE001 (an app that makes no sense, say: it stays so)
+            return Fetched(fatal=error)
+        self._prepared = True
+        self._back()
+        return Fetched(prepared=True)
 
-    def _ask(self, request: _DequeueRequest, now: float) -> float:
+    def _check(self, queue: str) -> None:
+        try:
+            self._service.check_queue(queue)
+        except NotFound:
+            raise NotFound(missing(queue)) from None
+
+    def _ask(self, request: _DequeueRequest, now: float) -> Fetched:
         group = request.group
         request.attempt += 1
         try:
@@ -276,83 +320,38 @@ class Fetcher:
             self._request = None
             return self._refused(request.sources, error)
         self._request = None
-        if self._backoff.worked():
-            _log.info("The service answers again")
-        self._came(request, found, sent_at=now)
-        return 0.0
-
-    def _begin(self) -> float:
-        try:
-            self._prepare()
-            for source in self._sources.all:
-                self._check(source.queue)
-        except (Unavailable, RateLimited) as error:
-            return self._away(error)
-        except Exception as error:  # noqa: BLE001 (an app that makes no sense, say: it stays so)
-            self._quiet = True
-            self._fatal(error)
-            return UNTIL_WOKEN
-        self._prepared = True
-        if self._backoff.worked():
-            _log.info("The service answers again")
-        self._ready()
-        return 0.0
-
-    def _check(self, queue: str) -> None:
-        try:
-            self._service.check_queue(queue)
-        except NotFound:
-            raise NotFound(missing(queue)) from None
-
-    def _room(self) -> int:
-        """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
-        concurrency = self._settings.concurrency
-        most = concurrency + self._dispatcher.prefetch.size
-        level = max(concurrency - 1, most - BATCH)
-        self._dispatcher.inflight.call_at(level, self.loop.wake)
-        # After setting when to be woken, so that no change is missed.
-        held = len(self._dispatcher.inflight)
-        return 0 if held > level else most - held
-
-    def _came(self, request: _DequeueRequest, found: Dequeued, *, sent_at: float) -> None:
-        self._clock.heard(found.now, sent_at=sent_at)
         self._answered = True
-        for task in found.tasks:
-            ends = self._clock.monotonic_at(task.lease.expires_at)
-            self._dispatcher.take(task, ends, request.group)
-        for queue, count in Counter(task.queue for task in found.tasks).items():
-            self._dispatcher.taken(queue, count)
-        now = self._clock.monotonic()
-        self._sources.answered(request.sources, found, request.count, now, sent_at=sent_at)
-        # What a report has moved may be in a queue that was empty before.
-        if not found.tasks and self._sources.drained(
-            since=self._dispatcher.reporter.last_report_at
-        ):
-            self._drained()
+        self._back()
+        self._clock.heard(found.now, sent_at=now)
+        answered_at = self._clock.monotonic()
+        self._sources.answered(request.sources, found, request.count, answered_at, sent_at=now)
+        return Fetched(tasks=found.tasks, group=group)
 
-    def _away(self, error: HeadraceError) -> float:
+    def _back(self) -> None:
+        if self._backoff.worked():
+            _log.info("The service answers again")
+
+    def _away(self, error: HeadraceError) -> Fetched:
         """Wait for the service to come back."""
         now = self._clock.monotonic()
         if not self._backoff.failures:
             self._away_since = now
             _log.warning("The service is away; asking again until it is back: %s", error)
-        self._on_away(error, now - self._away_since)
-        return self._backoff.failed()
+        rest = self._backoff.failed()
+        return Fetched(away=error, away_seconds=now - self._away_since, rest=rest)
 
-    def _lost(self, request: _DequeueRequest, error: LeaseLost) -> float:
+    def _lost(self, request: _DequeueRequest, error: LeaseLost) -> Fetched:
         """Go on under another lease; the heartbeats see to what is held under this one."""
         if request.group is None:
             return self._refused(request.sources, error)
         request.group.lost = True
         _log.warning("The lease of all tasks is lost, and another is opened: %s", error)
-        return _LOST_SECONDS
+        return Fetched(rest=_LOST_SECONDS)
 
-    def _refused(self, sources: Sequence[Source], error: HeadraceError) -> float:
+    def _refused(self, sources: Sequence[Source], error: HeadraceError) -> Fetched:
         """Leave alone what was refused: the queues that *error* names, or else all of them."""
         if not self._answered:
-            self._quiet = True
-            self._fatal(error)
-            return UNTIL_WOKEN
+            return Fetched(fatal=error)
         named = {int(place) for each in error.errors for place in _NAMED.findall(each.field)}
         for place, source in enumerate(sources):
             if named and place not in named:
@@ -363,7 +362,7 @@ class Fetcher:
                 source.queue,
                 missing(source.queue) if isinstance(error, NotFound) else error,
             )
-        return 0.0
+        return Fetched()
 
 
 def missing(queue: str) -> str:

@@ -1,6 +1,6 @@
-"""Handlers at work: sync ones in threads, async ones in an event loop.
+"""Handlers at work: sync ones in threads, async ones in an event loop, or all in child processes.
 
-Each kind runs so many at a time, and the others wait within it.
+Each kind runs so many at a time, and the others wait within it.  What ends goes out by `Ended`.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from headrace.client.app.attempts import cancel
 from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
-from headrace.client.worker.inflight import InflightTask, Interruption
+from headrace.client.worker.inflight import Ended, InflightTask, Interruption
+from headrace.client.worker.isolate import Children
+from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import THROWN, released, report_of
 from headrace.client.worker.service import Monotonic
-
-Started: TypeAlias = Callable[[InflightTask], None]
-Ended: TypeAlias = Callable[[InflightTask, Report | None], None]
+from headrace.client.worker.settings import WorkerSettings
 
 _set_async_exc: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _log = logging.getLogger("headrace.worker")
@@ -58,12 +58,12 @@ class Threads:
         self,
         app: Executor,
         most: int,
-        started: Started,
+        observer: Observer,
         ended: Ended,
         monotonic: Monotonic,
     ) -> None:
         self._app, self._most = app, most
-        self._started, self._ended, self._monotonic = started, ended, monotonic
+        self._observer, self._ended, self._monotonic = observer, ended, monotonic
         self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -97,7 +97,7 @@ class Threads:
         report: Report | None = None
         error: BaseException | None = None
         try:
-            self._started(held)
+            self._observer.started(held.task, held.route)
             report = self._app.execute(held.task, held)
         except BaseException as came:  # noqa: BLE001 (thrown while the report was being made)
             error = came
@@ -143,12 +143,12 @@ class Coroutines:
         self,
         app: Executor,
         most: int,
-        started: Started,
+        observer: Observer,
         ended: Ended,
         monotonic: Monotonic,
     ) -> None:
         self._app, self._most = app, most
-        self._started, self._ended, self._monotonic = started, ended, monotonic
+        self._observer, self._ended, self._monotonic = observer, ended, monotonic
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: deque[InflightTask] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -209,7 +209,7 @@ class Coroutines:
             return
         if not held.begin(CoroutineAttempt(self._loop, task), self._monotonic()):
             return
-        self._started(held)
+        self._observer.started(held.task, held.route)
         report: Report | None
         try:
             report = await self._app.execute_async(held.task, held)
@@ -218,3 +218,44 @@ class Coroutines:
         held.end()
         if not held.abandoned:
             self._ended(held, report)
+
+
+class Handlers:
+    """Runs what is held, up to the concurrency of each kind at a time.
+
+    *ended* is called where a handler ran, with its report; *fatal* when none can run at all.
+    """
+
+    def __init__(
+        self,
+        app: Executor,
+        settings: WorkerSettings,
+        observer: Observer,
+        ended: Ended,
+        monotonic: Monotonic,
+        *,
+        app_path: str | None = None,
+        fatal: Callable[[Exception], None],
+    ) -> None:
+        most = settings.concurrency
+        self._children: Children | None = None
+        if settings.isolate:
+            self._children = Children(app, app_path, most, observer, ended, monotonic, fatal=fatal)
+        self._threads = Threads(app, most, observer, ended, monotonic)
+        self._coroutines = Coroutines(app, most, observer, ended, monotonic)
+
+    def start(self, held: InflightTask) -> None:
+        """Run *held* as soon as there is room."""
+        if self._children is not None:
+            self._children.start(held)
+        elif held.route.kind == "async":
+            self._coroutines.start(held)
+        else:
+            self._threads.start(held)
+
+    def stop(self) -> None:
+        """End threads, event loop and children; nothing may be at work any more."""
+        self._threads.stop()
+        self._coroutines.stop()
+        if self._children is not None:
+            self._children.stop()

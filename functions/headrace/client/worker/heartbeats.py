@@ -3,16 +3,14 @@
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.client.models import Reported
 from headrace.client.sending import Report
 from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.groups import GroupLease
-from headrace.client.worker.inflight import NOTHING, InflightTask, InflightTasks
-from headrace.client.worker.loop import worker_thread
+from headrace.client.worker.inflight import NOTHING, GroupLease, InflightTask
 from headrace.client.worker.service import (
     CallBackoff,
     ServiceClock,
@@ -39,11 +37,22 @@ _SHARED: Final = 0.25
 _LONGEST_WAIT: Final = 1.0
 _SHORTEST_TIMEOUT: Final = 1.0
 
+_WORKER_SECONDS: Final = 30.0
+_FORGOTTEN_SECONDS: Final = 300.0
+"""After so long the service forgets a worker that is silent."""
+
 _log = logging.getLogger("headrace.worker")
 
 
+class LostLease(NamedTuple):
+    """A lease that the service no longer knows, and why."""
+
+    held: InflightTask
+    why: str
+
+
 class Heartbeats:
-    """Prolongs leases from a thread of its own, up to 25 of one queue in a call.
+    """Prolongs leases, up to 25 of one queue in a call; one thread does.
 
     What is under a group has that extended, by one call for all of it; its progress goes in calls
     as ever.
@@ -55,27 +64,24 @@ class Heartbeats:
         self,
         service: WorkerService,
         clock: ServiceClock,
-        inflight: InflightTasks,
         *,
         keepalive: float | None,
-        lost: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
-        """*lost* is called for leases that the service no longer knows."""
-        self._service, self._clock, self._inflight = service, clock, inflight
-        self._keepalive, self._lost = keepalive, lost
-        self._chance = chance
+        self._service, self._clock = service, clock
+        self._keepalive, self._chance = keepalive, chance
         self._backoffs: dict[str, CallBackoff] = {}  # by queue, as next_at
         self._next_at: dict[str, float] = {}
-        self.loop = worker_thread("heartbeats", self.step)
+        self.rest = 0.0
+        """Seconds until the next may be due, once those of a `beat` are sent."""
 
-    def step(self) -> float:
-        """Send the heartbeats that are due; return the seconds until the next may be."""
+    def beat(self, inflight: Sequence[InflightTask]) -> Iterator[LostLease]:
+        """Send the heartbeats that are due, and give each lost lease as soon as it is known."""
         now = self._clock.monotonic()
         by_queue: dict[str, list[InflightTask]] = defaultdict(list)
         by_group: dict[GroupLease, list[InflightTask]] = defaultdict(list)
         next_at = now + _LONGEST_REST
-        for held in self._inflight.all():
+        for held in inflight:
             if held.lost or held.over:
                 continue
             if held.group is not None:
@@ -87,29 +93,26 @@ class Heartbeats:
                 by_queue[held.task.queue].append(held)
             next_at = min(next_at, max(held.beat_at, queue_at))
         for group, members in by_group.items():
-            next_at = min(next_at, self._see_to(group, members, now))
-        if not any(held.beat_at <= now for due in by_queue.values() for held in due):
-            return max(_SHORTEST_REST, next_at - now)
-        self._beat_all(by_queue)
-        return _SHORTEST_REST
+            if not group.lost and max(group.beat_at, group.next_at) <= now:
+                yield from self._extend(group, members)
+            if group.lost:
+                for held in members:
+                    yield LostLease(held, "the lease of all tasks is lost")
+            else:
+                next_at = min(next_at, max(group.beat_at, group.next_at))
+        if any(held.beat_at <= now for due in by_queue.values() for held in due):
+            yield from self._beat_all(by_queue)
+            next_at = now
+        self.rest = max(_SHORTEST_REST, next_at - now)
 
-    def _beat_all(self, by_queue: Mapping[str, list[InflightTask]]) -> None:
+    def _beat_all(self, by_queue: Mapping[str, list[InflightTask]]) -> Iterator[LostLease]:
         for queue, due in by_queue.items():
             for start in range(0, len(due), BATCH):
-                if not self._beat(queue, due[start : start + BATCH]):
+                if not (yield from self._beat(queue, due[start : start + BATCH])):
                     break  # the other queues may fare better
 
-    def _see_to(self, group: GroupLease, members: list[InflightTask], now: float) -> float:
-        """Extend *group* if it is time; return when to look at it again."""
-        if not group.lost and max(group.beat_at, group.next_at) <= now:
-            self._extend(group, members)
-        if group.lost:
-            for held in members:
-                self._lost(held, "the lease of all tasks is lost")
-            return now + _LONGEST_REST
-        return max(group.beat_at, group.next_at)
-
-    def _extend(self, group: GroupLease, members: list[InflightTask]) -> None:
+    def _extend(self, group: GroupLease, members: list[InflightTask]) -> Iterator[LostLease]:
+        """Ask for more time for *group*, and send the progress of its *members*."""
         backoff = self._backoffs.setdefault(group.id, CallBackoff(_LONGEST_WAIT, self._chance))
         sent_at = self._clock.monotonic()
         within = max(_SHORTEST_TIMEOUT, group.lease_ends - sent_at) / 2
@@ -127,16 +130,16 @@ class Heartbeats:
             group.extended(sent_at)
             for held in members:
                 held.prolong(lease.expires_at, now=sent_at, lease_ends=group.lease_ends)
-            self._send_progress(members)
+            yield from self._send_progress(members)
 
-    def _send_progress(self, members: list[InflightTask]) -> None:
+    def _send_progress(self, members: list[InflightTask]) -> Iterator[LostLease]:
         by_queue: dict[str, list[InflightTask]] = defaultdict(list)
         for held in members:
             if held.has_progress:
                 by_queue[held.task.queue].append(held)
-        self._beat_all(by_queue)
+        yield from self._beat_all(by_queue)
 
-    def _beat(self, queue: str, batch: list[InflightTask]) -> bool:
+    def _beat(self, queue: str, batch: list[InflightTask]) -> Generator[LostLease, None, bool]:
         """Send the heartbeats of *batch*; False: that did not work, and *queue* has to wait."""
         backoff = self._backoffs.setdefault(queue, CallBackoff(_LONGEST_WAIT, self._chance))
         sent = [(held, held.take_progress()) for held in batch]
@@ -152,7 +155,7 @@ class Heartbeats:
             )
         except NotFound:
             for held in batch:
-                self._lost(held, "its queue is gone")
+                yield LostLease(held, "its queue is gone")
             return True
         except Exception as error:  # noqa: BLE001 (the leases of all depend on this thread)
             if not backoff.failures:
@@ -165,8 +168,8 @@ class Heartbeats:
         if backoff.worked():
             _log.info("Heartbeats of queue %s are taken again", queue)
         for held, result in zip(batch, results, strict=True):
-            if result is not None:
-                self._answered(held, result, sent_at)
+            if result is not None and (lost := self._answered(held, result, sent_at)):
+                yield lost
         return True
 
     def _report(self, held: InflightTask, progress: object) -> Report:
@@ -178,43 +181,38 @@ class Heartbeats:
             keepalive_timeout_in_seconds=self._keepalive if held.group is None else None,
         )
 
-    def _answered(self, held: InflightTask, result: Reported, sent_at: float) -> None:
+    def _answered(self, held: InflightTask, result: Reported, sent_at: float) -> LostLease | None:
         if result.now is not None:
             self._clock.heard(result.now, sent_at=sent_at)
         if result.lease is not None:
             expires_at = result.lease.expires_at
             held.prolong(expires_at, now=sent_at, lease_ends=self._clock.monotonic_at(expires_at))
         elif result.outcome != "OK" and not held.over:
-            self._lost(held, f"the service says {result.outcome}")
-
-
-_EVERY_SECONDS: Final = 30.0
-_FORGOTTEN_SECONDS: Final = 300.0
-"""After so long the service forgets a worker that is silent."""
+            return LostLease(held, f"the service says {result.outcome}")
+        return None
 
 
 class Registry:
-    """Reports every 30 seconds what the worker does, and passes on the commands of operators."""
+    """Reports every 30 seconds what the worker does, and gives the commands of operators."""
 
     def __init__(
         self,
         service: WorkerService,
         settings: WorkerSettings,
-        inflight: InflightTasks,
         *,
         version: str,
         started_at: datetime,
-        command: Callable[[str], None],
     ) -> None:
-        """*command* gets ``"quiet"`` or ``"stop"``, once."""
-        self._service, self._settings, self._inflight = service, settings, inflight
+        self._service, self._settings = service, settings
+        self._version, self._started_at = version, started_at
         self._last_received: str | None = None
-        self._version, self._started_at, self._command = version, started_at, command
-        self.loop = worker_thread("sign-of-life", self.step)
+        self.rest = 0.0
+        """Seconds until the next worker heartbeat."""
 
-    def step(self) -> float:
-        """Send a worker heartbeat; return the seconds until the next."""
-        running = [held.task.id for held in self._inflight.all() if held.running]
+    def beat(self, inflight: Sequence[InflightTask]) -> str | None:
+        """Send a worker heartbeat; return an operator's ``"quiet"`` or ``"stop"``, each once."""
+        running = [held.task.id for held in inflight if held.running]
+        self.rest = _WORKER_SECONDS
         try:
             received = self._service.sign(
                 self._settings.name,
@@ -225,17 +223,15 @@ class Registry:
                 started_at=self._started_at,
             )
         except (Unavailable, RateLimited) as error:
-            _log.debug("No sign of life could be given: %s", error)
+            _log.debug("No worker heartbeat could be sent: %s", error)
         except Forbidden as error:  # until then, a worker of other queues may have had the name
             _log.warning("This worker is not listed, and asks again in 5 minutes: %s", error)
-            return _FORGOTTEN_SECONDS
+            self.rest = _FORGOTTEN_SECONDS
         except HeadraceError as error:
             _log.warning("This worker will not be listed: %s", error)
-            return UNTIL_WOKEN
+            self.rest = UNTIL_WOKEN
         else:
-            if received is not None and received != self._last_received:
-                self._command(
-                    received
-                )  # once: a worker that is stopped a second time does not wait
-            self._last_received = received
-        return _EVERY_SECONDS
+            before, self._last_received = self._last_received, received
+            # Once: a worker that is stopped a second time does not wait.
+            return None if received == before else received
+        return None

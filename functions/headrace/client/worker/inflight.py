@@ -1,20 +1,42 @@
-"""The in-flight tasks of a worker: those it holds a lease of, each with its stage."""
+"""The in-flight tasks of a worker, each with its stage, and the group leases they may be under.
+
+A group lease is one over all tasks of a worker, in whatever queues: opened, extended and closed as
+one.  It is extended while something is held under it, by one call however much that is.  One that
+holds nothing is left to lapse when two thirds of it are over, and another takes its place; ids are
+the service's and never come again.
+
+A dequeue whose answer was lost may have put tasks under the group that nobody has, and as long as
+the group is extended they do not come back.  So nothing more is put under it, and it is closed as
+soon as what is known of it has been settled: then they are given back.
+"""
 
 import enum
+import logging
 import math
 import threading
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from headrace.client.app.execution import TaskRoute
-from headrace.client.models import LeasedTask
+from headrace.client.codec import Codec
+from headrace.client.models import Lease, LeasedTask
+from headrace.client.sending import Report, carried
+from headrace.client.worker.service import Monotonic, WorkerService
+from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
+from headrace.domain.limits import PROGRESS_BYTES
 
-if TYPE_CHECKING:
-    from headrace.client.worker.groups import GroupLease
+KEEPALIVE: Final = 60.0
+"""Seconds that a group lasts between two extensions, by default."""
 
 NOTHING: Final = object()
 """No progress to send."""
+
+_AGAIN_SECONDS: Final = 1.0
+"""How long a handler may swallow the hard limit before it comes again."""
+
+_log = logging.getLogger("headrace.worker")
 
 
 class Interruption(enum.Enum):
@@ -42,6 +64,36 @@ class RunningHandler(Protocol):
         ...
 
 
+class GroupLease:
+    """A group lease; times are of the monotonic clock, and never later than the service's."""
+
+    def __init__(self, lease: Lease, keepalive: float, *, sent_at: float) -> None:
+        self.id, self.keepalive = lease.id, keepalive
+        self.first_end = sent_at + keepalive
+        self.lost = self.doubtful = False
+        self.next_at = 0.0  # not before, after an extension that did not work
+        self.extended(sent_at)
+
+    def extended(self, sent_at: float) -> None:
+        """Note that the service granted its length again, for a request of *sent_at*."""
+        self.beaten_at, self.lease_ends = sent_at, sent_at + self.keepalive
+
+    @property
+    def beat_at(self) -> float:
+        """When to extend it: a third of it after that was last done."""
+        return self.beaten_at + self.keepalive / 3
+
+    def takes_more(self, now: float, *, busy: bool) -> bool:
+        """Whether tasks may be put under it; *busy* when it holds some already.
+
+        The index knows its tasks by its first end.  Past that they would seem lapsed to whoever
+        looks there, so a group that is empty by then is used no more.
+        """
+        ends_soon = now >= self.lease_ends - self.keepalive / 3
+        stale = now >= self.first_end and not busy
+        return not (self.lost or self.doubtful or ends_soon or stale)
+
+
 class _Stage(enum.Enum):
     WAITING = enum.auto()
     RUNNING = enum.auto()
@@ -63,8 +115,10 @@ class InflightTask:
         *,
         now: float,
         lease_ends: float,
-        group: "GroupLease | None" = None,
+        group: GroupLease | None = None,
+        codec: Codec | None = None,
     ) -> None:
+        """*codec* writes progress; without one it is not looked at before it is sent."""
         self.task, self.route, self.group = task, route, group
         self.lost = self.abandoned = False
         self.started_at = self.seconds = 0.0
@@ -73,7 +127,7 @@ class InflightTask:
         self.lease_ends = lease_ends
         self.lease_expires_at: datetime = task.lease.expires_at
         self._progress: object = NOTHING
-        self._copy_progress: Callable[[object], object] | None = None
+        self._codec = codec
         self._stage = _Stage.WAITING
         self._attempt: RunningHandler | None = None
         self._lock = threading.Lock()  # of stage and attempt; never held while waiting
@@ -96,12 +150,15 @@ class InflightTask:
     # -------------------------------------------------------------------- what the handler may do
 
     def progress(self, value: object) -> None:
-        """Send *value* with the next heartbeat; only the latest one counts."""
-        self._progress = value if self._copy_progress is None else self._copy_progress(value)
+        """Send *value*, as it is now, with the next heartbeat; only the latest one counts.
 
-    def copy_progress_with(self, copy: Callable[[object], object]) -> None:
-        """Let *copy* say what is sent, or refuse what cannot be, where the handler sees it."""
-        self._copy_progress = copy
+        Raises InvalidRequest for what cannot be sent, here where the handler sees it.
+        """
+        codec = self._codec
+        if codec is not None:
+            text = carried(value, codec, field="progress", most=PROGRESS_BYTES)
+            value = codec.decode(bytes(text))
+        self._progress = value
 
     @property
     def has_progress(self) -> bool:
@@ -188,38 +245,132 @@ class InflightTask:
         """When to ask for more time: a third of the lease after it was last granted."""
         return self.beaten_at + (self.lease_ends - self.beaten_at) / 3
 
+    def overdue(self, now: float) -> Interruption | None:
+        """Why it is to be interrupted at *now*: its lease or its time is over.
+
+        The soft limit is said once, the hard one each second.
+        """
+        if self.lost:
+            return None
+        if self.lease_ends <= now:
+            return Interruption.LEASE_LOST
+        if self.hard_at <= now:
+            self.hard_at = now + _AGAIN_SECONDS
+            return Interruption.HARD_LIMIT
+        if self.soft_at <= now:
+            self.soft_at = math.inf
+            return Interruption.SOFT_LIMIT
+        return None
+
+
+Ended: TypeAlias = Callable[[InflightTask, Report | None], None]
+"""Takes a task whose handler has ended, with its report; None: its lease is lost."""
+
 
 class InflightTasks:
-    """All in-flight tasks; *on_level* is called when so few are left as requested."""
+    """All in-flight tasks; threads may share it."""
 
     def __init__(self) -> None:
         # By task and lease: many may have one lease, and a task may come back to where it was lost.
         self._held: dict[tuple[str, str], InflightTask] = {}
         self._lock = threading.Lock()
-        self._level = -1
-        self._on_level: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return len(self._held)
-
-    def call_at(self, level: int, call: Callable[[], None]) -> None:
-        """Call *call* whenever the number held falls to *level*."""
-        self._level, self._on_level = level, call
 
     def add(self, held: InflightTask) -> None:
         """Hold one more."""
         with self._lock:
             self._held[held.task.id, held.task.lease.id] = held
 
-    def remove(self, held: InflightTask) -> None:
-        """Hold one less."""
+    def remove(self, held: InflightTask) -> int | None:
+        """Hold one less, and return how many are left; None: it was not held any more."""
         with self._lock:
             gone = self._held.pop((held.task.id, held.task.lease.id), None)
-            left = len(self._held)
-        if gone is not None and left <= self._level:
-            self._on_level()
+            return None if gone is None else len(self._held)
 
     def all(self) -> list[InflightTask]:
         """The tasks in flight now."""
         with self._lock:
             return list(self._held.values())
+
+    def groups(self) -> AbstractSet[GroupLease]:
+        """The group leases that something is held under."""
+        return {held.group for held in self.all() if held.group is not None}
+
+    def past_limits(self, now: float) -> list[InflightTask]:
+        """Interrupt what is over its time limits at *now*; return those whose lease has ended."""
+        ended = []
+        for held in self.all():
+            why = held.overdue(now)
+            if why is Interruption.LEASE_LOST:
+                ended.append(held)
+            elif why is not None:
+                held.interrupt(why)
+        return ended
+
+
+class GroupsInUse(NamedTuple):
+    """The group leases that something is held under, and those with reports still to be sent."""
+
+    held: AbstractSet[GroupLease] = frozenset()
+    unreported: AbstractSet[GroupLease] = frozenset()
+
+
+class OpenGroups:
+    """The group leases of a worker: one that tasks are put under, and those before it.
+
+    Used by the thread that fetches tasks; the others only look at a group of what is held.
+    """
+
+    def __init__(
+        self,
+        service: WorkerService,
+        monotonic: Monotonic,
+        *,
+        keepalive: float | None,
+    ) -> None:
+        self._service, self._monotonic = service, monotonic
+        self._keepalive = KEEPALIVE if keepalive is None else keepalive
+        self._current: GroupLease | None = None
+        self._open: list[GroupLease] = []
+
+    def current(self, in_use: GroupsInUse) -> GroupLease:
+        """The group to put tasks under, opened if need be; with *in_use* as they are now.
+
+        Raises headrace.domain.errors.
+        """
+        now, group = self._monotonic(), self._current
+        if group is None or not group.takes_more(now, busy=group in in_use.held):
+            lease = self._service.open_lease(keepalive=self._keepalive)
+            group = self._current = GroupLease(lease, self._keepalive, sent_at=now)
+            self._open.append(group)
+        if len(self._open) > 1:
+            self._see_to_the_old(group, in_use)
+        return group
+
+    def close(self) -> None:
+        """Close all that are open: what is unsettled under them goes back, no attempt used."""
+        for group in self._open:
+            self._close(group)
+        self._current, self._open = None, []
+
+    def _see_to_the_old(self, current: GroupLease, in_use: GroupsInUse) -> None:
+        """Forget the groups that nothing is left of; those in doubt are closed."""
+        still_open = []
+        for group in self._open:
+            if group is current or group in in_use.held or group in in_use.unreported:
+                still_open.append(group)
+            elif group.doubtful:
+                self._close(group)
+        self._open = still_open
+
+    def _close(self, group: GroupLease) -> None:
+        if group.lost:
+            return
+        try:
+            self._service.close_lease(group.id)
+        except (LeaseLost, NotFound):
+            _log.debug("Lease %s had ended before it was closed", group.id)
+        except HeadraceError as error:
+            _log.warning("A lease could not be closed, and ends by itself: %s", error)

@@ -17,8 +17,8 @@ from typing import Final
 from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
 from headrace.client.worker import child, logs
-from headrace.client.worker.handlers import Ended, Started
-from headrace.client.worker.inflight import InflightTask, Interruption
+from headrace.client.worker.inflight import Ended, InflightTask, Interruption
+from headrace.client.worker.observing import Observer
 from headrace.client.worker.reporting import failed, released
 from headrace.client.worker.service import Monotonic
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
@@ -150,7 +150,7 @@ class Children:
         app: Executor,
         app_path: str | None,
         most: int,
-        started: Started,
+        observer: Observer,
         ended: Ended,
         monotonic: Monotonic,
         *,
@@ -162,7 +162,7 @@ class Children:
         self._stillborn = 0
         self._stopping = threading.Event()
         self._most = most
-        self._started, self._ended, self._monotonic = started, ended, monotonic
+        self._observer, self._ended, self._monotonic = observer, ended, monotonic
         self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -246,7 +246,7 @@ class Children:
         attempt = ChildAttempt(process)
         if not held.begin(attempt, self._monotonic()):
             return True
-        self._started(held)
+        self._observer.started(held.task, held.route)
         process.say(("run", held.task, held.route.kind))
         how_it_died: str | None = None
         report: Report | None = None

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Generator, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,9 +13,7 @@ from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
-from headrace.client.worker.groups import GroupLease
-from headrace.client.worker.inflight import InflightTask, Interruption
-from headrace.client.worker.loop import worker_thread
+from headrace.client.worker.inflight import GroupLease, InflightTask, Interruption
 from headrace.client.worker.service import (
     CallBackoff,
     ServiceClock,
@@ -34,6 +33,10 @@ from headrace.domain.errors import (
 from headrace.domain.limits import BATCH
 from headrace.domain.task import State
 
+_LINGER_SECONDS: Final = 0.005
+_LONGEST_WAIT: Final = 2.0
+_LATE_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 10.0
 _TENTHS_BELOW: Final = 10
 
 _log = logging.getLogger("headrace.worker")
@@ -101,10 +104,14 @@ def report_of(error: BaseException, task: LeasedTask) -> Report | None:
     return failed(task, type(error).__name__, str(error))
 
 
-_LINGER_SECONDS: Final = 0.005
-_LONGEST_WAIT: Final = 2.0
-_LATE_SECONDS: Final = 60.0
-_ANSWER_SECONDS: Final = 10.0
+@dataclass(frozen=True, slots=True)
+class ReportAnswer:
+    """The answer to a report, or why it came to nothing."""
+
+    held: InflightTask
+    report: Report
+    result: Reported | None = None
+    dropped: str = ""
 
 
 @dataclass(slots=True)
@@ -139,7 +146,7 @@ class _Line:
 
 
 class Reporter:
-    """Sends reports from a thread of its own.
+    """Keeps the reports until the service has answered them; one thread sends.
 
     A report goes out at once when nothing else is at work or 25 are there, else after a few
     milliseconds.  While the service is away it is kept and sent again; after the end of its lease
@@ -152,23 +159,12 @@ class Reporter:
         service: WorkerService,
         clock: ServiceClock,
         *,
-        idle: Callable[[], bool],
-        settled: Callable[[InflightTask, Report, Reported], None],
-        dropped: Callable[[InflightTask, str], None],
         chance: random.Random,
     ) -> None:
-        """Send what is added.
-
-        *idle* says whether no report is to come soon, *settled* hears of those that count, and
-        *dropped* of those that came to nothing, and why.
-        """
-        self._service, self._clock, self._idle = service, clock, idle
-        self._settled, self._dropped = settled, dropped
-        self._chance = chance
+        self._service, self._clock, self._chance = service, clock, chance
         self._lines: dict[tuple[str, bool], _Line] = {}  # by queue, and whether apart
         self.last_report_at = 0.0
         """When the service last answered reports (monotonic seconds)."""
-        self.loop = worker_thread("reports", self.step)
 
     def __len__(self) -> int:
         return sum(len(line.kept) for line in list(self._lines.values()))
@@ -178,13 +174,14 @@ class Reporter:
         """Whether there are reports that the service has not answered."""
         return len(self) > 0
 
-    def unreported_under(self, group: GroupLease) -> bool:
-        """Whether there is such a report on a task whose lease is *group*."""
-        return any(
-            kept.held.group is group
+    def groups(self) -> AbstractSet[GroupLease]:
+        """The group leases of the tasks with such reports."""
+        return {
+            kept.held.group
             for line in list(self._lines.values())
             for kept in list(line.kept)
-        )
+            if kept.held.group is not None
+        }
 
     @property
     def is_retrying(self) -> bool:
@@ -194,26 +191,32 @@ class Reporter:
             for line in list(self._lines.values())
         )
 
-    def add(self, held: InflightTask, report: Report) -> None:
-        """Send *report* soon."""
+    def add(self, held: InflightTask, report: Report) -> bool:
+        """Keep *report* to be sent soon; return whether that may bring the next batch forward."""
         line = self._line(held.task.queue)
         line.kept.append(_Kept(held, report, self._clock.monotonic()))
-        if len(line.kept) in {1, BATCH} or self._idle():
-            self.loop.wake()
+        return len(line.kept) in {1, BATCH}
 
-    def step(self) -> float:
-        """Send one batch, if it is time for it; return the seconds until the next."""
+    def send(self, *, idle: bool) -> Iterator[ReportAnswer]:
+        """Send one batch, if it is time for it, and give its answers: then it is forgotten.
+
+        *idle*: nothing is at work that another report could come from.
+        """
         now = self._clock.monotonic()
-        due = [line for line in self._waiting() if self._due_at(line) <= now]
+        due = [line for line in self._waiting() if self._due_at(line, idle=idle) <= now]
         if due:
-            self._send_of(min(due, key=lambda line: line.kept[0].since))
-        return max(0.0, min(map(self._due_at, self._waiting()), default=now + UNTIL_WOKEN) - now)
+            yield from self._send_of(min(due, key=lambda line: line.kept[0].since))
+
+    def rest(self, *, idle: bool) -> float:
+        """The seconds until there is a batch to send."""
+        now = self._clock.monotonic()
+        due = [self._due_at(line, idle=idle) for line in self._waiting()]
+        return max(0.0, min(due, default=now + UNTIL_WOKEN) - now)
 
     def hurry(self) -> None:
         """Try now what waits for the service to come back."""
         for line in self._waiting():
             line.next_at = 0.0
-        self.loop.wake()
 
     def _line(self, queue: str, *, apart: bool = False) -> _Line:
         known = self._lines.get((queue, apart))
@@ -225,25 +228,25 @@ class Reporter:
     def _waiting(self) -> list[_Line]:
         return [line for line in list(self._lines.values()) if line.kept]
 
-    def _due_at(self, line: _Line) -> float:
-        if len(line.kept) >= line.size or self._idle():
+    def _due_at(self, line: _Line, *, idle: bool) -> float:
+        if idle or len(line.kept) >= line.size:
             return line.next_at
         return max(line.next_at, line.kept[0].since + _LINGER_SECONDS)
 
-    def _send_of(self, line: _Line) -> None:
+    def _send_of(self, line: _Line) -> Iterator[ReportAnswer]:
         """Send a batch of *line*, and see to those that stay."""
         batch = line.batch()
         again: list[_Kept] = []
         try:
-            self._send(batch)
+            yield from self._send(batch)
         except NotFound:
-            self._drop(line, batch, "its queue is gone")
+            yield from self._drop(line, batch, "its queue is gone")
         except Forbidden as error:
-            self._drop(line, batch, f"the key may not report it: {error}")
+            yield from self._drop(line, batch, f"the key may not report it: {error}")
         except (Unavailable, RateLimited, Unauthenticated) as error:
-            again = self._keep(line, batch, error)
+            again = yield from self._keep(line, batch, error)
         except Exception as error:  # noqa: BLE001 (a codec of somebody else's, say: later, and alone)
-            self._set_apart(line, batch, error)
+            yield from self._set_apart(line, batch, error)
         else:
             self.last_report_at = self._clock.monotonic()
             if line.backoff.worked() and not line.apart:
@@ -255,7 +258,7 @@ class Reporter:
             line.backoff.worked()  # nothing is left to find out with whether the service is back
             line.next_at = 0.0
 
-    def _send(self, batch: list[_Kept]) -> None:
+    def _send(self, batch: list[_Kept]) -> Iterator[ReportAnswer]:
         queue = batch[0].held.task.queue
         sent_at = self._clock.monotonic()
         results = send_each(
@@ -267,45 +270,52 @@ class Reporter:
         )
         for kept, result in zip(batch, results, strict=True):
             if result is None:
-                self._dropped(kept.held, "the service refused its report")
+                yield _dropped(kept, "the service refused its report")
             else:
-                self._answered(kept, result, sent_at)
+                yield from self._answered(kept, result, sent_at)
 
-    def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> None:
+    def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> Iterator[ReportAnswer]:
         if result.now is not None:
             self._clock.heard(result.now, sent_at=sent_at)
         if result.outcome == "OK":
-            self._settled(kept.held, kept.report, result)
+            yield ReportAnswer(kept.held, kept.report, result)
         elif result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:
             # The stored state speaks against it: a queue to move to is missing, say.
-            self.add(kept.held, failed(kept.held.task, "InvalidReport", result.detail or ""))
+            instead = failed(kept.held.task, "InvalidReport", result.detail or "")
+            self.add(kept.held, instead)
         elif result.outcome == "NOT_FOUND" and kept.tried:
             _log.info("Task %s is gone: an earlier try of its report has counted", result.task_id)
         else:
-            self._dropped(kept.held, f"the service says {result.outcome}")
+            yield _dropped(kept, f"the service says {result.outcome}")
 
-    def _drop(self, line: _Line, batch: list[_Kept], why: str) -> None:
+    def _drop(self, line: _Line, batch: list[_Kept], why: str) -> Iterator[ReportAnswer]:
         line.backoff.worked()  # it was an answer
         for kept in batch:
-            self._dropped(kept.held, why)
+            yield _dropped(kept, why)
 
-    def _keep(self, line: _Line, batch: list[_Kept], error: HeadraceError) -> list[_Kept]:
+    def _keep(
+        self, line: _Line, batch: list[_Kept], error: HeadraceError
+    ) -> Generator[ReportAnswer, None, list[_Kept]]:
         """Let *line* wait, and return what still counts, to be sent again."""
         if not line.backoff.failures:
             _log.warning("Reports are not taken, and kept: %s", error)
         line.next_at = self._clock.monotonic() + line.backoff.failed()
-        return self._still_counting(batch, error)
+        return (yield from self._still_counting(batch, error))
 
-    def _set_apart(self, line: _Line, batch: list[_Kept], error: Exception) -> None:
+    def _set_apart(
+        self, line: _Line, batch: list[_Kept], error: Exception
+    ) -> Iterator[ReportAnswer]:
         """Send those of *batch* one by one from now on: what is wrong may be with one only."""
         if not line.apart or not line.backoff.failures:
             _log.error("Reports could not be sent, and are kept", exc_info=error)
         if line.apart:
             line.next_at = self._clock.monotonic() + line.backoff.failed()
         apart = self._line(batch[0].held.task.queue, apart=True)
-        apart.kept.extend(self._still_counting(batch, error))
+        apart.kept.extend((yield from self._still_counting(batch, error)))
 
-    def _still_counting(self, batch: list[_Kept], error: Exception) -> list[_Kept]:
+    def _still_counting(
+        self, batch: list[_Kept], error: Exception
+    ) -> Generator[ReportAnswer, None, list[_Kept]]:
         now = self._clock.monotonic()
         counting = []
         for kept in batch:
@@ -313,5 +323,9 @@ class Reporter:
                 kept.tried = True
                 counting.append(kept)
             else:
-                self._dropped(kept.held, f"its lease was over before its report was taken: {error}")
+                yield _dropped(kept, f"its lease was over before its report was taken: {error}")
         return counting
+
+
+def _dropped(kept: _Kept, why: str) -> ReportAnswer:
+    return ReportAnswer(kept.held, kept.report, dropped=why)

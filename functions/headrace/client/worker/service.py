@@ -21,6 +21,16 @@ from headrace.client.models import Dequeued, Lease, Reported
 from headrace.client.sending import Failure, Report
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 
+Monotonic: TypeAlias = Callable[[], float]
+Refused: TypeAlias = InvalidRequest | Forbidden
+Instead: TypeAlias = Callable[[Report, Refused], Report | None]
+
+_DRIFT: Final = 0.001
+"""Seconds that two clocks may come apart in one second."""
+
+_FIRST_WAIT: Final = 0.1
+_NAMED: Final = re.compile(r"reports\[(\d+)\]")
+
 _log = logging.getLogger("headrace.worker")
 
 
@@ -181,12 +191,6 @@ class RemoteService:
         return self._client.send(call, again=False)
 
 
-Monotonic: TypeAlias = Callable[[], float]
-
-_DRIFT: Final = 0.001
-"""Seconds that two clocks may come apart in one second."""
-
-
 class ServiceClock:
     """The service's clock, as far as its answers tell.  Threads may share it.
 
@@ -221,9 +225,6 @@ class ServiceClock:
         return instant.timestamp() - self._known[2]
 
 
-_FIRST: Final = 0.1
-
-
 class CallBackoff:
     """Waits that double, at random between half and all, up to *most* seconds."""
 
@@ -233,7 +234,7 @@ class CallBackoff:
 
     def failed(self) -> float:
         """Note a failure and return the seconds to wait."""
-        longest = min(self._most, _FIRST * 2.0 ** min(self.failures, 30))
+        longest = min(self._most, _FIRST_WAIT * 2.0 ** min(self.failures, 30))
         self.failures += 1
         return longest * self._chance.uniform(0.5, 1.0)
 
@@ -241,12 +242,6 @@ class CallBackoff:
         """Note a success and return how many failures went before it."""
         failures, self.failures = self.failures, 0
         return failures
-
-
-Refused: TypeAlias = InvalidRequest | Forbidden
-Instead: TypeAlias = Callable[[Report, Refused], Report | None]
-
-_NAMED: Final = re.compile(r"reports\[(\d+)\]")
 
 
 def send_each(

@@ -1,33 +1,60 @@
-"""The worker: what it is made of, how it starts, and how it ends."""
+"""The worker, from top to bottom: fetch tasks, start them, keep their leases, report, stop.
+
+Each step is a method here, in the order in which a task meets them.  A step that calls the service
+has a thread of its own, so that none waits for another's answer; it asks one part for what there
+is, and acts on what that gives.  The parts know nothing of each other, nor of the worker: only a
+handler that has ended is handed in from where it ran.
+
+Long, because that is to be read in one place, and a third of it is the settings.
+"""
 
 import logging
 import queue
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
+from headrace.client.models import LeasedTask, Reported
+from headrace.client.sending import Report
 from headrace.client.settings import utc_now
-from headrace.client.threads import signals_to
+from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
 from headrace.client.worker import logs
-from headrace.client.worker.dispatcher import Dispatcher
-from headrace.client.worker.fetcher import Fetcher
-from headrace.client.worker.groups import OpenGroups
+from headrace.client.worker.fetcher import Fetched, Fetcher, Prefetch
+from headrace.client.worker.handlers import Handlers
 from headrace.client.worker.heartbeats import Heartbeats, Registry
-from headrace.client.worker.logs import LogFormat
-from headrace.client.worker.observing import Observer
+from headrace.client.worker.inflight import (
+    GroupLease,
+    GroupsInUse,
+    InflightTask,
+    InflightTasks,
+    Interruption,
+    OpenGroups,
+)
+from headrace.client.worker.logs import LogFormat, about
+from headrace.client.worker.observing import Observer, Observers
+from headrace.client.worker.reporting import Reporter, came_of, released
 from headrace.client.worker.service import Monotonic, RemoteService, ServiceClock, WorkerService
 from headrace.client.worker.settings import Queues, WorkerSettings
-from headrace.client.worker.timekeeping import Timekeeper
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import Unavailable
+from headrace.domain.limits import BATCH
+
+_UNREPORTED: Final = 250
+"""Reports that may wait for the service before no more tasks are fetched."""
+
+_UNREPORTED_SECONDS: Final = 0.1
+_LIMITS_SECONDS: Final = 0.1
+"""How late a time limit may be."""
 
 _CHECK_SECONDS: Final = 0.05
 _UNWIND_SECONDS: Final = 1.0
 """How long an interrupted handler may take to end, before its task is released without it."""
 
+_UNWIND_CHECK_SECONDS: Final = 0.01
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
 
@@ -100,63 +127,49 @@ class Worker:
             group_lease=group_lease,
         )
         chance = chance or random.Random()  # noqa: S311 (spreads load, hides nothing)
-        self._log_format: LogFormat | None = log_format
-        self._clock = clock = ServiceClock(monotonic)
-        self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._failure: Exception | None = None
-        self._burst = False
         self._where = ""
         if service is None:
             client = client or app.client
             self._where = f" at {client.settings.url}"
             service = RemoteService(client)
-        self.dispatcher = dispatcher = Dispatcher(
-            app,
-            service,
-            clock,
-            self.settings,
-            app_path=app_path,
-            observers=observers,
-            fatal=self._fail,
-            chance=chance,
-        )
-        self._groups = self._grouped(service) if group_lease else None
+        self._app, self._service = app, service
+        self._log_format: LogFormat | None = log_format
+        self._clock = clock = ServiceClock(monotonic)
+        self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._failure: Exception | None = None
+        self._burst = self._quiet = False
+        self._fetch_at = -1  # how few tasks are left when there is room for more
+        self.closed = False
+        """Whether it gives back all that has not begun."""
+
+        self._observers = Observers(observers)
+        self.prefetch = Prefetch(self.settings.concurrency, prefetch)
+        self._groups = OpenGroups(service, monotonic, keepalive=keepalive) if group_lease else None
         self._fetcher = Fetcher(
-            service,
-            clock,
+            service, clock, self.settings, app, groups=self._groups, chance=chance
+        )
+        self.inflight = InflightTasks()
+        self._handlers = Handlers(
+            app,
             self.settings,
-            dispatcher,
-            prepare=lambda: service.prepare(app),
+            self._observers,
+            self._ended,
+            monotonic,
+            app_path=app_path,
             fatal=self._fail,
-            drained=self._drained,
-            groups=self._groups,
-            ready=self._ready,
-            away=self._away,
-            chance=chance,
         )
-        self.heartbeats = Heartbeats(
-            service,
-            clock,
-            dispatcher.inflight,
-            keepalive=keepalive,
-            lost=dispatcher.lost,
-            chance=chance,
-        )
-        self.registry = Registry(
-            service,
-            self.settings,
-            dispatcher.inflight,
-            version=version,
-            started_at=now(),
-            command=self._commands.put,
-        )
-        self._loops = [
-            self.heartbeats.loop,
-            Timekeeper(dispatcher.inflight, monotonic, dispatcher.lost).loop,
-            dispatcher.reporter.loop,
-            self.registry.loop,
-            self._fetcher.loop,
-        ]
+        self._heartbeats = Heartbeats(service, clock, keepalive=keepalive, chance=chance)
+        self._registry = Registry(service, self.settings, version=version, started_at=now())
+        self.reporter = Reporter(service, clock, chance=chance)
+        self._fetching = _thread("fetching", self._fetch)
+        self._reporting = _thread("reports", self._report)
+        self.threads = {
+            "heartbeats": _thread("heartbeats", self._beat),
+            "time-limits": _thread("time-limits", self._interrupt_late),
+            "reports": self._reporting,
+            "worker-heartbeat": _thread("worker-heartbeat", self._beat_for_itself),
+            "fetching": self._fetching,
+        }
 
     # ------------------------------------------------------------------------- for those outside
 
@@ -174,15 +187,15 @@ class Worker:
             logs.configure(self._log_format)
         self._burst = burst
         with signals_to(self.stop):
-            for loop in self._loops:
-                loop.start()
+            for thread in self.threads.values():
+                thread.start()
             try:
                 self._obey()
                 self._shut_down()
             finally:
-                for loop in self._loops:
-                    loop.stop()
-                self.dispatcher.handlers.stop()
+                for thread in self.threads.values():
+                    thread.stop()
+                self._handlers.stop()
         if self._failure is not None:
             raise self._failure
 
@@ -197,35 +210,186 @@ class Worker:
         """Take nothing more, and go on with what is held."""
         self._commands.put("quiet")
 
-    # -------------------------------------------------------------------------- the main thread
+    # --------------------------------------------------------------------------------- 1. fetch
+
+    def _fetch(self) -> float:
+        """Ask for tasks if there is room, and start them; return the seconds until the next try."""
+        if self._quiet:
+            return UNTIL_WOKEN
+        if self.reporter.is_retrying or len(self.reporter) >= _UNREPORTED:
+            return _UNREPORTED_SECONDS  # what is done comes before what is to be done
+        fetched = self._fetcher.fetch(self._room(), self._groups_in_use())
+        if fetched is None:
+            return UNTIL_WOKEN
+        if fetched.prepared:
+            _log.info(
+                "Worker %s takes tasks of %s%s, %d at a time",
+                self.settings.name,
+                ", ".join(self.settings.queues),
+                self._where,
+                self.settings.concurrency,
+            )
+        for task in fetched.tasks:
+            self._start(task, fetched.group)
+        for name, count in Counter(task.queue for task in fetched.tasks).items():
+            self._observers.taken(name, count)
+        if fetched.fatal is not None:
+            self._quiet = True
+            self._fail(fetched.fatal)
+        elif self._burst:
+            self._end_burst(fetched)
+        return fetched.rest
+
+    def _room(self) -> int:
+        """How many tasks to ask for: whole batches, unless handlers have nothing to do."""
+        concurrency = self.settings.concurrency
+        most = concurrency + self.prefetch.size
+        self._fetch_at = max(concurrency - 1, most - BATCH)
+        held = len(self.inflight)  # looked at when it is known what to wait for, to miss no change
+        return 0 if held > self._fetch_at else most - held
+
+    def _groups_in_use(self) -> GroupsInUse | None:
+        if self._groups is None:
+            return None
+        return GroupsInUse(held=self.inflight.groups(), unreported=self.reporter.groups())
+
+    def _end_burst(self, fetched: Fetched) -> None:
+        """Stop a burst when the queues are empty, or the service is away, and nothing at work."""
+        if self.inflight or self.reporter.unreported:
+            return
+        if isinstance(fetched.away, Unavailable) and fetched.away_seconds >= _BURST_SECONDS:
+            self._fail(fetched.away)
+        # What a report has moved may be in a queue that was empty before.
+        elif self._fetcher.found_nothing(since=self.reporter.last_report_at):
+            self._commands.put("drained")
+
+    # --------------------------------------------------------------------------------- 2. start
+
+    def _start(self, task: LeasedTask, group: GroupLease | None) -> None:
+        """Hold *task* and let it run as soon as there is a place for it."""
+        held = InflightTask(
+            task,
+            self._app.route(task),
+            now=self._clock.monotonic(),
+            lease_ends=self._clock.monotonic_at(task.lease.expires_at),
+            group=group,
+            codec=self._service.codec,
+        )
+        self.inflight.add(held)
+        if self.closed:
+            self._release_waiting(held)
+        else:
+            self._handlers.start(held)
+
+    # ------------------------------------------------------------ 3. keep leases and time limits
+
+    def _beat(self) -> float:
+        """Send the heartbeats that are due."""
+        for held, why in self._heartbeats.beat(self.inflight.all()):
+            self._lost(held, why)
+        return self._heartbeats.rest
+
+    def _interrupt_late(self) -> float:
+        """Interrupt handlers whose time is up; this thread never waits for the network."""
+        for held in self.inflight.past_limits(self._clock.monotonic()):
+            self._lost(held, "it ended without word from the service")
+        return _LIMITS_SECONDS
+
+    def _lost(self, held: InflightTask, why: str) -> None:
+        if held.withdraw():
+            self._let_go(held)
+        held.interrupt(Interruption.LEASE_LOST)
+        _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
+        self._observers.lost(held.task, why)
+
+    def _beat_for_itself(self) -> float:
+        """Send a worker heartbeat, and obey the command of an operator that it brings."""
+        command = self._registry.beat(self.inflight.all())
+        if command is not None:
+            self._commands.put(command)
+        return self._registry.rest
+
+    # -------------------------------------------------------------------------------- 4. report
+
+    def _ended(self, held: InflightTask, report: Report | None) -> None:
+        """Let go of a task whose handler has ended; called where that ran."""
+        seconds = held.ran_until(self._clock.monotonic())
+        if held.begun:
+            self.prefetch.ran(seconds)
+        self._let_go(held, report)
+        if held.begun:
+            outcome = "LOST" if report is None else report.status
+            self._observers.ended(held.task, held.route, outcome, seconds)
+
+    def _let_go(self, held: InflightTask, report: Report | None = None) -> None:
+        """Hold *held* no longer, but first keep its report: one of them is seen at any time."""
+        to_send = report is not None and self.reporter.add(held, report)
+        left = self.inflight.remove(held)
+        if left is not None and left <= self._fetch_at:
+            self._fetching.wake()
+        if to_send or (report is not None and left == 0):
+            self._reporting.wake()
+
+    def _report(self) -> float:
+        """Send a batch of reports if it is time for one, and note what the service makes of it."""
+        for answer in self.reporter.send(idle=not self.inflight):
+            if answer.result is not None:
+                self._log_end(answer.held, answer.report, answer.result)
+            else:
+                task = answer.held.task
+                _log.warning(
+                    "What came of a task was dropped: %s", answer.dropped, extra=about(task)
+                )
+                answer.held.lost = True
+                self._observers.lost(task, answer.dropped)
+        return self.reporter.rest(idle=not self.inflight)
+
+    def _log_end(self, held: InflightTask, report: Report, result: Reported) -> None:
+        """Log how a task ended, once the service has taken it.
+
+        One thread does it for all: handlers that fought for the log would pay more for a line than
+        for everything else.
+        """
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        name, outcome, seconds = held.route.name, report.status, held.seconds
+        extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
+        ending = came_of(report, result, held.task)
+        _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, ending, extra=extra)
+
+    # ---------------------------------------------------------------------------------- 5. stop
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._commands.put("failed")
 
     def _obey(self) -> None:
-        """Wait for the command to stop."""
-        while True:
-            command = self._commands.get()
-            if command == "quiet":
-                _log.info("Asked to be quiet: taking no more tasks")
-                self._fetcher.quiet()
-            else:
-                return
+        """Wait, in the thread of `run`, for the command to stop."""
+        while self._commands.get() == "quiet":
+            _log.info("Asked to be quiet: taking no more tasks")
+            self._quiet = True
 
     def _shut_down(self) -> None:
-        monotonic, dispatcher = self._clock.monotonic, self.dispatcher
+        """Give back what waits, let handlers end until the deadline, and send the last reports."""
+        monotonic = self._clock.monotonic
         ends_at = monotonic() + self.settings.shutdown_timeout
-        running = sum(held.running for held in dispatcher.inflight.all())
+        running = sum(held.running for held in self.inflight.all())
         _log.info("Stopping%s", _shutdown_wait(running, self.settings.shutdown_timeout))
-        self._fetcher.quiet()
-        self._fetcher.loop.stop()
-        dispatcher.close()
-        if not self._wait_until(self._nothing_held, ends_at):
+        self._quiet = True
+        self._fetching.stop()
+        self.closed = True
+        for held in self.inflight.all():
+            self._release_waiting(held)
+        if not self._wait_until(lambda: not self.inflight and self._fetching.join(0), ends_at):
             ends_at = 0.0
-        if dispatcher.inflight:
-            dispatcher.clear(monotonic() + _UNWIND_SECONDS)
-        dispatcher.reporter.hurry()
+        self._interrupt_all()
+        self.reporter.hurry()
+        self._reporting.wake()
+        reports_end_at = max(ends_at, monotonic() + _LAST_REPORTS_SECONDS)
         self._wait_until(
-            self._nothing_unreported, max(ends_at, monotonic() + _LAST_REPORTS_SECONDS)
+            lambda: not self.reporter.unreported and self._fetching.join(0), reports_end_at
         )
-        if dispatcher.reporter.unreported:
+        if self.reporter.unreported:
             _log.warning("Some reports could not be sent before the end")
         if self._groups is not None:
             self._groups.close()
@@ -246,46 +410,30 @@ class Worker:
                 return False
         return True
 
-    def _nothing_held(self) -> bool:
-        return not self.dispatcher.inflight and self._fetcher.loop.join(0)
+    def _interrupt_all(self) -> None:
+        """Interrupt what still runs; what does not end soon is released all the same."""
+        until = self._clock.monotonic() + _UNWIND_SECONDS
+        for held in self.inflight.all():
+            held.interrupt(Interruption.STOPPED)
+        while self.inflight and self._clock.monotonic() < until:
+            time.sleep(_UNWIND_CHECK_SECONDS)
+        for held in self.inflight.all():
+            if held.abandon():
+                _log.warning(
+                    "It does not end, and is released all the same", extra=about(held.task)
+                )
+                self._let_go(held, released(held.task))
+            else:
+                self._release_waiting(held)
 
-    def _nothing_unreported(self) -> bool:
-        return not self.dispatcher.reporter.unreported and self._fetcher.loop.join(0)
+    def _release_waiting(self, held: InflightTask) -> None:
+        if held.withdraw():
+            self._let_go(held, released(held.task))
 
-    def _grouped(self, service: WorkerService) -> OpenGroups:
-        dispatcher = self.dispatcher
-        return OpenGroups(
-            service,
-            self._clock.monotonic,
-            dispatcher.inflight,
-            keepalive=self.settings.keepalive,
-            unreported=dispatcher.reporter.unreported_under,
-        )
 
-    # ------------------------------------------------------------------------- its other threads
-
-    def _fail(self, error: Exception) -> None:
-        self._failure = error
-        self._commands.put("failed")
-
-    def _ready(self) -> None:
-        _log.info(
-            "Worker %s takes tasks of %s%s, %d at a time",
-            self.settings.name,
-            ", ".join(self.settings.queues),
-            self._where,
-            self.settings.concurrency,
-        )
-
-    def _away(self, error: HeadraceError, seconds: float) -> None:
-        """Give up a burst that waits for nothing but the service."""
-        patient = not self._burst or self.dispatcher.inflight or self.dispatcher.reporter.unreported
-        if isinstance(error, Unavailable) and seconds >= _BURST_SECONDS and not patient:
-            self._fail(error)
-
-    def _drained(self) -> None:
-        if self._burst and not self.dispatcher.inflight and not self.dispatcher.reporter.unreported:
-            self._commands.put("drained")
+def _thread(name: str, step: Step) -> PeriodicThread:
+    fault = "A fault of the worker itself, in thread %s"
+    return PeriodicThread(f"headrace-{name}", step, log=_log, fault=fault)
 
 
 def _shutdown_wait(running: int, seconds: float) -> str:

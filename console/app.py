@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from headrace.runtime.start import starting
+from headrace.runtime.function import starting
 
 with starting():
     from chalice.app import Chalice
@@ -32,7 +32,7 @@ with starting():
         static,
         task,
     )
-    from headrace.runtime.deadline import in_time
+    from headrace.runtime.function import in_time
     from headrace.runtime.wiring import prepare
 
     prepare("keys", "queues", "stats")

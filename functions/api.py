@@ -1,6 +1,6 @@
 """Lambda entry point of the HTTP API: API Gateway's event in, its answer out."""
 
-from headrace.runtime.start import starting
+from headrace.runtime.function import starting
 
 with starting():
     from headrace.http.app import handle as handler

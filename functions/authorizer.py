@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unauthenticated
 from headrace.http.request import bearer
-from headrace.runtime.deadline import in_time
+from headrace.runtime.function import in_time
 from headrace.runtime.wiring import prepare, use_cases
 
 logger = Logger()

@@ -12,8 +12,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.runtime import telemetry
-from headrace.runtime.again import runs_again
-from headrace.runtime.deadline import in_time
+from headrace.runtime.function import in_time, runs_again
 from headrace.runtime.wiring import prepare, use_cases
 from headrace.store.records.reaper import ReaperPart
 

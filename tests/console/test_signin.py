@@ -6,7 +6,7 @@ import pytest
 
 from console.chalicelib.routes import SECURITY
 from headrace.domain.access import Role
-from headrace.ops.operators import attempts
+from headrace.ops.operators import sessions as attempts
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import build

@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.domain import plan
 from headrace.domain.change import Change, Entry
-from headrace.domain.group import Group
+from headrace.domain.lease import Group
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportOutcome

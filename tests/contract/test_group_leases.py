@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
-from headrace.domain.group import GroupState, lapse
+from headrace.domain.lease import GroupState, lapse
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.shared.leases import Leases

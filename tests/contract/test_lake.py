@@ -12,9 +12,8 @@ import pytest
 from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
-from headrace.history.archive import Archive
-from headrace.history.changelog_files import Changelog
-from headrace.history.metrics import Steps
+from headrace.history.changelog import Changelog
+from headrace.history.metrics import Archive, Steps
 from headrace.history.recorder import Recorded
 from headrace.history.series import SPAN, Span, content_of, file_of, minute_of
 from headrace.history.tally import Activity

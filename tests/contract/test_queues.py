@@ -13,7 +13,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.ops.delivery.crowd import LOOKS_PER_SECOND
+from headrace.ops.delivery.contention import LOOKS_PER_SECOND
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
 from tests.contract.conftest import World

@@ -28,9 +28,8 @@ from headrace.history.counters import (
     bucket_of,
     buffer_of,
 )
-from headrace.history.queue_flows import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
-from headrace.history.tally import Activity
+from headrace.history.tally import Activity, last_day, last_hour
 from headrace.store.base import Store, metered
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

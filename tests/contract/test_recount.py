@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.history.recount_record import DONE, OPEN
+from headrace.history.recount import DONE, OPEN
 from headrace.history.recounting import Recounted
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Record, Store

@@ -8,8 +8,7 @@ from typing import Any
 from headrace.client.models import LeasedTask
 from headrace.client.sending import Failure, NewTask, Report
 from headrace.domain.errors import LeaseLost
-from headrace.history.changelog import Line
-from headrace.history.changelog_files import Changelog
+from headrace.history.changelog import Changelog, Line
 from headrace.store.base import Lake
 from headrace.testing.clock import ManualClock
 from headrace.testing.service import MemoryService

@@ -1,6 +1,13 @@
-"""How a lease is shown to the worker that holds it.
+"""Leases: a group lease, one over many tasks; and how a lease is shown to the worker that holds it.
 
-The name is the lease's secret and two facts about the delivery, the attempt and the worker.  They
+A group is open until its end, which its holder puts off with one write however many tasks are
+under it.  It ends once: **closed** by its holder, who gives back what is unsettled, or found
+**lapsed** by the service.  Every change asks that it is open still, so none ever opens it again.
+
+Each delivery under a group has a lease of its own, the group's id and a mark of the delivery, so
+that a slot, a repeated write or a late report of one delivery is never taken for another's.
+
+A lease's name is its secret and two facts about the delivery, the attempt and the worker.  They
 save a read when the worker reports: the write checks that they are true, so a name that was
 tampered with is refused like any other foreign lease.
 
@@ -12,10 +19,171 @@ group's id nothing happens to it.
 
 import base64
 import binascii
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
 
-from headrace.domain.group import group_of, opened_at, settled_under
+from headrace.domain.ids import group_opened_at, new_group_id
+from headrace.domain.limits import GROUP_ID_RE, KEEPALIVE_SECONDS
+from headrace.domain.retry import Seconds
 from headrace.domain.task import Task
+
+GRACE: Final = timedelta(days=1)
+"""How long a group that has ended is kept: the index may show its tasks for a while."""
+
+_OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, if nobody extends it
+_MARK: Final = ":"  # between the group and the delivery
+_KEY_LENGTH: Final = 16
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class GroupState(StrEnum):
+    """How a group stands."""
+
+    OPEN = "OPEN"
+    LAPSED = "LAPSED"
+    CLOSED = "CLOSED"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as stored.
+
+    ``granted_until`` is its end as first granted and never changes: the index keeps its tasks
+    there.  ``queues`` are those it was used with.  After ``kept_until`` it may be forgotten.
+    """
+
+    id: str
+    name: str | None
+    keepalive: timedelta
+    granted_until: datetime
+    expires_at: datetime
+    kept_until: datetime
+    state: GroupState = GroupState.OPEN
+    queues: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def opened(
+        cls, name: str | None, *, keepalive: Seconds, now: datetime, group_id: str | None = None
+    ) -> "Group":
+        """Return a new group, open from *now* for *keepalive* seconds."""
+        length = timedelta(seconds=keepalive)
+        end = now + length
+        own = group_id or new_group_id(name, now)
+        return cls(own, name, length, end, end, now + _OPEN_FOR + GRACE)
+
+    @property
+    def key(self) -> str:
+        """Where the group is kept."""
+        return group_key(self.id)
+
+    def holds(self, now: datetime) -> bool:
+        """Tell whether the group is open and not past its end."""
+        return self.state is GroupState.OPEN and self.expires_at > now
+
+    def new_lease(self, token: str) -> str:
+        """Return the lease of one delivery under this group; *token* makes it unique."""
+        return f"{self.id}{_MARK}{token}"
+
+
+def is_group_id(text: str) -> bool:
+    """Tell whether *text* has the form of a group's id."""
+    return GROUP_ID_RE.fullmatch(text) is not None
+
+
+def group_key(group_id: str) -> str:
+    """Return where a group is kept: the same place for groups of one name."""
+    return group_id[-_KEY_LENGTH:]
+
+
+def group_of(lease_id: str | None) -> str | None:
+    """Return the group that a delivery's lease is under, if it is under one."""
+    if lease_id is None or _MARK not in lease_id:
+        return None
+    return lease_id.partition(_MARK)[0]
+
+
+def token_of(lease_id: str) -> str:
+    """Return the token of a delivery's lease, unique whether it is under a group or not."""
+    return lease_id.rpartition(_MARK)[2]
+
+
+def leases_of(group_id: str) -> str:
+    """Return the prefix of the leases of all deliveries under a group."""
+    return group_id + _MARK
+
+
+def opened_at(group_id: str) -> datetime:
+    """Return when a group was opened; long ago for what is no group's id."""
+    return group_opened_at(group_id) if is_group_id(group_id) else _LONG_AGO
+
+
+def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
+    """Tell whether a task was last settled under this group, by whichever name of its lease."""
+    return settled_lease_id is not None and settled_lease_id.startswith(group_id)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """One conditional write of a group that is open.
+
+    Made if its end is after ``after`` and is ``ends_at``, as far as they are given.  The end
+    becomes ``renewed_at`` plus the group's own keepalive, if that is given; the fields of ``put``
+    are written, and ``queue`` is added to its queues.
+    """
+
+    id: str
+    after: datetime | None = None
+    ends_at: datetime | None = None
+    renewed_at: datetime | None = None
+    put: Mapping[str, Any] = field(default_factory=dict)
+    queue: str | None = None
+
+    def allowed(self, group: Group | None) -> bool:
+        """Tell whether the stored *group* (None: there is none) lets this change happen."""
+        return (
+            group is not None
+            and group.id == self.id
+            and group.state is GroupState.OPEN
+            and (self.after is None or group.expires_at > self.after)
+            and (self.ends_at is None or group.expires_at == self.ends_at)
+        )
+
+    def apply(self, group: Group) -> Group:
+        """Return *group* as changed."""
+        changed = replace(group, **self.put)
+        if self.renewed_at is not None:
+            changed = replace(changed, expires_at=self.renewed_at + group.keepalive)
+        if self.queue is not None:
+            changed = replace(changed, queues=group.queues | {self.queue})
+        return changed
+
+
+def extend(group_id: str, *, now: datetime) -> GroupChange:
+    """Plan the same length again, counted from *now*; not for a group that is past its end."""
+    kept = {"kept_until": now + _OPEN_FOR + GRACE}
+    return GroupChange(group_id, after=now, renewed_at=now, put=kept)
+
+
+def learn(group_id: str, queue: str, *, now: datetime) -> GroupChange:
+    """Plan to note that a group is used with *queue*, before it is."""
+    return GroupChange(group_id, after=now, queue=queue)
+
+
+def lapse(group: Group, *, now: datetime) -> GroupChange:
+    """Plan the end of a group past its end, unless that was put off since it was read."""
+    put = {"state": GroupState.LAPSED, "kept_until": now + GRACE}
+    return GroupChange(group.id, ends_at=group.expires_at, put=put)
+
+
+def close(group: Group, *, now: datetime) -> GroupChange:
+    """Plan the end of a group at the wish of its holder."""
+    end = min(now, group.expires_at)
+    put = {"state": GroupState.CLOSED, "expires_at": end, "kept_until": now + GRACE}
+    return GroupChange(group.id, put=put)
+
 
 _ATTEMPT_DIGITS = 9
 

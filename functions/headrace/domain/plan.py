@@ -22,8 +22,8 @@ from headrace.domain.change import (
     UnsetOrAfter,
 )
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.group import Group
 from headrace.domain.ids import shard_of
+from headrace.domain.lease import Group
 from headrace.domain.lifecycle import Action, Rule, rule
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds

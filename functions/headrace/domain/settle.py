@@ -25,7 +25,7 @@ from headrace.domain.change import (
     UnsetOrAfter,
     UnsetOrAtMost,
 )
-from headrace.domain.group import group_of, leases_of, opened_at
+from headrace.domain.lease import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
 from headrace.domain.queue import Queue

@@ -29,8 +29,16 @@ from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.history.counter_buffer import Buffer, micros_of
-from headrace.history.queue_flows import QueueFlows
-from headrace.history.tally import MINUTE, STATES, Activity, Counts, Tally, add_counts, minutes_of
+from headrace.history.tally import (
+    MINUTE,
+    STATES,
+    Activity,
+    Counts,
+    QueueFlows,
+    Tally,
+    add_counts,
+    minutes_of,
+)
 from headrace.history.throughput import Throughput, grown, throughput_of
 from headrace.store.base import Record, Store, flat_rate
 

@@ -9,8 +9,7 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.task import State
 from headrace.history.counter_buffer import micros_of
 from headrace.history.counters import Counters
-from headrace.history.queue_flows import last_day, last_hour
-from headrace.history.tally import STATES
+from headrace.history.tally import STATES, last_day, last_hour
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final
 
+from headrace.domain.errors import Unavailable
+from headrace.store.base import Lake
+
 REPORTS: Final = "reports/proof"
 """The folder of the lake where reports are."""
 
@@ -110,3 +113,24 @@ def _finding(body: Mapping[str, Any]) -> Finding:
 
 def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """The use case; ``lake`` is None where there is none."""
+
+    lake: Lake | None
+
+    def latest(self) -> ProofReport | None:
+        """Return the last report; None before the first proof, or without a lake.
+
+        Raises Unavailable.
+        """
+        text = self.lake.get(LATEST) if self.lake is not None else None
+        if text is None:
+            return None
+        try:
+            return ProofReport.of(text)
+        except ValueError as error:
+            message = f"the lake's {LATEST} cannot be read; headrace lake proof writes it anew"
+            raise Unavailable(message) from error

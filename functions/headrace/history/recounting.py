@@ -26,11 +26,10 @@ from headrace.domain.ids import new_request_token
 from headrace.domain.task import Place
 from headrace.history.counter_buffer import Buffer, BufferedRecount, micros_of
 from headrace.history.counters import Counters
-from headrace.history.recount import NewCount, together
-from headrace.history.recount_record import DONE, OPEN, read, to_record, write
+from headrace.history.recount import DONE, OPEN, NewCount, read, to_record, together, write
 from headrace.history.tally import STATES, Counts
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Position, Store
 

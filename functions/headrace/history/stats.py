@@ -22,10 +22,9 @@ from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
-from headrace.history.archive import Archive
 from headrace.history.counter_buffer import micros_of
 from headrace.history.counters import Counters, Totals
-from headrace.history.metrics import STEP_SECONDS, MetricSeries, Steps
+from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
 from headrace.history.tally import MINUTE, STATES, Activity
 from headrace.history.transitions import Event
 from headrace.ops.shared.queues import QueueOperations

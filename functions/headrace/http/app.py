@@ -32,7 +32,7 @@ from headrace.http.routes import (
     workers,
 )
 from headrace.ops.operators.keys import acting
-from headrace.runtime.deadline import in_time
+from headrace.runtime.function import in_time
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.wiring import use_cases
 from headrace.store.base import Meter, metered

@@ -18,8 +18,8 @@ from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.operators.keys import IssuedKey, KeyPage, current_actor
-from headrace.ops.shared.answer_room import AnswerRoom
 from headrace.ops.shared.audit import AuditListing
+from headrace.ops.shared.paging import AnswerRoom
 from headrace.ops.shared.queues import PurgeResult, QueueListing
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.ops.tasks.explain import NotRunningReason

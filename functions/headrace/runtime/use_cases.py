@@ -17,7 +17,7 @@ from headrace.store.base import Lake, Store
 if TYPE_CHECKING:
     from headrace.history.counters import Counters
     from headrace.history.flows import Flows
-    from headrace.history.proofs import Proofs
+    from headrace.history.proof import Proofs
     from headrace.history.recorder import Recording
     from headrace.history.recounting import Recounting
     from headrace.history.stats import StatsOperations
@@ -25,23 +25,22 @@ if TYPE_CHECKING:
     from headrace.ops.delivery.deliveries import Deliveries
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
-    from headrace.ops.operators.attempts import Attempts
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
     from headrace.ops.operators.selections import Selections
-    from headrace.ops.operators.sessions import Sessions
+    from headrace.ops.operators.sessions import Attempts, Sessions
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.schedules import Schedules
     from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.shared.audit import Audit
-    from headrace.ops.shared.cursor import Cursors
     from headrace.ops.shared.leases import Leases
     from headrace.ops.shared.limiting import Limiting
+    from headrace.ops.shared.observed import Watch
+    from headrace.ops.shared.paging import Cursors
     from headrace.ops.shared.queues import QueueOperations
     from headrace.ops.shared.removals import Removals
     from headrace.ops.shared.repeats import Repeats
     from headrace.ops.shared.slots import Slots
-    from headrace.ops.shared.suspects import Watch
     from headrace.ops.tasks.enqueue import TaskOperations
     from headrace.ops.tasks.explain import Explain
     from headrace.ops.tasks.inspect import Inspect
@@ -192,7 +191,7 @@ class UseCases:
 
     @_once
     def attempts(self) -> "Attempts":
-        from headrace.ops.operators.attempts import Attempts
+        from headrace.ops.operators.sessions import Attempts
 
         return Attempts(self._store, self.now, self.keys)
 
@@ -219,7 +218,7 @@ class UseCases:
 
     @_once
     def recording(self) -> "Recording":
-        from headrace.history.changelog_files import Changelog
+        from headrace.history.changelog import Changelog
         from headrace.history.recorder import Recording
 
         lake = self._lake
@@ -241,7 +240,7 @@ class UseCases:
 
     @_once
     def stats(self) -> "StatsOperations":
-        from headrace.history.archive import Archive
+        from headrace.history.metrics import Archive
         from headrace.history.stats import StatsOperations
 
         archive = None if self._lake is None else Archive(self._lake)
@@ -251,7 +250,7 @@ class UseCases:
 
     @_once
     def proofs(self) -> "Proofs":
-        from headrace.history.proofs import Proofs
+        from headrace.history.proof import Proofs
 
         return Proofs(self._lake)
 
@@ -280,20 +279,19 @@ class UseCases:
 
     @_once
     def _watch(self) -> "Watch":
-        from headrace.ops.shared.suspects import Watch
+        from headrace.ops.shared.observed import Watch
 
         return Watch()
 
     @_once
     def _cursors(self) -> "Cursors":
-        from headrace.ops.shared.cursor import Cursors
+        from headrace.ops.shared.paging import Cursors
 
         return Cursors(sha256(f"cursor {self.settings.admin_key}".encode()).digest())
 
     @_once
     def _limiting(self) -> "Limiting":
-        from headrace.ops.shared.limiting import Limiting
-        from headrace.ops.shared.tokens import Tokens
+        from headrace.ops.shared.limiting import Limiting, Tokens
 
         return Limiting(self._slots, Tokens(self._tables, self.now))
 

@@ -19,7 +19,7 @@ from headrace.store.discreet import discreet
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.connect import connected
 from headrace.store.lake import lake_at
-from headrace.store.secrets import secret
+from headrace.store.services import secret
 
 __all__ = [
     "Settings",

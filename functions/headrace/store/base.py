@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.group import Group, GroupChange
+from headrace.domain.lease import Group, GroupChange
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.change import Change, Entry, KeyLock
-from headrace.domain.group import Group, GroupChange, group_key
+from headrace.domain.lease import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
 from headrace.store.base import (

@@ -11,7 +11,7 @@ from botocore.session import Session
 
 from headrace.domain.errors import Unavailable
 from headrace.store.base import LakeObject
-from headrace.store.timing import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
+from headrace.store.services import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS, mind_time
 
 _MISSING: Final = frozenset({"NoSuchKey", "404"})
 _BROKEN: Final = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"})

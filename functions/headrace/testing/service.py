@@ -15,8 +15,7 @@ from headrace.client.app.app import App
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
-from headrace.domain.group import group_of
-from headrace.domain.lease import LeaseName, names_lease
+from headrace.domain.lease import LeaseName, group_of, names_lease
 from headrace.domain.task import State, Task
 from headrace.history.recorder import Recorded
 from headrace.ops.delivery.reaper import Reaped

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.domain.errors import LeaseLost
-from headrace.domain.group import GroupState
+from headrace.domain.lease import GroupState
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome
 from tests.contract.conftest import World

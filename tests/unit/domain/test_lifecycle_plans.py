@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
-from headrace.domain.group import Group
+from headrace.domain.lease import Group
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
 from headrace.domain.plan import TaskSpec

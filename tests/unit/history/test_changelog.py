@@ -9,8 +9,7 @@ import pytest
 
 from headrace.domain.task import ErrorKind, Place, State, Task, TaskError
 from headrace.history import changelog
-from headrace.history.changelog import FORGET, digest, line
-from headrace.history.changelog_files import Changelog, packed, raw_name
+from headrace.history.changelog import FORGET, Changelog, digest, line, packed, raw_name
 from headrace.history.transitions import UnreadableImage, transition
 from headrace.store.base import LakeObject
 from headrace.store.items import FIELDS, to_item

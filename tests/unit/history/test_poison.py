@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import recorder
-from headrace.history.changelog_files import Changelog
+from headrace.history.changelog import Changelog
 from headrace.runtime.wiring import using
 from headrace.store.lake import FolderLake
 from headrace.store.memory import MemoryStore

@@ -15,8 +15,7 @@ NOT_AT_START = {
     "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.answers"},
     "console.app": {"boto3", "s3transfer", "pydantic", "aws_lambda_powertools"},
     "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks.enqueue"},
-    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"}
-    | {"headrace.store.functions"},
+    "reaper": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},
     "scheduler": {"boto3", "s3transfer", "pydantic", "headrace.history.stats"},
     "recorder": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},
 }

@@ -22,7 +22,8 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.limits import SETTINGS_TTL_SECONDS
-from headrace.history import counters, recount_record
+from headrace.history import counters
+from headrace.history import recount as recount_record
 from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.events import proxy_event

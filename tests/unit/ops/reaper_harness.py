@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
-from headrace.domain.group import Group, learn
 from headrace.domain.ids import shard_of
+from headrace.domain.lease import Group, learn
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reaper import HandOn, Reaped

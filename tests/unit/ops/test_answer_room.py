@@ -12,7 +12,7 @@ from headrace.domain.ids import new_lease_token
 from headrace.domain.limits import ANSWER_BYTES, LAMBDA_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
 from headrace.http.views import task_json
-from headrace.ops.shared.answer_room import AnswerRoom
+from headrace.ops.shared.paging import AnswerRoom
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
 LAMBDA = 6_291_556  # what its error names as the most that an answer may have

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.domain.change import Entry
 from headrace.domain.task import Place, State
-from headrace.ops.delivery.claims import ALL, Claims, Part
+from headrace.ops.delivery.contention import ALL, Claims, Part
 from tests.manual_clock import ManualClock
 
 MAIL = Place("mail", State.ENQUEUED, 0)

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
-from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.paging import Cursors
 
 OURS = Cursors(b"a secret of the deployment")
 SCOPE = "tasks mail ENQUEUED False"

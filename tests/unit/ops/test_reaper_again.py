@@ -14,11 +14,11 @@ import pytest
 import reaper
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import State
-from headrace.runtime.again import runs_again
+from headrace.runtime.function import runs_again
 from headrace.runtime.settings import Settings
 from headrace.runtime.wiring import UseCases, using
-from headrace.store.functions import invoke
 from headrace.store.records.reaper import PARTS, Left, ReaperPart
+from headrace.store.services import invoke
 from infra.local.lambdas import InvocationContext
 from infra.local.tables import Function
 from tests.unit.ops.reaper_harness import ReaperDeployment

@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.change import Entry
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.suspects import SuspectStanding, Watch
+from headrace.ops.shared.observed import SuspectStanding, Watch
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

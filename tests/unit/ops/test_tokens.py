@@ -19,7 +19,7 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.rate import Bucket, Draw, Rate
-from headrace.ops.shared.tokens import Tokens
+from headrace.ops.shared.limiting import Tokens
 from headrace.store.memory import MemoryStore
 from tests.manual_clock import ManualClock
 

@@ -6,7 +6,7 @@ from moto import mock_aws
 
 from headrace.domain.errors import Unavailable
 from headrace.runtime.settings import Settings
-from headrace.store.secrets import secret
+from headrace.store.services import secret
 
 ARNS = {"HEADRACE_ADMIN_KEY_ARN": "arn:key", "HEADRACE_SESSION_SECRET_ARN": "arn:session"}
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 
 from headrace.domain.errors import NotFound
-from headrace.domain.group import Group, is_group_id
+from headrace.domain.lease import Group, is_group_id
 from headrace.http import examples
 from headrace.http.lease_bodies import LeaseBody
 from headrace.http.permissions import principal

@@ -30,7 +30,7 @@ from headrace.http.routing import (
     new_router,
     no_body,
 )
-from headrace.ops.shared.answer_room import AnswerRoom
+from headrace.ops.shared.paging import AnswerRoom
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

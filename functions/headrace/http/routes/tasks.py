@@ -39,7 +39,7 @@ from headrace.http.routing import (
 )
 from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
-from headrace.runtime.deadline import time_to_wait
+from headrace.runtime.function import time_to_wait
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()

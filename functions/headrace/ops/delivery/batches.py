@@ -17,8 +17,8 @@ from itertools import chain
 from headrace.domain import repeat
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
-from headrace.domain.group import Group
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
+from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task

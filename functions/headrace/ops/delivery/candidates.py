@@ -10,7 +10,7 @@ from headrace.domain.change import Entry
 from headrace.domain.portion import Portion
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State
-from headrace.ops.delivery.claims import Claims
+from headrace.ops.delivery.contention import Claims
 from headrace.ops.delivery.dequeue import Call
 from headrace.ops.delivery.reaping import Reaping
 from headrace.store.base import EntryPage, Position, Store

@@ -11,8 +11,8 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.group import Group
 from headrace.domain.ids import new_lease_token
+from headrace.domain.lease import Group
 from headrace.domain.portion import Portion
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -20,10 +20,8 @@ from headrace.domain.slots import Reservation
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.batches import DeliveryBatch, Overtaken
 from headrace.ops.delivery.candidates import Candidates
-from headrace.ops.delivery.claims import Claims
-from headrace.ops.delivery.crowd import Crowd
+from headrace.ops.delivery.contention import Claims, Crowd, Members
 from headrace.ops.delivery.dequeue import Call, Dequeue, DequeueResult, Order, in_turn
-from headrace.ops.delivery.members import Members
 from headrace.ops.delivery.reaping import Reaping
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.limiting import Limiting

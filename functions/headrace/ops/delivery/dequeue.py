@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain import settle
 from headrace.domain.errors import FieldError, NotFound, Unavailable
-from headrace.domain.group import Group
+from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.ops.delivery.batches import DeliveryBatch
-from headrace.ops.shared.answer_room import AnswerRoom
+from headrace.ops.shared.paging import AnswerRoom
 from headrace.ops.shared.uniqueness import commit
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State
 from headrace.domain.turns import Job, Turns
-from headrace.ops.delivery.scan import Scan
+from headrace.ops.delivery.reaping import Scan
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.tasks.counting import counted
+from headrace.ops.tasks.inspect import counted
 from headrace.store.base import Done, Position
 from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
 from headrace.store.records.removals import Removal

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
-from headrace.domain.group import GroupState, group_of
+from headrace.domain.lease import GroupState, group_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.shared.suspects import Watch
+from headrace.ops.shared.observed import Watch
 from headrace.ops.shared.uniqueness import commit, commit_proposed
-from headrace.store.base import Done, Store
+from headrace.store.base import Done, Position, Store
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Reaping:
     def lapsed(self, queue: Queue, shard: int) -> Iterator[Task]:
         """Take back leases of one shard that seem to have lapsed, and yield the tasks.
 
-        For a dequeue that helps out: it reads few tasks unless those have lapsed (``suspects``).
+        For a dequeue that helps out: it reads few tasks unless those have lapsed (``observed``).
         """
         place = Place(queue.name, State.INFLIGHT, shard)
         suspects = self.watch.suspects(self.store, place, self.now())
@@ -100,3 +101,48 @@ class Reaping:
         for outcome in commit_proposed(self.store, entries, expire):
             if isinstance(outcome, Done):
                 yield outcome.task
+
+
+_PAGE: Final = 100
+
+
+@dataclass(slots=True)
+class Scan:
+    """A look at all entries of a partition whose time has come, page by page.
+
+    It begins behind *start*, and when it has come to the end looks at what is before *start*.
+    ``at`` is behind the latest page: where another scan may go on; None when this one is over.
+    """
+
+    store: Store
+    place: Place
+    now: Callable[[], datetime]
+    start: Position | None = None
+    at: Position | None = field(default=None, init=False)
+
+    def pages(self) -> Iterator[tuple[Entry, ...]]:
+        """Yield the pages, none of them empty."""
+        until = self.now()
+        after = self.start
+        while True:
+            page = self.store.entries(self.place, until=until, after=after, limit=_PAGE)
+            after = self.at = page.last
+            if page.entries:
+                yield page.entries
+            if after is None:
+                break
+        while self.start is not None:
+            page = self.store.entries(
+                self.place, until=self.start.scheduled_at, after=after, limit=_PAGE
+            )
+            entries = tuple(entry for entry in page.entries if _position(entry) <= self.start)
+            over = page.last is None or len(entries) < len(page.entries)
+            after = self.at = None if over else page.last
+            if entries:
+                yield entries
+            if over:
+                break
+
+
+def _position(entry: Entry) -> Position:
+    return Position(entry.scheduled_at, entry.task_id)

@@ -15,8 +15,7 @@ from typing import Final, NoReturn
 from headrace.domain import limits, settle
 from headrace.domain.change import Change
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.domain.group import group_of, is_group_id
-from headrace.domain.lease import LeaseName, names_lease
+from headrace.domain.lease import LeaseName, group_of, is_group_id, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.change import Entry
-from headrace.domain.group import Group
+from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.deliveries import Deliveries

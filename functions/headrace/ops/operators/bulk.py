@@ -15,10 +15,9 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
-from headrace.domain.snapshot import TaskSnapshot
-from headrace.domain.task import Task
+from headrace.domain.task import Task, TaskSnapshot
 from headrace.ops.shared.audit import ActionOutcome, Audit
-from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.uniqueness import commit
 from headrace.ops.tasks.inspect import Inspect, Walk

@@ -24,8 +24,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.ops.shared.audit import Audit, Caller, calling
-from headrace.ops.shared.cursor import Cursors
-from headrace.ops.shared.seeking import seek
+from headrace.ops.shared.paging import Cursors, seek
 from headrace.store.base import Record, Store, flat_rate, restricted_to
 from headrace.store.records import keys as key_body
 from headrace.store.records.keys import ShownKey, StoredKey

@@ -19,8 +19,7 @@ from headrace.domain.errors import Conflict, FieldError, HeadraceError, InvalidR
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
-from headrace.domain.snapshot import TaskSnapshot, came_after
-from headrace.domain.task import Task
+from headrace.domain.task import Task, TaskSnapshot, came_after
 from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.queues import QueueOperations

@@ -7,12 +7,12 @@ from typing import Final
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound
-from headrace.domain.group import Group
+from headrace.domain.lease import Group
 from headrace.domain.task import Task
 from headrace.ops.shared.audit import Audit, AuditFilter, AuditListing, AuditRecord
 from headrace.ops.shared.leases import Leases
+from headrace.ops.shared.paging import read_units, seek
 from headrace.ops.shared.queues import QueueListing, QueueOperations
-from headrace.ops.shared.seeking import read_units, seek
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.store.base import flat_rate
@@ -102,7 +102,7 @@ def queues(
 ) -> QueueListing:
     """Return a page of *by*'s queues by name.  Raises InvalidRequest for a forged cursor.
 
-    A page may be short or empty and still have a cursor; see ``seeking``.  Only names that begin
+    A page may be short or empty and still have a cursor; see ``paging``.  Only names that begin
     as the patterns do are read.
     """
     by.require(Permission.READ)

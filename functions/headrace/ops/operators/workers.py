@@ -15,8 +15,7 @@ from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.cursor import Cursors
-from headrace.ops.shared.seeking import seek
+from headrace.ops.shared.paging import Cursors, seek
 from headrace.store.base import Record, Store, flat_rate
 
 KIND: Final = "worker"

@@ -17,7 +17,7 @@ from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
 from headrace.ops.scheduling.ticking import Ticking
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.seeking import read_units
+from headrace.ops.shared.paging import read_units
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Store, flat_rate
 from headrace.store.records import schedules as schedule_body

@@ -11,8 +11,7 @@ from typing import Any, Final
 from headrace.domain.access import SERVICE
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
-from headrace.ops.shared.answer_room import AnswerRoom
-from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.paging import AnswerRoom, Cursors
 from headrace.store.base import Record, Store
 
 KIND: Final = "audit"

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Final
 
-from headrace.domain import group as groups
+from headrace.domain import lease as groups
 from headrace.domain import settle
 from headrace.domain.errors import InvalidRequest, LeaseLost, NotFound
-from headrace.domain.group import Group, GroupState, group_of
 from headrace.domain.ids import new_group_id
+from headrace.domain.lease import Group, GroupState, group_of
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task

@@ -1,13 +1,175 @@
-"""The store as the use cases have it: what is written through it is learnt from, whoever writes."""
+"""The store as the use cases have it: what is written through it is learnt from, whoever writes.
 
+It frees slots, and it knows which overdue leases a dequeue that helps out should look at, for half
+a read unit a time.
+
+The index knows the end of a lease as first granted.  Where heartbeats have put it off since, only
+the task can tell, and reading tasks would cost a queue of long ones more than all else.  But a
+process hears much itself: the deliveries and heartbeats that go through it, and what it has read
+before.  So a lease that it gave out and heard no more of has very likely lapsed, and is read at
+once; so are two or three that it knows nothing of.  Of many strangers it reads one at a time, in
+turns with its looks at the index, and more only where that one has lapsed.  The rest is the
+reaper's, every minute.
+"""
+
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum, auto
+from typing import Any, Final, TypeVar, cast
 
-from headrace.domain.change import Change
-from headrace.domain.group import Group, GroupChange
+from headrace.domain.change import Change, Entry
+from headrace.domain.lease import Group, GroupChange, group_of
+from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.slots import Slots
-from headrace.ops.shared.suspects import Watch
-from headrace.store.base import Outcome, Store
+from headrace.store.base import Done, Outcome, Store
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_Key = tuple[str, datetime]
+
+_HALF_A_UNIT: Final = 4096  # bytes of the index
+_ENTRY: Final = 140  # bytes of an entry with a long id, besides the name of its queue
+_FEW: Final = 3  # strangers that are read at once
+_TRUST_FOR: Final = timedelta(seconds=60)
+_ASTRAY_FOR: Final = timedelta(minutes=5)
+_REMEMBERED: Final = 20_000
+_PLACES: Final = 1_000
+
+
+class SuspectStanding(StrEnum):
+    """What this process makes of an overdue entry."""
+
+    GOOD = auto()  #: the lease goes on, as it heard or read
+    MISSED = auto()  #: it gave the lease out, or last prolonged it, and has heard no more
+    NEW = auto()  #: never heard of
+    OLD = auto()  #: read before, and found good then
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownSuspect:
+    """The end of a lease, or the group that has it; whether this process gave it out itself."""
+
+    until: datetime
+    group: str | None
+    ours: bool
+
+
+@dataclass(slots=True)
+class _Looks:
+    """What is left to be read in one partition, and whether the last time was at the index."""
+
+    pending: Sequence[Entry] = ()
+    at_index: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """Entries to read: those that have very likely lapsed, and others, ``few`` of them at first."""
+
+    likely: Sequence[Entry] = ()
+    others: Sequence[Entry] = ()
+    few: int = 1
+
+
+@dataclass(slots=True)
+class Watch:
+    """What this process knows of leases."""
+
+    _known: OrderedDict[_Key, _KnownSuspect] = field(default_factory=OrderedDict)
+    _groups: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
+    _looks: OrderedDict[Place, _Looks] = field(default_factory=OrderedDict)
+    _astray: dict[str, datetime] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def written(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
+        """Learn from deliveries and heartbeats that went through here."""
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if change.rule.target is State.INFLIGHT and isinstance(outcome, Done):
+                self._learn(outcome.task, outcome.task.lease_expires_at, ours=True)
+
+    def read(self, task: Task, until: datetime, *, now: datetime) -> None:
+        """Learn from a task that was read, whose lease is good *until* then."""
+        known = self._known.get(_key(task))
+        if known is not None and known.ours and known.group is None:
+            with self._lock:  # its heartbeats go through others
+                self._astray[task.queue] = now + _ASTRAY_FOR
+        self._learn(task, min(until, now + _TRUST_FOR), ours=False)
+
+    def extended(self, group: Group) -> None:
+        """Learn the end of a group, wherever it comes from."""
+        with self._lock:
+            _put(self._groups, group.id, group.expires_at, most=_PLACES)
+
+    def standing(self, entry: Entry, now: datetime) -> SuspectStanding:
+        """Return the standing of an overdue *entry*."""
+        with self._lock:
+            known = self._known.get((entry.task_id, entry.scheduled_at))
+            if known is None:
+                return SuspectStanding.NEW
+            until = known.until
+            if known.group is not None:
+                until = max(until, self._groups.get(known.group, until))
+            if until > now:
+                return SuspectStanding.GOOD
+            astray = self._astray.get(entry.place.queue, now) > now
+            return SuspectStanding.MISSED if known.ours and not astray else SuspectStanding.OLD
+
+    def suspects(self, store: Store, place: Place, now: datetime) -> Suspects:
+        """Return the entries to read of one partition: at most half a unit is spent on finding out.
+
+        The newest that are overdue come first: of those that have been so for long the reaper has
+        seen that they are good.
+        """
+        with self._lock:
+            looks = self._looks.get(place) or _Looks()
+            _put(self._looks, place, looks, most=_PLACES)
+        if looks.pending and looks.at_index:
+            looks.at_index = False
+            left, looks.pending = looks.pending, ()
+            others = [one for one in left if self.standing(one, now) is not SuspectStanding.GOOD]
+            return Suspects(others=others)
+        looks.at_index = True
+        limit = _HALF_A_UNIT // (_ENTRY + len(place.queue))
+        page = store.entries(place, until=now, descending=True, limit=limit)
+        found: dict[SuspectStanding, list[Entry]] = {standing: [] for standing in SuspectStanding}
+        for entry in page.entries:
+            found[self.standing(entry, now)].append(entry)
+        likely, new, old = (
+            found[one] for one in (SuspectStanding.MISSED, SuspectStanding.NEW, SuspectStanding.OLD)
+        )
+        if len(new) <= _FEW:
+            looks.pending = old
+            return Suspects(likely, new, _FEW)
+        looks.pending = [*new, *old]
+        return Suspects(likely)
+
+    def put_off(self, place: Place, rest: Sequence[Entry]) -> None:
+        """Keep *rest* of the suspects for the next times."""
+        with self._lock:
+            looks = self._looks.get(place)
+            if looks is not None and rest:
+                looks.pending = [*rest, *(one for one in looks.pending if one not in rest)]
+
+    def _learn(self, task: Task, until: datetime | None, *, ours: bool) -> None:
+        if until is not None:
+            known = _KnownSuspect(until, group_of(task.lease_id), ours)
+            with self._lock:
+                _put(self._known, _key(task), known, most=_REMEMBERED)
+
+
+def _key(task: Task) -> _Key:
+    """A delivery is known by the task and the end of its lease as first granted."""
+    return (task.id, task.scheduled_at)
+
+
+def _put(where: OrderedDict[_K, _V], key: _K, value: _V, *, most: int) -> None:
+    where.pop(key, None)
+    where[key] = value
+    while len(where) > most:
+        where.popitem(last=False)
 
 
 class Observed:

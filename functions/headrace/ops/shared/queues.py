@@ -20,7 +20,7 @@ from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State
 from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.cursor import Cursors
+from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
 from headrace.store.records import queues as queue_body

@@ -4,7 +4,7 @@ A removal is a record in the control table.  The call that made it works on it f
 left the reaper finishes.  Doing a part of it twice changes nothing.
 
 It takes what was in the states it names at the moment it was asked for.  The index proposes; the
-task, which is read, tells whether it was one of them (see ``domain.snapshot``): so what came later
+task, which is read, tells whether it was one of them (see ``domain.task``): so what came later
 stays, nothing is counted that only a lagging index still shows, and what workers take and give back
 meanwhile is followed by its id until it is gone.  Of one that is with a worker that means waiting.
 
@@ -13,11 +13,16 @@ be in flight whenever we look at what waits, and wait when we look at what is in
 two are read by turns, without a pause, for to evade that a task must change as often as we read,
 which takes two writes; and this is done again after pauses of any length, for whoever is in step
 once.  A while later there is another look, for what the index did not show.
+
+Which tasks those were, a task shows by its last two states (see ``domain.task``).  That leaves a
+doubt only where what waits is to go and what is in flight is not: a task that was delivered and
+came back since may have been either.  So such a purge keeps the ids of what was in flight when it
+was asked for.
 """
 
 import random
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -25,13 +30,11 @@ from typing import Final
 from headrace.domain import plan
 from headrace.domain.ids import new_request_token
 from headrace.domain.queue import AGREED_AFTER
-from headrace.domain.snapshot import LIVE
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import LIVE, Place, State, Task, states_at
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
-from headrace.ops.shared.named import Named, forget_spared, keep_spared, leaves_doubt, spared
 from headrace.ops.shared.uniqueness import commit
-from headrace.store.base import Done, Store
+from headrace.store.base import Done, Record, Store
 from headrace.store.records.removals import KIND, Removal, deletion
 
 _PAGE: Final = 250
@@ -43,6 +46,57 @@ _UNSAVED: Final = 20  # pages after which it is written down how far it is
 _NOT_QUIET: Final = -1  # so that the look that is under way does not count
 _FOLLOWED: Final = 1_000  # ids that a record holds
 _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
+_SPARED: Final = "spared"
+_SPARED_IDS: Final = 4_000  # ids that fit a record
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What *removal* names of the tasks as they were *before* a moment.
+
+    *spared* is what was in flight then; None where that is not known: then whatever may have been
+    is left alone.
+    """
+
+    removal: Removal
+    before: datetime
+    spared: frozenset[str] | None = None
+
+    def means(self, task: Task) -> bool:
+        """Tell whether *task* was one of them, and still is or may be again."""
+        states = frozenset(self.removal.states)
+        there = task.state in states or task.state is State.INFLIGHT
+        if task.queue != self.removal.queue or not there:
+            return False
+        at = states_at(task, self.before)
+        if at <= states:
+            return bool(at)
+        doubtful = State.ENQUEUED in at & states
+        return doubtful and self.spared is not None and task.id not in self.spared
+
+
+def leaves_doubt(removal: Removal) -> bool:
+    """Tell whether it must be known what was in flight when *removal* was asked for."""
+    return LIVE.intersection(removal.states) == {State.ENQUEUED}
+
+
+def keep_spared(store: Store, removal: Removal, in_flight: Iterable[Task]) -> None:
+    """Keep which of the tasks *in_flight* were so when *removal* was asked for, if a record can."""
+    sure = frozenset({State.INFLIGHT})
+    ids = [task.id for task in in_flight if states_at(task, removal.requested_at) == sure]
+    if len(ids) <= _SPARED_IDS:
+        store.put_record(Record(_SPARED, removal.name, {"ids": ids}), replaces=None)
+
+
+def spared(store: Store, removal: Removal) -> frozenset[str] | None:
+    """Return the ids kept for *removal*."""
+    record = store.record(_SPARED, removal.name)
+    return None if record is None else frozenset(record.body["ids"])
+
+
+def forget_spared(store: Store, removal: Removal) -> None:
+    """Drop what was kept for *removal*."""
+    store.drop_record(_SPARED, removal.name)
 
 
 @dataclass(frozen=True, slots=True)

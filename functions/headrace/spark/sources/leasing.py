@@ -12,8 +12,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from headrace.domain.group import group_of
-from headrace.domain.lease import LeaseName
+from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import Task
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.spark.sources.connect import StoreConnection, opened, store

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.group import group_of
-from headrace.domain.lease import LeaseName
+from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources.connect import StoreConnection, opened, store

@@ -8,7 +8,7 @@ another.  So such a job reads what was written down.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.domain.group import is_group_id
+from headrace.domain.lease import is_group_id
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import SCHEMA

@@ -8,7 +8,7 @@ from headrace.domain.change import KeyLock
 from headrace.domain.ids import new_request_token
 from headrace.store import keys
 from headrace.store.base import Record, charge
-from headrace.store.dynamo.aws_errors import aws_errors, charge_all
+from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.items import SECONDS, Item
 
 

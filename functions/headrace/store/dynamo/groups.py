@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any, Final
 
-from headrace.domain.group import Group, GroupChange, GroupState, group_key
+from headrace.domain.lease import Group, GroupChange, GroupState, group_key
 from headrace.store import keys
 from headrace.store.base import charge
-from headrace.store.dynamo.aws_errors import aws_errors, charge_all
+from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
 

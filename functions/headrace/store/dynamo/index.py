@@ -6,7 +6,7 @@ from typing import Any
 from headrace.domain.task import Place
 from headrace.store import keys
 from headrace.store.base import CountPage, EntryPage, Position
-from headrace.store.dynamo.aws_errors import aws_errors, charge_all
+from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.items import Item, entry_from_item, from_micros, micros, partition
 
 

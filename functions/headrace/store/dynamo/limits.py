@@ -10,7 +10,7 @@ from typing import Any, Final
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store import keys
 from headrace.store.base import charge
-from headrace.store.dynamo.aws_errors import aws_errors, charge_all
+from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import MICROS, Item, Value
 

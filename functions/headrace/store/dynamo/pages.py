@@ -12,7 +12,7 @@ from typing import Any, Final
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place
 from headrace.store import keys
-from headrace.store.dynamo.aws_errors import aws_errors
+from headrace.store.dynamo.connect import aws_errors
 from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.items import Item, micros, partition
 

@@ -17,7 +17,7 @@ from botocore.credentials import Credentials
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
-from headrace.store.timing import CONNECT_SECONDS, READ_SECONDS, check_time
+from headrace.store.services import CONNECT_SECONDS, READ_SECONDS, check_time
 
 _TARGET: Final = "DynamoDB_20120810."
 _OK: Final = 200

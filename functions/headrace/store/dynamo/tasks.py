@@ -23,7 +23,7 @@ from headrace.store.base import (
     metered,
     refused,
 )
-from headrace.store.dynamo.aws_errors import AnswerLost, aws_errors, charge_all, consumed
+from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all, consumed
 from headrace.store.dynamo.control import ControlTable
 from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.index import StateIndex

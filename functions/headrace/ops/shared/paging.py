@@ -1,0 +1,180 @@
+"""Lists page by page: the cursor of the next, what the caller may see of one, what an answer holds.
+
+A cursor says where a list goes on.  Callers cannot read it, and altered it is of no use.
+A list may end a page at something that the caller is not shown, so where that is stays hidden too.
+The mark that makes a cursor ours is a keyed hash of what it holds; it is also what the pad is made
+from that hides it (which is how SIV modes do it, with BLAKE2 as the keyed function).
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any, Final, Generic, TypeVar
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.limits import ANSWER_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
+from headrace.domain.task import Task
+from headrace.store.base import Record, Store, flat_rate, restricted
+
+_MARK_BYTES: Final = 16
+_BLOCK_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cursors:
+    """Writes and reads cursors; *secret* is what makes them ours."""
+
+    secret: bytes = field(repr=False)
+
+    def write(self, scope: str, state: Any) -> str:  # noqa: ANN401  any JSON value
+        """Return *state* as a cursor that is good for *scope* (the list and its filter) only."""
+        body = json.dumps(state, separators=(",", ":")).encode()
+        mark = self._mark(scope, body)
+        return base64.urlsafe_b64encode(mark + self._padded(mark, body)).decode().rstrip("=")
+
+    def read(self, scope: str, cursor: str) -> Any:  # noqa: ANN401  what write() was given
+        """Return the state of *cursor*.  Raises InvalidRequest when we did not write it so."""
+        try:
+            padding = "=" * (-len(cursor) % 4)
+            blob = base64.b64decode(cursor + padding, altchars=b"-_", validate=True)
+        except (ValueError, binascii.Error):
+            raise _bad_cursor() from None
+        mark = blob[:_MARK_BYTES]
+        body = self._padded(mark, blob[_MARK_BYTES:])
+        if not hmac.compare_digest(mark, self._mark(scope, body)):
+            raise _bad_cursor()
+        return json.loads(body)
+
+    def _mark(self, scope: str, body: bytes) -> bytes:
+        return self._keyed(b"mark", scope.encode() + b"\0" + body, _MARK_BYTES)
+
+    def _padded(self, mark: bytes, body: bytes) -> bytes:
+        """Return *body* hidden, or what was hidden: the pad of *mark* goes on and comes off."""
+        blocks = range(-(-len(body) // _BLOCK_BYTES))
+        pad = b"".join(
+            self._keyed(b"pad", mark + block.to_bytes(4), _BLOCK_BYTES) for block in blocks
+        )
+        return bytes(one ^ other for one, other in zip(body, pad, strict=False))
+
+    def _keyed(self, use: bytes, text: bytes, size: int) -> bytes:
+        key = self.secret[:64]
+        return hashlib.blake2b(text, key=key, person=use, digest_size=size).digest()
+
+
+def _bad_cursor() -> InvalidRequest:
+    detail = "cursor is not one this list has given, with this filter"
+    return InvalidRequest(detail, errors=(FieldError("cursor", detail),))
+
+
+LOOKED_AT: Final = 2_000
+"""Records that one call looks at before it answers with what it has."""
+
+LOOKS_FOR: Final = timedelta(seconds=5)
+"""And how long, where reading is slow."""
+
+_STRIDE: Final = 250
+_READ_BYTES: Final = 4096
+_KEY_BYTES: Final = 100  # of what a record takes beside its body, about
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[_T]):
+    """What is shown of a page, and behind which name the next one begins; None: that was all."""
+
+    shown: tuple[_T, ...]
+    after: str | None
+
+
+def seek(
+    store: Store,
+    kind: str,
+    keep: Callable[[Record], _T | None],
+    *,
+    limit: int,
+    prefix: str = "",
+    after: str = "",
+    now: Callable[[], datetime],
+) -> Found[_T]:
+    """Return up to *limit* records of *kind* as *keep* makes them, without those it leaves out.
+
+    A page is full if there is enough to fill it within what one call looks at; else it is short,
+    or empty, and there may be more.  Whoever may not know of all queues pays for what is shown.
+    """
+    until, looked_at, stride = now() + LOOKS_FOR, 0, min(_STRIDE, limit + 1)
+    shown: list[_T] = []
+    last = ""
+    with flat_rate() as rate:
+        while True:
+            records, more = store.records(kind, prefix=prefix, after=after, limit=stride)
+            for record in records:
+                kept = keep(record)
+                if kept is not None:
+                    if len(shown) == limit:  # one more than wanted: there is a next page
+                        rate.read = read_units(shown)
+                        return Found(tuple(shown), last)
+                    shown.append(kept)
+                    last = record.name
+                after = record.name
+            rate.read = read_units(shown)
+            looked_at += len(records)
+            if not more:
+                return Found(tuple(shown), None)
+            if looked_at >= LOOKED_AT or now() >= until:
+                return Found(tuple(shown), after)
+            stride = _STRIDE  # where much is left out, go on in longer strides
+
+
+def read_units(shown: Iterable[object]) -> float:
+    """Return about what it costs to read just what is *shown*; 0 where nobody sees it."""
+    if not restricted():
+        return 0
+    size = sum(_KEY_BYTES + len(repr(one).encode()) for one in shown)
+    return max(1, ceil(size / _READ_BYTES))
+
+
+# What a task has besides its texts, generously: the names of its fields, times, ids, its lease.
+_TASK: Final = 2048
+_ERROR: Final = 192
+_HOP: Final = 64
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(slots=True)
+class AnswerRoom:
+    """The room that is left in one answer, in bytes: of its text, and of that text as it goes out.
+
+    The second counts what Lambda adds when it puts the text into JSON once more: a quote or a
+    backslash takes two bytes then.
+    """
+
+    text: int = ANSWER_BYTES
+    sent: int = SENT_BYTES
+
+    def takes(self, *texts: str, besides: int = 0) -> bool:
+        """Take *texts* and *besides* bytes more out of the room; tell whether they fit.
+
+        What does not fit ends the answer: the room has none left for anything after it.
+        """
+        self.text -= sum(map(utf8_bytes, texts)) + besides
+        self.sent -= sum(map(sent_bytes, texts)) + besides
+        return self.text >= 0 and self.sent >= 0
+
+    def takes_task(self, task: Task) -> bool:
+        """Do so for *task*, by what it takes at most."""
+        errors = [[error.worker, error.type, error.message, error.detail] for error in task.errors]
+        hops = [hop.queue for hop in task.trail]
+        names = [dict(task.tags), task.dedupe_key, task.worker, task.schedule]
+        return self.takes(
+            *(text for text in (task.payload, task.result, task.progress) if text),
+            _dumps([names, errors, hops]),
+            besides=_TASK + _ERROR * len(errors) + _HOP * len(hops),
+        )

@@ -35,13 +35,14 @@ GLUE_BRINGS: Final = frozenset(
     | {"tzdata", "urllib3"}
 )
 """Packages that Glue has: those of data, compiled for it and large, and those of boto3."""
-PURE: Final = ("botocore", "dateutil", "jmespath", "six.py", "urllib3")
+PURE: Final = ("botocore", "click", "dateutil", "jmespath", "six.py", "urllib3")
 """All that the lake's jobs import beside PySpark."""
 SERVICES: Final = frozenset({"dynamodb", "s3", "secretsmanager", "sts"})
 """Of botocore, which knows hundreds; the others are most of its size."""
 
 _FUNCTIONS: Final = PROJECT_ROOT / "functions"
 _NOT_OURS: Final = frozenset({"cli", "http", "testing"})  # nothing there is called from Spark
+_OPTIONS: Final = frozenset({"cli/__init__.py", "cli/jobs.py", "cli/params.py"})  # save these
 _LEFT_OUT: Final = frozenset({"__pycache__", "tests", "include"})
 _WHEN: Final = (2020, 1, 1, 0, 0, 0)  # of every file, so that equal contents are equal archives
 _PYTHON: Final = f"""#!/bin/sh
@@ -80,7 +81,7 @@ def fetched(cache: Path, processor: str) -> Path:
 def ours() -> Iterator[tuple[str, Path]]:
     """Yield the files of `headrace` that a job may import, by their names in an archive."""
     for name, path in files_of(_FUNCTIONS / "headrace"):
-        if name.partition("/")[0] not in _NOT_OURS:
+        if name.partition("/")[0] not in _NOT_OURS or name in _OPTIONS:
             yield f"headrace/{name}", path
 
 

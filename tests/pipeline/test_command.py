@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from headrace.spark import exit_codes
-from headrace.spark.lake.__main__ import JobOutput, main, parser
+from headrace.spark.lake.__main__ import LakeCall, asked_for, main
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.session import overlay, packaged_java, system_java
 from headrace.store.lake import FolderLake
@@ -28,11 +29,9 @@ Shown = pytest.CaptureFixture[str]
 
 
 def run(lake: LakeFrames, *words: str) -> int:
-    requested = parser().parse_args(list(words))
-    code: int = requested.run(
-        lake, requested, JobOutput(quiet=requested.quiet, as_json=requested.json)
-    )
-    return code
+    called = asked_for(words)
+    assert isinstance(called, LakeCall)
+    return called.run(lake, called.output)
 
 
 @pytest.fixture
@@ -194,14 +193,18 @@ def test_a_call_into_a_java_that_is_gone_is_told_as_that(
 
 
 def test_a_schedule_says_how_many_days_a_proof_looks_back(capsys: Shown) -> None:
-    since = parser().parse_args(["proof", "--since=-30d"]).since
+    def since(text: str) -> date:
+        called = asked_for(["proof", f"--since={text}"])
+        assert isinstance(called, LakeCall)
+        assert isinstance(called.run, partial)
+        found: date = called.run.keywords["since"]
+        return found
 
-    assert since == datetime.now(UTC).date() - timedelta(days=30)
-    assert parser().parse_args(["proof", "--since", "2026-11-21"]).since == date(2026, 11, 21)
+    assert since("-30d") == datetime.now(UTC).date() - timedelta(days=30)
+    assert since("2026-11-21") == date(2026, 11, 21)
     for text in ("-d", "30", "yesterday"):
-        with pytest.raises(SystemExit, match="2"):
-            parser().parse_args(["proof", f"--since={text}"])
-        assert f"invalid day value: '{text}'" in capsys.readouterr().err
+        assert main(["proof", f"--since={text}"]) == 2
+        assert "Invalid value for '--since': " in capsys.readouterr().err
 
 
 def test_an_overlay_is_made_once_and_starts_that_java(monkeypatch: pytest.MonkeyPatch) -> None:

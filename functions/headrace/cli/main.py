@@ -20,6 +20,8 @@ _ELSEWHERE: Final = {
     "stats": "watching",
     "key": "access",
     "audit": "access",
+    "station": "spark",
+    "lake": "spark",
 }
 """The modules of commands that are not named for them."""
 

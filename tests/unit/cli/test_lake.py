@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from headrace.cli import lake as commands
+from headrace.cli import spark as commands
 from headrace.cli.session import CliSession
 from tests.unit.cli.cli_runner import Ran, invoke
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from headrace.cli.session import CliSession
-from headrace.cli.station import show
+from headrace.cli.spark import show
 from tests.unit.cli.cli_runner import invoke
 
 BATCH = (

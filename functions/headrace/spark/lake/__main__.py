@@ -3,17 +3,20 @@
 Progress goes to stderr, what was found to stdout.  EMR Serverless and Glue start it as it is.
 """
 
-import argparse
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import click
+
+from headrace.cli.jobs import LAKE, LAKE_JOBS, OUTPUT, SparkJob, parsed
 from headrace.domain.errors import InvalidRequest
 from headrace.spark.exit_codes import DONE, FAILED, INTERRUPTED, failed, hush
 from headrace.spark.session import session
@@ -46,21 +49,30 @@ class JobOutput:
         print(json.dumps(body, default=str, indent=1) if self._json else "\n".join(lines))
 
 
+class LakeCall(NamedTuple):
+    """One job that was asked for: in which lake, and how it tells of itself."""
+
+    job: str
+    lake: str
+    output: JobOutput
+    run: "Callable[[LakeFrames, JobOutput], int]"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return its exit code."""
-    options = parser().parse_args(arguments)
-    output = JobOutput(quiet=options.quiet, as_json=options.json)
+    called = asked_for(arguments)
+    if isinstance(called, int):
+        return called
     hush()
     try:
-        _look_for(options.lake, begins=options.run is _backfill)
-        output.progress("starting Spark")
+        _look_for(called.lake, begins=called.job == "backfill")
+        called.output.progress("starting Spark")
         local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
-        spark = session(f"headrace lake {options.job}", **local)
+        spark = session(f"headrace lake {called.job}", **local)
         from headrace.spark.lake.frames import LakeFrames, absolute  # noqa: PLC0415 (needs PySpark)
 
-        job: Callable[[LakeFrames, argparse.Namespace, JobOutput], int] = options.run
         try:
-            return job(LakeFrames(spark, absolute(options.lake)), options, output)
+            return called.run(LakeFrames(spark, absolute(called.lake)), called.output)
         finally:
             spark.stop()
     except Exception as error:  # noqa: BLE001 (a defect is raised again there)
@@ -88,11 +100,11 @@ def _look_for(address: str, *, begins: bool) -> None:
         raise InvalidRequest(message)
 
 
-def _rollup(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
+def _rollup(lake: "LakeFrames", output: JobOutput, *, everything: bool) -> int:
     from headrace.spark.lake.rollup import rollup  # noqa: PLC0415 (needs PySpark)
 
     today = datetime.now(UTC).date()
-    done = rollup(lake, today=today, everything=options.all, say=output.progress)
+    done = rollup(lake, today=today, everything=everything, say=output.progress)
     days = ", ".join(map(str, done.days)) or "none"
     lines = [
         f"days        {days}",
@@ -104,7 +116,7 @@ def _rollup(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) 
     return DONE
 
 
-def _compact(lake: "LakeFrames", _options: argparse.Namespace, output: JobOutput) -> int:
+def _compact(lake: "LakeFrames", output: JobOutput) -> int:
     from headrace.spark.lake.rollup import compact  # noqa: PLC0415 (needs PySpark)
 
     done = compact(lake, say=output.progress)
@@ -116,23 +128,25 @@ def _compact(lake: "LakeFrames", _options: argparse.Namespace, output: JobOutput
     return DONE
 
 
-def _proof(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
+def _proof(
+    lake: "LakeFrames", output: JobOutput, *, since: date | None, live: bool, settle: float | None
+) -> int:
     from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
 
-    if options.live:
+    if live:
         from headrace.spark.lake.proof import proof_with_table  # noqa: PLC0415 (needs boto3)
 
         report = proof_with_table(
             lake,
             {},
-            settle_seconds=options.settle,
+            settle_seconds=SETTLE_SECONDS if settle is None else settle,
             now=lambda: datetime.now(UTC),
             sleep=time.sleep,
-            since=options.since,
+            since=since,
             say=output.progress,
         )
     else:
-        report = proof(lake, since=options.since, now=datetime.now(UTC), say=output.progress)
+        report = proof(lake, since=since, now=datetime.now(UTC), say=output.progress)
     span = f"{report.first} to {report.last}" if report.first else "nothing recorded yet"
     lines = [
         f"from            {span}",
@@ -147,12 +161,13 @@ def _proof(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -
     return DONE if report.holds else FAILED
 
 
-def _backfill(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
+def _backfill(lake: "LakeFrames", output: JobOutput, *, export: str, payloads: str | None) -> int:
     from headrace.spark.lake.backfill import backfill  # noqa: PLC0415 (needs PySpark)
 
-    payloads = [one.strip() for one in options.payloads.split(",") if one.strip()]
+    patterns = os.environ.get("HEADRACE_LAKE_PAYLOADS", "") if payloads is None else payloads
+    kept = [one.strip() for one in patterns.split(",") if one.strip()]
     today = datetime.now(UTC).date()
-    done = backfill(lake, options.export, today=today, payloads=payloads, say=output.progress)
+    done = backfill(lake, export, today=today, payloads=kept, say=output.progress)
     kind = "incremental" if done.incremental else "full"
     lines = [
         f"export      {done.export}, {kind}",
@@ -165,12 +180,23 @@ def _backfill(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput
     return DONE
 
 
-def _replay(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) -> int:
+def _replay(  # noqa: PLR0913 (its options)
+    lake: "LakeFrames",
+    output: JobOutput,
+    *,
+    name: str,
+    sql: str | None,
+    file: str | None,
+    queue: str | None,
+    speed: float | None,
+    start: datetime | None,
+    dry_run: bool,
+) -> int:
     from headrace.client.client import Client  # noqa: PLC0415 (only a replay speaks to the service)
     from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (needs PySpark)
 
-    sql = options.sql if options.sql is not None else Path(options.file).read_text()
-    replay = jobs.Replay(options.name, sql, options.queue, options.speed, options.start)
+    query = Path(str(file)).read_text() if sql is None else sql
+    replay = jobs.Replay(name, query, queue, speed, start)
     rows = jobs.selected(lake, replay)
     output.progress("looking at the selection")
     found = jobs.looked_at(rows)
@@ -182,8 +208,8 @@ def _replay(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) 
     ]
     if found.without_payload:
         lines.insert(2, "             kept are those of the queues in HEADRACE_LAKE_PAYLOADS")
-    body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": options.dry_run}
-    if options.dry_run:
+    body: dict[str, Any] = {**asdict(found), "usd": found.usd, "dry_run": dry_run}
+    if dry_run:
         output.outcome(body, [*lines, "Nothing was enqueued: this was a dry run."])
         return DONE
 
@@ -204,68 +230,32 @@ def _replay(lake: "LakeFrames", options: argparse.Namespace, output: JobOutput) 
     return FAILED if done.refused else DONE
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the arguments; its result has the job to ``run``."""
-    words = argparse.ArgumentParser(prog="headrace lake", description=__doc__)
-    words.add_argument("--lake", default=_default_lake(), help="a folder, or s3://bucket/prefix")
-    words.add_argument("--json", action="store_true", help="tell the outcome as JSON")
-    words.add_argument("--quiet", action="store_true", help="no progress")
-    jobs = words.add_subparsers(dest="job", required=True)
-
-    rollup = jobs.add_parser("rollup", help="bring the tables up to the raw changes")
-    rollup.add_argument("--all", action="store_true", help="make every day anew")
-    rollup.set_defaults(run=_rollup)
-
-    compact = jobs.add_parser("compact", help="put small files together")
-    compact.set_defaults(run=_compact)
-
-    proof = jobs.add_parser("proof", help="prove every history against the lifecycle")
-    proof.add_argument("--since", type=day, help="the first day: 2026-11-21, or --since=-30d")
-    proof.set_defaults(run=_proof)
-
-    proof.add_argument("--live", action="store_true", help="look for lost tasks in the table too")
-    proof.add_argument(
-        "--settle",
-        type=float,
-        default=SETTLE_SECONDS,
-        help="seconds until what seems lost is looked at again",
-    )
-
-    backfill = jobs.add_parser("backfill", help="learn from an export of the table")
-    backfill.add_argument("export", help="its folder, …/AWSDynamoDB/<id>, or s3://…")
-    backfill.add_argument(
-        "--payloads",
-        default=os.environ.get("HEADRACE_LAKE_PAYLOADS", ""),
-        help="patterns of the queues whose payloads are kept, with commas",
-    )
-    backfill.set_defaults(run=_backfill)
-
-    replay = jobs.add_parser("replay", help="enqueue again what SQL selects")
-    replay.add_argument("name", help="of the replay; the same name adds nothing twice")
-    what = replay.add_mutually_exclusive_group(required=True)
-    what.add_argument("--sql", help="selects task_id, payload and, if wanted, version, queue, at")
-    what.add_argument("--file", help="has the SQL")
-    replay.add_argument("--queue", help="where everything goes")
-    replay.add_argument("--speed", type=float, help="keep the times between tasks, so much faster")
-    replay.add_argument("--start", type=_instant, help="when the first is due; now unless given")
-    replay.add_argument("--dry-run", action="store_true", help="count and price, enqueue nothing")
-    replay.set_defaults(run=_replay)
-    return words
+def asked_for(arguments: Sequence[str] | None) -> LakeCall | int:
+    """What a command line asks for; where it asks for nothing or makes no sense, an exit code."""
+    return parsed(_command(), arguments)
 
 
-def day(text: str) -> date:
-    """Read a day; a schedule, which cannot say what day it is, says how many days ago."""
-    if text.startswith("-") and text.endswith("d"):
-        return datetime.now(UTC).date() - timedelta(days=int(text[1:-1]))
-    return date.fromisoformat(text)
+def _command() -> click.Group:
+    jobs: dict[str, Callable[..., int]] = {
+        "rollup": _rollup,
+        "compact": _compact,
+        "proof": _proof,
+        "backfill": _backfill,
+        "replay": _replay,
+    }
+    group = click.Group("headrace lake", params=[LAKE, *OUTPUT], help=__doc__)
+    for job in LAKE_JOBS:
+        command = click.Command(job.name, params=[*job.params], help=job.help)
+        command.callback = partial(_called, job, jobs[job.name])
+        group.add_command(command)
+    return group
 
 
-def _instant(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        message = "must have a time zone, such as 2026-11-21T08:00:00Z"
-        raise argparse.ArgumentTypeError(message)
-    return found
+def _called(job: SparkJob, run: Callable[..., int], **given: Any) -> LakeCall:  # noqa: ANN401 (its own)
+    job.check(given)
+    top = click.get_current_context().find_root().params
+    output = JobOutput(quiet=top["quiet"], as_json=top["json"])
+    return LakeCall(job.name, top["lake"] or _default_lake(), output, partial(run, **given))
 
 
 def _default_lake() -> str:

@@ -4,7 +4,6 @@ Progress goes to stderr, or with ``--json`` as lines of JSON to stdout, and the 
 whole run to stdout.  EMR Serverless and Glue start it as it is.
 """
 
-import argparse
 import importlib
 import json
 import logging
@@ -16,8 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+import click
+
+from headrace.cli.jobs import OUTPUT, STATION_RUN, parsed
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.spark.exit_codes import DONE, INTERRUPTED, failed, first_line, hush
 from headrace.spark.session import session
@@ -37,15 +39,29 @@ _LOCAL: Final = {
 }
 
 
+class StationCall(NamedTuple):
+    """One run of a station that was asked for."""
+
+    station: str
+    drain: bool
+    until: datetime | None
+    json: bool
+    quiet: bool
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one station; return its exit code."""
-    options = parser().parse_args(arguments)
+    command = click.Command("headrace station run", params=[*STATION_RUN.params, *OUTPUT])
+    command.help, command.callback = __doc__, StationCall
+    called = parsed(command, arguments)
+    if isinstance(called, int):
+        return called
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     hush()
     stop = threading.Event()
     try:
         with _stopped_by_signals(stop) as heed:
-            run = _run(options, stop, heed)
+            run = _run(called, stop, heed)
     except Exception as error:  # noqa: BLE001 (a defect is raised again there)
         return failed(error)
     except KeyboardInterrupt:
@@ -55,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _run(options: argparse.Namespace, stop: threading.Event, heed: Callable[[], None]) -> Run:
-    station = load(options.station)
-    if not (options.quiet or options.json):
+def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -> Run:
+    station = load(called.station)
+    if not (called.quiet or called.json):
         print("starting Spark", file=sys.stderr, flush=True)
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
     spark = session(f"headrace station {station.queue}", **local, **CONF)
@@ -73,9 +89,9 @@ def _run(options: argparse.Namespace, stop: threading.Event, heed: Callable[[], 
     try:
         return station.run(
             spark,
-            drain=options.drain,
-            until=options.until,
-            on_batch=_announcer(as_lines=options.json, quiet=options.quiet),
+            drain=called.drain,
+            until=called.until,
+            on_batch=_announcer(as_lines=called.json, quiet=called.quiet),
             stop=stop,
         )
     except misuse as error:
@@ -123,17 +139,6 @@ def _broken(module_name: str, error: Exception) -> InvalidRequest:
     return InvalidRequest(f"module {module_name}: {type(error).__name__}: {error}")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the arguments."""
-    words = argparse.ArgumentParser(prog="headrace station run", description=__doc__)
-    words.add_argument("station", help="module:station")
-    words.add_argument("--drain", action="store_true", help="end when nothing is due")
-    words.add_argument("--until", type=_instant, help="end at this instant")
-    words.add_argument("--json", action="store_true", help="each batch as a line of JSON")
-    words.add_argument("--quiet", action="store_true", help="no progress")
-    return words
-
-
 def _announcer(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
     write = as_json()
 
@@ -172,14 +177,6 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _instant(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        message = "must have a time zone, such as 2026-11-21T08:00:00Z"
-        raise argparse.ArgumentTypeError(message)
-    return found
 
 
 if __name__ == "__main__":

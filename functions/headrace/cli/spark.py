@@ -1,7 +1,8 @@
-"""`headrace station`: workers on Spark that move tasks from one queue to the next.
+"""`headrace lake` and `headrace station`: what runs on Spark, in a process of its own.
 
-A station runs in a process of its own, so that this command needs neither PySpark nor Java to
-explain itself; what it tells comes back as lines of JSON and is shown here.
+So this command needs neither PySpark nor Java to explain itself.  The jobs of the lake, the history
+of all tasks, speak for themselves; a station, which moves tasks from one queue to the next, tells
+how it goes as lines of JSON, which are shown here.
 """
 
 import importlib.util
@@ -10,20 +11,22 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
 from rich.status import Status
 
-from headrace.cli import params
-from headrace.cli.commands import CliGroup
+from headrace.cli.commands import CliCommand, CliGroup
+from headrace.cli.jobs import LAKE, LAKE_JOBS, STATION_RUN, SparkJob
 from headrace.cli.output import clean, console, facts
 from headrace.cli.session import CliSession, Failed
 
-RUNNER: Final = "headrace.spark.stations"
-_NEEDED: Final = ("pyspark", "pyarrow", "pandas", "botocore", "cronsim")
+LAKE_MODULE: Final = "headrace.spark.lake"
+STATION_MODULE: Final = "headrace.spark.stations"
+_LAKE_NEEDS: Final = ("pyspark", "pyarrow", "pandas")
+_STATION_NEEDS: Final = (*_LAKE_NEEDS, "botocore", "cronsim")
 OUTCOMES: Final = (
     "moved",
     "succeeded",
@@ -36,37 +39,43 @@ OUTCOMES: Final = (
 )
 
 
+@click.group("lake", cls=CliGroup, example="headrace lake rollup\nheadrace lake proof")
+def lake_command() -> None:
+    """Keep, prove and replay the history of all tasks."""
+
+
 @click.group("station", cls=CliGroup, example="headrace station run pipelines.air:cleaning --drain")
 def station_command() -> None:
     """Run stations of a pipeline on Spark."""
 
 
-@station_command.command(
-    "run",
-    example="headrace station run pipelines.air:cleaning\n"
-    "headrace station run pipelines.air:cleaning --drain --json",
-)
-@click.argument("station", metavar="MODULE:STATION")
-@click.option("--drain", is_flag=True, help="End when nothing is due.")
-@click.option("--until", type=params.instant, metavar="INSTANT", help="End then; such as +1h.")
-@click.pass_obj
-def run(session: CliSession, /, station: str, *, drain: bool, until: datetime | None) -> int:
-    """Run a station, until Ctrl-C or SIGTERM.
+def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
+    """Run a job of the lake with its arguments; return its exit code.  Raises Failed."""
+    _need("the lake's jobs", _LAKE_NEEDS)
+    options = [f"--lake={lake}"] if lake else []
+    options += ["--json"] * session.json + ["--quiet"] * session.quiet
+    service = {
+        "HEADRACE_URL": session.address(),
+        "HEADRACE_KEY": session.secret if words[0] == "replay" else None,
+    }
+    env = {**session.env, **{name: value for name, value in service.items() if value}}
+    command = [sys.executable, "-P", "-m", LAKE_MODULE, *options, *words]
+    return subprocess.run(command, env=env, check=False).returncode  # noqa: S603 (our own module)
 
-    MODULE:STATION is as pipelines.air:cleaning, with this folder on the path.  It works on the
-    tables themselves: HEADRACE_DYNAMODB_URL and HEADRACE_TASKS_TABLE name them, or they are those
-    of the service that `headrace run` has started in this folder.  Told to stop, it finishes its
-    batch or gives it back; a second Ctrl-C gives it back at once.
-    """
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+
+def _need(what: str, packages: Sequence[str]) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise Failed(
-            f"stations need Python packages that are not here ({', '.join(missing)}): "
+            f"{what} need Python packages that are not here ({', '.join(missing)}): "
             "pip install 'headrace[spark]'"
         )
-    words = [station, "--json"]
-    words += ["--drain"] * drain + ([f"--until={until.isoformat()}"] if until else [])
-    command = [sys.executable, "-P", "-m", RUNNER, *words]
+
+
+def run_station(session: CliSession, words: Sequence[str]) -> int:
+    """Run a station with its arguments, and show how it goes; return its exit code."""
+    _need("stations", _STATION_NEEDS)
+    command = [sys.executable, "-P", "-m", STATION_MODULE, *words, "--json"]
     if not (session.json or sys.stderr.isatty()):  # a terminal has a line that moves
         session.note("starting Spark")
     with subprocess.Popen(  # noqa: S603 (our own module)
@@ -125,3 +134,29 @@ def _line(figures: Mapping[str, Any]) -> str:
 def _counts(figures: Mapping[str, Any]) -> str:
     counts = [f"{figures[name]:,} {name}" for name in OUTCOMES if figures.get(name)]
     return ", ".join(counts) or "nothing"
+
+
+def _command(
+    job: SparkJob, run: Callable[[CliSession, dict[str, Any]], int], *more: click.Parameter
+) -> CliCommand:
+    """The command for *job*, with *more* options than those of its own."""
+    arguments = [one for one in job.params if isinstance(one, click.Argument)]
+    options = [one for one in job.params if isinstance(one, click.Option)]
+    return CliCommand(
+        job.name,
+        params=[*arguments, *more, *options],
+        help=job.help,
+        example=job.example,
+        callback=lambda **given: run(click.get_current_context().obj, given),
+    )
+
+
+def _run_lake(job: SparkJob, session: CliSession, given: dict[str, Any]) -> int:
+    return run(session, given.pop("lake"), [job.name, *job.words(given)])
+
+
+for _job in LAKE_JOBS:
+    lake_command.add_command(_command(_job, partial(_run_lake, _job), LAKE))
+station_command.add_command(
+    _command(STATION_RUN, lambda session, given: run_station(session, STATION_RUN.words(given)))
+)

@@ -53,7 +53,9 @@ pytest = -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 .PHONY: test-dynamodb
 test-dynamodb: $(VENV)/.ready node_modules/.ready ## Run stores, races, the property machine and the API on AWS's own engine (Java 17+)
 	@$(PY) $(pytest) --engine dynamodb tests/dynamodb tests/contract tests/property/test_any_order.py \
-	  $(wildcard tests/functional/test_api_*.py) $(ARGS)
+	  $(filter-out $(BEFORE_TABLES),$(wildcard tests/functional/test_api_*.py)) $(ARGS)
+# What is refused before a table is asked is the same on any engine.
+BEFORE_TABLES := tests/functional/test_api_bad_input.py tests/functional/test_api_roles.py
 
 .PHONY: test-pythons $(PYTHONS:%=test-python-%)
 test-pythons: $(PYTHONS:%=test-python-%) ## Run the unit tests and the contract of stores on each Python that is supported

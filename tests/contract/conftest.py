@@ -87,7 +87,7 @@ _ONE_SENDER = frozenset(
 
 _STORES: dict[str, tuple[str, ...]] = {
     "embedded": ("memory", "together"),
-    "dynamodb": ("batch", "single", "together"),
+    "dynamodb": ("batch", "single"),
     "none": ("memory",),
 }
 
@@ -95,7 +95,7 @@ _STORES: dict[str, tuple[str, ...]] = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test in memory and on the embedded engine, which changes go to as they are wired.
 
-    On DynamoDB Local, with every sender that may matter to it, and not in memory once more.
+    On DynamoDB Local as it is deployed and with single writes, and not in memory once more.
     """
     if "store" in metafunc.fixturenames:
         engine = metafunc.config.getoption("--engine")

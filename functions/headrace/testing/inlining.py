@@ -15,7 +15,7 @@ from typing import Any, Final
 import httpx2 as httpx
 
 from headrace.client.app.app import App
-from headrace.client.app.failures import type_of
+from headrace.client.app.outcomes import type_of
 from headrace.domain.task import State
 from headrace.testing.service import MemoryService
 from headrace.testing.work import Attempt, Ran, Work

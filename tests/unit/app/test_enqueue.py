@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import App, AsyncClient, Context, RetryStrategy
-from headrace.client.app.names import name_of
-from headrace.client.app.posting import Posting
-from headrace.client.app.queues import AppQueues
+from headrace.client.app.posting import AppQueues, Posting
+from headrace.client.app.signature import name_of
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
 from tests.unit.app.app_doubles import NOW, FakeHttp, call
 

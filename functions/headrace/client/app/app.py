@@ -10,18 +10,13 @@ from headrace.client.aio import AsyncClient
 from headrace.client.app.attempts import AttemptRun, Middleware, Runnable, unknown
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
-from headrace.client.app.dedupe import Dedupe
-from headrace.client.app.execution import AttemptControl, TaskRoute
-from headrace.client.app.function import ARGS, TASK, TaskFunction
-from headrace.client.app.handler import RawHandler
-from headrace.client.app.hints import named
-from headrace.client.app.names import name_of
-from headrace.client.app.options import Options
+from headrace.client.app.execution import AttemptControl, TaskRoute, Timeouts
+from headrace.client.app.function import ARGS, TASK, Dedupe, RawHandler, TaskFunction
+from headrace.client.app.options import Options, named
+from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import Periodic, Timing
-from headrace.client.app.posting import Posting
-from headrace.client.app.queues import AppQueues
-from headrace.client.app.results import OnLargeResult, checked
-from headrace.client.app.timeouts import Timeouts
+from headrace.client.app.posting import AppQueues, Posting
+from headrace.client.app.signature import name_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.models import LeasedTask, Schedule
@@ -205,7 +200,7 @@ class App:
             InvalidRequest: an option is out of its limits.
 
         """
-        large = checked(on_large_result)
+        large = checked_choice(on_large_result)
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
             made: TaskFunction[..., ..., Any] = TaskFunction(
@@ -241,7 +236,7 @@ class App:
 
         Raises TypeError for other parameters, ValueError when the queue has a handler.
         """
-        timeouts, large = Timeouts.of(soft_timeout, timeout), checked(on_large_result)
+        timeouts, large = Timeouts.of(soft_timeout, timeout), checked_choice(on_large_result)
 
         def declare(function: F) -> F:
             made = RawHandler.of(

@@ -10,17 +10,19 @@ from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
-from headrace.client.app.failures import failure_of, from_the_handler
+from headrace.client.app.execution import Timeouts
 from headrace.client.app.outcomes import (
     HardTimeLimit,
+    OnLargeResult,
     Reject,
     Retry,
     SoftTimeLimit,
     Stopped,
     UnknownTask,
+    failure_of,
+    from_the_handler,
+    kept_result,
 )
-from headrace.client.app.results import OnLargeResult, kept
-from headrace.client.app.timeouts import Timeouts
 from headrace.client.codec import Codec, Unreadable
 from headrace.client.sending import Report, Status
 from headrace.domain.errors import LeaseLost
@@ -145,7 +147,7 @@ class AttemptRun:
 
     def _kept(self, result: object) -> object:
         choice = None if isinstance(self._found, Exception) else self._found.on_large_result
-        value, why = kept(result, self._codec, choice)
+        value, why = kept_result(result, self._codec, choice)
         if why:
             _log.warning(
                 "the result of %s is not kept whole: it %s", self._called, why, extra=self._about()

@@ -1,33 +1,143 @@
-"""A function declared as a task: called as before, or enqueued."""
+"""What an app knows of a function: a task, called as before or enqueued, or a raw handler."""
 
+import hashlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
-from headrace.client.app.dedupe import Dedupe, key_maker
-from headrace.client.app.hints import ELSEWHERE, named
-from headrace.client.app.options import Options
-from headrace.client.app.outcomes import Reject
+from headrace.client.app.execution import Timeouts
+from headrace.client.app.options import ELSEWHERE, Options, named
+from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting
-from headrace.client.app.results import OnLargeResult
-from headrace.client.app.signature import Signature
-from headrace.client.app.timeouts import Timeouts
+from headrace.client.app.signature import Signature, fitting
 from headrace.client.batches import Errors, checked, raises
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.domain.errors import InvalidRequest
 
+Dedupe: TypeAlias = str | Callable[..., str | None] | Literal[True]
+Key: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 C = ParamSpec("C")  # what the function is called with
 P = ParamSpec("P")  # what is enqueued: the same without the context
 R = TypeVar("R")
-
 TASK: Final = "task"
 ARGS: Final = "args"
+
+
+def key_maker(dedupe: Dedupe | None, task: str, signature: Signature) -> Key:
+    """A function from named arguments to the dedupe key; defaults count as given.
+
+    Raises TypeError for a format or function that asks for what is no argument.
+    """
+    if dedupe is None:
+        return lambda _args: None
+    if dedupe is True:
+        return lambda args: _digest(task, signature.plain({**signature.defaults, **args}))
+    if isinstance(dedupe, str):
+        _known(
+            signature,
+            {_root(name) for _, name, _, _ in Formatter().parse(dedupe) if name is not None},
+        )
+        template = dedupe
+        return lambda args: template.format(**{**signature.defaults, **args})
+    if not callable(dedupe):
+        raise TypeError(f"dedupe must be a format, a function or True, not {dedupe!r}")
+    return _called(dedupe, signature)
+
+
+def _called(function: Callable[..., str | None], signature: Signature) -> Key:
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        wanted = set(signature.hints)
+    else:
+        wanted = {each.name for each in parameters}
+        _known(signature, wanted)
+
+    def key(args: Mapping[str, Any]) -> str | None:
+        given = {**signature.defaults, **args}
+        found = function(**{name: value for name, value in given.items() if name in wanted})
+        return None if found is None else checks.key("dedupe", found)
+
+    return key
+
+
+def _digest(task: str, args: Mapping[str, Any]) -> str:
+    text = json.dumps([task, args], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _root(field: str) -> str:
+    """Return the argument that a field of a format begins with, as ``to`` of ``to.address[0]``."""
+    return field.partition(".")[0].partition("[")[0]
+
+
+def _known(signature: Signature, names: set[str]) -> None:
+    unknown = sorted(names - signature.hints.keys())
+    if unknown:
+        raise TypeError(f"dedupe asks for {', '.join(unknown)!r}, no argument of {signature}")
+
+
+@dataclass(frozen=True, slots=True)
+class RawHandler:
+    """What ``@app.handler`` knows of a function; ``parameter`` names the one for the payload."""
+
+    function: Callable[..., Any]
+    name: str
+    queue: str
+    timeouts: Timeouts
+    on_large_result: OnLargeResult | None
+    signature: Signature
+    parameter: str | None
+    is_async: bool
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        queue: str,
+        timeouts: Timeouts,
+        on_large_result: OnLargeResult | None,
+    ) -> "RawHandler":
+        """Read the signature of *function*.  Raises TypeError unless it takes one payload."""
+        signature = Signature.of(function)
+        parameters = list(signature.hints)
+        if len(parameters) > 1:
+            raise TypeError(
+                f"{signature} is given the payload as one argument, and takes {len(parameters)}"
+            )
+        return cls(
+            function,
+            name,
+            queue,
+            timeouts,
+            on_large_result,
+            signature,
+            parameters[0] if parameters else None,
+            inspect.iscoroutinefunction(function),
+        )
+
+    def invoke(self, ctx: Context, payload: Any) -> Any:  # noqa: ANN401 (any JSON value)
+        """Call the function.  Raises Reject for a payload that does not fit its type hint."""
+        args: dict[str, Any] = {}
+        if self.parameter is not None:
+            try:
+                hint = self.signature.hints[self.parameter]
+                args[self.parameter] = fitting("payload", payload, hint)
+            except InvalidRequest as error:
+                raise Reject(error.detail) from None
+        if self.signature.context is not None:
+            args[self.signature.context] = ctx
+        return self.function(**args)
 
 
 class TaskFunction(Generic[C, P, R]):

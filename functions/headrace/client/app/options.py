@@ -1,14 +1,63 @@
-"""How one task is enqueued: what is declared with a function, and what is chosen for one call."""
+"""How one task is enqueued: what is declared with a function, and what is chosen for one call.
 
-from collections.abc import Mapping
+Whoever writes an option that is none reads what they may have meant.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.sending import NewTask
 from headrace.domain import limits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ELSEWHERE: Final = {
+    "delay": "say {0}.enqueue(…), or {0}.options(delay=…).enqueue(…)",
+    "apply_async": "say {0}.options(delay=…).enqueue(…)",
+    "send": "say {0}.enqueue(…)",
+}
+"""What other task queues call it, and what it is here."""
+
+
+def named(function: Callable[P, R]) -> Callable[P, R]:
+    """Let *function* say which of its options was meant by one that it does not have."""
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*args, **options)
+        except TypeError:
+            known = _options(function)
+            for name in options:
+                if name not in known:
+                    raise TypeError(unknown(name, function.__name__, known)) from None
+            raise
+
+    return checked
+
+
+def _options(function: Callable[..., Any]) -> list[str]:
+    return [
+        name
+        for name, each in inspect.signature(function).parameters.items()
+        if each.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+
+
+def unknown(name: str, of: str, known: list[str]) -> str:
+    """The error message for an unknown option."""
+    near = get_close_matches(name, known, n=1)
+    return f"{of} has no option {name}: " + (
+        f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,33 @@
-"""How an attempt may end other than by returning: what handlers raise, and what is thrown at them.
+"""How an attempt may end, and what its report says of that.
 
 Handlers raise `Retry` and `Reject`.  The worker throws the limits and `Stopped` into a running
 handler: into a thread as they are; an asyncio task is cancelled, and the reason is the first
-argument of its ``CancelledError``.
+argument of its ``CancelledError``.  Of an exception type, message and traceback are kept, within
+what the service takes; of a result up to 32 KiB of JSON, or what the task says instead.
 """
+
+import json
+import traceback
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
+from headrace.client.codec import PLAIN, Codec
+from headrace.client.sending import Failure, carried
 from headrace.domain import limits
+from headrace.domain.errors import PayloadTooLarge
+
+_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
+_TYPE_ROOM: Final = 256
+_MESSAGE_ROOM: Final = 1024
+_CUT: Final = "… [cut] "
+_OURS: Final = "headrace.client."
+_MACHINERY: Final = "headrace.client.app."
+_WITHHELD: Final = "withheld: what tasks carry is private, so see the worker's log"
+OnLargeResult: TypeAlias = Literal["truncate", "drop"]
+_CHOICES: Final = ("truncate", "drop")
+_MARK: Final = "… [cut]"
 
 
 class Retry(Exception):
@@ -45,3 +65,117 @@ class HardTimeLimit(BaseException):
 
 class Stopped(BaseException):
     """Thrown when the worker stops: the task is released, which costs it no attempt."""
+
+
+def failure_of(error: BaseException, *, private: bool) -> Failure:
+    """Return type, message and traceback of *error*, the traceback's end where it is too long.
+
+    There is no traceback of what failed before the handler was reached.
+
+    With *private* True only the type is told: messages and tracebacks quote what was worked on.
+    """
+    kind = _fitted(type_of(error), _TYPE_ROOM)
+    if private:
+        return Failure(kind, _WITHHELD)
+    formatted = traceback.TracebackException(type(error), error, from_the_handler(error))
+    message = _fitted(str(formatted), _MESSAGE_ROOM)
+    if not formatted.stack:  # it never came to the handler, so there is no more to tell
+        return Failure(kind, message)
+    room = _ROOM - _size(kind) - _size(message)
+    return Failure(kind, message, _fitted("".join(formatted.format()), room, end=True))
+
+
+def type_of(error: BaseException) -> str:
+    """Return the name under which an error is filed: qualified, unless everybody knows it."""
+    if isinstance(error, HardTimeLimit):
+        return "TimeLimit"
+    kind = type(error)
+    known = kind.__module__ == "builtins" or kind.__module__.startswith(_OURS)
+    return kind.__qualname__ if known else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def from_the_handler(error: BaseException) -> TracebackType | None:
+    """Skip the frames that lead up to the handler: they are the same in every traceback."""
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_globals.get("__name__", "").startswith(_MACHINERY):
+        place = place.tb_next
+    return place
+
+
+def _fitted(text: str, room: int, *, end: bool = False) -> str:
+    """Return as much of *text* as takes *room* bytes of JSON: its beginning, or its *end*."""
+    text = text.encode(errors="backslashreplace").decode()  # half a surrogate pair cannot be sent
+    if _size(text) <= room:
+        return text
+    low, high = 0, min(len(text), room)  # a character takes at least a byte
+    room -= len(_CUT.encode())
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _size(text[-middle:] if end else text[:middle]) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    if not end:
+        return text[:low] + _CUT.rstrip()
+    return _CUT + text[len(text) - low :]
+
+
+def _size(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
+
+
+def checked_choice(value: OnLargeResult | None) -> OnLargeResult | None:
+    """Return *value* if it may be chosen; None is: fail.  Raises InvalidRequest."""
+    if value is None or value in _CHOICES:
+        return value
+    raise checks.wrong("on_large_result", f"must be one of {', '.join(_CHOICES)}, not {value!r}")
+
+
+def kept_result(result: object, codec: Codec, choice: OnLargeResult | None) -> tuple[Any, str]:
+    """The part of *result* that is kept, and why it is not all of it, if it is not.
+
+    Raises PayloadTooLarge for one over the limit unless there is a *choice*, InvalidRequest for one
+    that is no JSON, and whatever a codec of somebody else's does.
+    """
+    if result is None:
+        return None, ""
+    try:
+        # As it is now, whatever becomes of it.
+        return codec.decode(bytes(_carried(result, codec))), ""
+    except PayloadTooLarge as error:
+        if choice is None:
+            raise
+        why = error.errors[0].message
+    return (None if choice == "drop" else _truncated(result, codec, why)), why
+
+
+def _truncated(result: object, codec: Codec, why: str) -> object:
+    """Return as much of the beginning of *result* as fits: of a text that, of else its JSON."""
+    text = result if isinstance(result, str) else PLAIN.encode(result).decode()
+    low, high = 0, min(len(text), limits.RESULT_BYTES)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _fits(_beginning(result, text, middle, why), codec):
+            low = middle
+        else:
+            high = middle - 1
+    return _beginning(result, text, low, why)
+
+
+def _beginning(result: object, text: str, length: int, why: str) -> object:
+    beginning = text[:length] + _MARK
+    if isinstance(result, str):
+        return beginning
+    return {"headrace": f"result truncated: it {why}", "beginning": beginning}
+
+
+def _fits(value: object, codec: Codec) -> bool:
+    try:
+        _carried(value, codec)
+    except PayloadTooLarge:
+        return False
+    return True
+
+
+def _carried(value: object, codec: Codec) -> Any:  # noqa: ANN401 (text in a wrapper of msgspec's)
+    return carried(value, codec, field="result", most=limits.RESULT_BYTES)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
 from headrace.client.app.function import TaskFunction
-from headrace.client.app.queues import AppQueues
+from headrace.client.app.posting import AppQueues
 from headrace.client.client import Client
 from headrace.client.codec import Unreadable
 from headrace.client.models import Schedule

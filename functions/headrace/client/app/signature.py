@@ -1,4 +1,4 @@
-"""The arguments of a task function: named and checked before they travel, and after.
+"""A task function as it is read: its default name, and its arguments, checked on both sides.
 
 They travel as JSON, so both sides ask the same question: does what JSON makes of this value fit
 the parameter's type hint, strictly?  ``"5"`` is no ``int``.
@@ -6,20 +6,21 @@ the parameter's type hint, strictly?  ``"5"`` is no ``int``.
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
-from types import SimpleNamespace
+from pathlib import Path, PurePath
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from headrace.client.app.checks import all_wrong
 from headrace.client.app.context import Context
-from headrace.client.app.names import name_of
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import FieldError
 
+_PROGRAMS: Final = ("__main__", "__mp_main__")  # the second in a process spawned by the first
 _PLACE: Final = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?")
 _PARTS: Final = ("type", "types", "fields", "item_type", "item_types", "key_type", "value_type")
 _JSON: Final = (dict, list, str, int, float, bool, type(None), msgspec.UnsetType)
@@ -28,6 +29,30 @@ _CANNOT_TRAVEL: Final = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, and each needs a name",
     inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, and each needs a type to check",
 }
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return ``module.function``.  Raises TypeError for what has no name.
+
+    For a module run as a program it is the name that others import it by, so that a task
+    enqueued by ``python mail.py`` is known to ``headrace work mail:app``.
+    """
+    if not hasattr(function, "__qualname__"):
+        raise TypeError(f"{function!r} is no function, so it cannot be a task")
+    module: str = function.__module__
+    if module in _PROGRAMS:
+        module = _importable_name(sys.modules.get(module)) or module
+    inner: str = function.__qualname__.replace("<locals>.", "")
+    return f"{module.removesuffix('.__main__')}.{inner}"
+
+
+def _importable_name(program: ModuleType | None) -> str | None:
+    spec = getattr(program, "__spec__", None)
+    if spec is not None:
+        name: str = spec.name
+        return name
+    file = getattr(program, "__file__", None)
+    return Path(file).stem if file else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,12 @@ class Errors:
         """Read a whole number; an empty field is *default*."""
         if not text:
             return default
-        low, high = within
-        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-            self.add(name, f"must be a whole number from {low} to {high}")
+        value = int(text) if _WHOLE.fullmatch(text) else text
+        fault = limits.number_fault(value, within, whole=True)
+        if fault:
+            self.add(name, fault)
             return default
-        return int(text)
+        return int(value)
 
     def instant(self, name: str, text: str) -> datetime | None:
         """Read a date and time, taken as UTC."""
@@ -61,8 +62,9 @@ class Errors:
 
     def text(self, name: str, text: str, most: int) -> str | None:
         """Read a text of at most *most* bytes; None for nothing."""
-        if limits.utf8_bytes(text) > most:
-            self.add(name, f"must be at most {most} bytes")
+        fault = limits.text_fault(text, most)
+        if fault:
+            self.add(name, fault)
             return None
         return text or None
 
@@ -73,19 +75,10 @@ class Errors:
             key, sign, value = (part.strip() for part in pair.partition("="))
             if not sign or not key:
                 self.add(name, "must be tags as key=value, with commas between")
-            elif (
-                limits.utf8_bytes(key) > limits.TAG_KEY_BYTES
-                or limits.utf8_bytes(value) > limits.TAG_VALUE_BYTES
-            ):
-                self.add(
-                    name,
-                    f"must have keys of at most {limits.TAG_KEY_BYTES} bytes and values of at "
-                    f"most {limits.TAG_VALUE_BYTES}",
-                )
             else:
                 found[key] = value
-        if len(found) > limits.TAGS:
-            self.add(name, f"must be at most {limits.TAGS} tags")
+        for tag, fault in limits.tags_faults(found):
+            self.add(name, fault if tag is None else f"{tag:.80} {fault}")
         return dict(sorted(found.items()))
 
 

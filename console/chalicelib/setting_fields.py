@@ -95,17 +95,17 @@ class _Typed:
 
     def number(self, name: str, within: tuple[float, float]) -> Seconds:
         """Read a number that must be there."""
-        low, high = within
-        value = _read(self.texts[name])
-        if value is None or not low <= value <= high:
-            self.errors.add(name, f"must be a number from {text_of(low)} to {text_of(high)}")
-            return low
-        return value
+        text = self.texts[name]
+        value = _read(text)
+        fault = limits.number_fault(text if value is None else value, within)
+        if fault:
+            self.errors.add(name, fault)
+        return within[0] if fault or value is None else value
 
     def whole(self, name: str, within: tuple[int, int]) -> int:
         """Read a whole number that must be there."""
         if not self.texts[name]:
-            self.errors.add(name, f"must be a whole number from {within[0]} to {within[1]}")
+            self.errors.add(name, str(limits.number_fault("", within, whole=True)))
         return self.errors.whole(name, self.texts[name], within, default=within[0]) or within[0]
 
     def choice(self, name: str, values: tuple[str, ...]) -> str:
@@ -121,7 +121,11 @@ class _Typed:
         low, high = limits.RETRY_DELAY_SECONDS
         parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
         found = [_read(part) for part in parts]
-        right = [value for value in found if value is not None and low <= value <= high]
+        right = [
+            value
+            for value in found
+            if value is not None and not limits.number_fault(value, (low, high))
+        ]
         wrong = ""
         if len(right) < len(parts) or len(parts) > most:
             wrong = f"must be {least} to {most} numbers from {low} to {high}, with commas between"

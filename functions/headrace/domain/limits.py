@@ -122,9 +122,9 @@ def number_fault(
     kind = "a whole number" if whole else "a number"
     low, high = bounds
     if math.isfinite(high):
-        within = f"must be {kind} from {low:,} to {high:,}{unit and ' '}{unit}, not {value!r:.140}"
+        within = f"must be {kind} from {low} to {high}{unit and ' '}{unit}, not {value!r:.140}"
     else:
-        within = f"must be {kind} of at least {low:,}{unit and ' '}{unit}, not {value!r:.140}"
+        within = f"must be {kind} of at least {low}{unit and ' '}{unit}, not {value!r:.140}"
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         return within
     return None if math.isfinite(value) and low <= value <= high else within

@@ -100,7 +100,7 @@ def test_only_plain_digits_are_a_whole_number(text: str) -> None:
     errors = Errors()
 
     assert errors.whole("n", text, (0, 100)) is None
-    assert errors.of("n") == f"must be a whole number from 0 to 100, not {text!r}"
+    assert errors.of("n").startswith("must be a whole number from 0 to 100, not ")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from infra.local.engine import HOST, PROJECT_ROOT, free_port
+from infra.local.engine import DIE_WITH_PARENT, HOST, PROJECT_ROOT, free_port
 
 OLDEST_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
@@ -34,7 +34,6 @@ _STOP_SECONDS: Final = 5.0
 _ASK_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _MEMORY: Final = "512m"
-_DIE_WITH_PARENT: Final = PROJECT_ROOT / "infra" / "local" / "die_with_parent.py"
 
 
 class EngineMissing(RuntimeError):
@@ -131,7 +130,7 @@ def _start(java: str, jar: Path, port: int, folder: Path) -> DynamoDBLocal:
     command += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={folder}"]
     command += ["-jar", str(jar), "-inMemory", "-sharedDb", "-disableTelemetry", "-port", str(port)]
     if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -24,7 +24,7 @@ from examples.ngsi.spark_process import USUAL, SparkLeftOut
 from examples.ngsi.spark_summary import SparkSummary
 from examples.ngsi.summary import Summary
 from examples.ngsi.workers_part import ROWS_NAME, by_workers
-from infra.local.errors import LocalServiceError
+from infra.local import LocalServiceError
 
 
 def _options() -> Options:

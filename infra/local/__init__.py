@@ -1,4 +1,50 @@
 """The whole service on one machine: the production handlers, an embedded engine, a small gateway.
 
 `python -m infra.local` starts it; `infra.local.launch` starts it as a child, for tests and tools.
+
+Here is why it cannot start: every message is one line that says what to do about it.
 """
+
+
+class LocalServiceError(Exception):
+    """The service cannot start or go on; the text is shown to a person as it is."""
+
+
+class EngineMissing(LocalServiceError):
+    """The engine's binary is not installed."""
+
+
+class UnsupportedPlatform(LocalServiceError):
+    """The engine is not published for this system or processor."""
+
+
+class EngineFailed(LocalServiceError):
+    """The engine ended, or never answered, while it was being started."""
+
+
+class EndpointRefused(LocalServiceError):
+    """The DynamoDB endpoint does not answer, or refuses what the service needs."""
+
+
+class DataFolderUnusable(LocalServiceError):
+    """The data folder cannot be used: not writable, or what it keeps is broken."""
+
+
+class DataFolderInUse(DataFolderUnusable):
+    """Another service is working in the same data folder."""
+
+
+class PortUnusable(LocalServiceError):
+    """The port cannot be listened on."""
+
+
+class SettingInvalid(LocalServiceError):
+    """An environment variable holds something that cannot be used."""
+
+
+class TemplateInvalid(LocalServiceError):
+    """template.yaml asks for something that the local service does not know."""
+
+
+class ServiceUnhealthy(LocalServiceError):
+    """Everything has started, but `/v1/health` does not answer 200."""

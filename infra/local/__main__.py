@@ -9,10 +9,10 @@ import threading
 from types import FrameType
 from typing import Final
 
-from infra.local.errors import LocalServiceError
+from infra.local import LocalServiceError
+from infra.local.environment import settings_from
 from infra.local.folder import IN_MEMORY
 from infra.local.service import Service
-from infra.local.settings import settings_from
 
 CANNOT_START: Final = 2
 ENGINE_LOST: Final = 3

@@ -3,7 +3,7 @@
 It lives on the server's loop and has no thread.  A request is handed on once it is there as a
 whole, and the next one is looked at when it was answered.  What two readers could take for two
 different requests is refused, and the connection ends with it: by h11 first of all, and by
-`strict`.
+`requests`.
 """
 
 import asyncio
@@ -18,9 +18,15 @@ from typing import Any, Final, Protocol, TypeAlias
 import h11
 
 from headrace.http.events import GatewayAnswer
-from infra.local.events import LocalRequest
-from infra.local.problems import refusal
-from infra.local.strict import RequestRefused, check_head, long_body, long_head, not_http
+from infra.local.requests import (
+    LocalRequest,
+    RequestRefused,
+    check_head,
+    long_body,
+    long_head,
+    not_http,
+    refusal,
+)
 
 Done: TypeAlias = Callable[[GatewayAnswer], None]
 
@@ -102,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport
         self._owner.joined(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+    def connection_lost(self, _exc: Exception | None) -> None:
         """End."""
         self._release()
         self._owner.left(self)
@@ -209,7 +215,7 @@ class Connection(asyncio.Protocol):
             self._refuse(error)
 
     def _check_wait(self) -> None:
-        """Raise Refused where h11 waits for more than it may hold."""
+        """Raise RequestRefused where h11 waits for more than it may hold."""
         if self.phase is Phase.IDLE and self._raw:
             self._enter(Phase.HEAD)
         if self._chunked and len(self._http.trailing_data[0]) > _LINE_BYTES:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.local.errors import EngineFailed, EngineMissing, UnsupportedPlatform
+from infra.local import EngineFailed, EngineMissing, UnsupportedPlatform
 
 PROJECT_ROOT: Final = Path(__file__).resolve().parents[2]
 HOST: Final = "127.0.0.1"
@@ -37,6 +37,20 @@ _LEAST_FREE_BYTES: Final = 1024 * 1024
 _POLL_SECONDS: Final = 0.005
 _PORT_TRIES: Final = 5
 _OTHER_ENDPOINT: Final = "set HEADRACE_DYNAMODB_URL to a DynamoDB-compatible endpoint"
+
+DIE_WITH_PARENT: Final = """
+import ctypes, os, signal, sys
+parent, *command = sys.argv[1:]
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() == int(parent):  # it may have died before the signal was set
+    os.execv(command[0], command)
+"""
+"""Becomes a program that is killed when the parent's thread ends (Linux): PARENT COMMAND ARG...
+
+A program of its own, because a hook between fork and exec is unsafe in a process that has threads,
+and Python 3.12 warns about it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +183,7 @@ def _spawn(binary: Path, port: int, database: Path, log: Path) -> subprocess.Pop
     command = [str(binary), "serve", "--host", HOST, "--port", str(port)]
     command += ["--db-path", str(database)]
     if sys.platform == "linux":
-        wrapper = Path(__file__).with_name("die_with_parent.py")
-        command = [sys.executable, "-I", "-S", str(wrapper), str(os.getpid()), *command]
+        command = [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
     try:
         with log.open("wb") as output:
             # A session of its own: Ctrl-C in a terminal must reach the service alone, which

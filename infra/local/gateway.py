@@ -1,23 +1,27 @@
-"""API Gateway's part (REST API, Lambda proxy integration).
+"""What stands before the handlers in AWS: API Gateway (REST API, proxy integration) and Lambda.
 
-A request becomes the event that API Gateway would send, the route's handler is called, and its
-answer is written back. Routes are those of template.yaml.
+A request becomes the event that API Gateway would send, the route's handler is called with Lambda's
+context, and its answer is written back. Routes are those of template.yaml.
 """
 
+import importlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 from uuid import uuid4
 
-from headrace.http.events import GatewayAnswer, read_answer
+from headrace.http.events import ACCOUNT, GatewayAnswer, proxy_event, read_answer
 from headrace.runtime.headers import ALWAYS
-from infra.local.events import LocalRequest, request_event
-from infra.local.lambdas import Handler, InvocationContext, Stopping
-from infra.local.problems import refusal
+from infra.local import TemplateInvalid
+from infra.local.engine import PROJECT_ROOT
+from infra.local.requests import LocalRequest, refusal
 from infra.local.tables import ApiRoute, Function
 
 # The server's business, not the handler's.
@@ -26,7 +30,106 @@ _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "dat
 _LONG_POLL: Final = "/dequeue"
 _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves others theirs
 
+Event: TypeAlias = dict[str, Any]
+Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
+Stopping: TypeAlias = Callable[[], bool]
+FUNCTIONS_FOLDER: Final = PROJECT_ROOT / "functions"
+_ROOTS: Final = (FUNCTIONS_FOLDER, PROJECT_ROOT)  # of modules: the API's, and the console's
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationContext:
+    """The context object of one call.
+
+    When the service stops, the time left is 0, so that a long poll which minds its time ends.
+    """
+
+    function: Function
+    stopping: Stopping
+    aws_request_id: str = field(default_factory=lambda: str(uuid4()))
+    function_version: str = "$LATEST"
+    identity: None = None
+    client_context: None = None
+    _started: float = field(default_factory=time.monotonic)
+
+    @property
+    def function_name(self) -> str:
+        """Name of the function in the template."""
+        return self.function.name
+
+    @property
+    def invoked_function_arn(self) -> str:
+        """An ARN of the right form, of no account."""
+        return f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:{self.function.name}"
+
+    @property
+    def memory_limit_in_mb(self) -> str:
+        """The template's memory size; text, as in Lambda. Nothing enforces it here."""
+        return str(self.function.memory_mb)
+
+    @property
+    def log_group_name(self) -> str:
+        """Name of the log group it would have."""
+        return f"/aws/lambda/{self.function.name}"
+
+    @property
+    def log_stream_name(self) -> str:
+        """Name of the log stream it would have."""
+        return "local"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until the template's timeout; nothing enforces it here."""
+        if self.stopping():
+            return 0
+        left = self.function.timeout_seconds - (time.monotonic() - self._started)
+        return max(0, int(left * 1000))
+
+
+def load_handler(name: str) -> Handler:
+    """Import the handler that the template calls `module.function`.
+
+    Its module is in `functions/`, or a folder of the project's own as `console/app`.
+
+    Raises:
+        TemplateInvalid: there is no such module or function.
+        ImportError: one of its own imports fails.
+
+    """
+    for root in reversed(_ROOTS):
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+    # Lambda writes the folders of a module with slashes.
+    path, _, attribute = name.rpartition(".")
+    module_name = path.replace("/", ".") or name
+    message = f"template.yaml names the handler {name}, which is nowhere."
+    try:
+        handler = getattr(importlib.import_module(module_name), attribute, None)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise
+        raise TemplateInvalid(message) from error
+    if not callable(handler):
+        raise TemplateInvalid(message)
+    found: Handler = handler
+    return found
+
+
+def scheduled_event(function: Function, now: datetime | None = None) -> Event:
+    """Make the event that EventBridge sends for a schedule."""
+    at = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "version": "0",
+        "id": str(uuid4()),
+        "detail-type": "Scheduled Event",
+        "source": "aws.events",
+        "account": ACCOUNT,
+        "time": at,
+        "region": "us-east-1",
+        "resources": [f"arn:aws:events:us-east-1:{ACCOUNT}:rule/{function.name}"],
+        "detail": {},
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +237,42 @@ def _rank(template: str) -> list[int]:
         0 if not part.startswith("{") else 2 if part.endswith("+}") else 1
         for part in template.split("/")
     ]
+
+
+def request_event(
+    request: LocalRequest,
+    *,
+    method: str,
+    resource: str,
+    parameters: Mapping[str, str],
+    request_id: str,
+) -> Event:
+    """Make the event (payload format 1.0).
+
+    `method` is what the route takes the request's for; `resource` is the template's path.
+    """
+    return proxy_event(
+        method,
+        request.path,
+        request_id=request_id,
+        headers=_headers(request),
+        query=request.query,
+        body=request.body,
+        resource=resource,
+        parameters=parameters,
+        protocol=request.protocol,
+        source_ip=request.source,
+    )
+
+
+def _headers(request: LocalRequest) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in request.headers:
+        title = name.title()
+        between = "; " if name == "cookie" else ", "
+        headers[title] = f"{headers[title]}{between}{value}" if title in headers else value
+    forwarded = [headers.get("X-Forwarded-For"), request.source]
+    headers["X-Forwarded-For"] = ", ".join(address for address in forwarded if address)
+    headers["X-Forwarded-Proto"] = "http"
+    headers["X-Forwarded-Port"] = str(request.port)
+    return headers

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from infra.local import LocalServiceError
 from infra.local.engine import PROJECT_ROOT
-from infra.local.errors import LocalServiceError
 from infra.local.folder import IN_MEMORY
 
 _START_TIMEOUT_SECONDS: Final = 60.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.http.events import ACCOUNT
-from infra.local.lambdas import Event, Handler, InvocationContext, Stopping
+from infra.local.gateway import Event, Handler, InvocationContext, Stopping
 from infra.local.stream import Reader, StreamRecord
 from infra.local.tables import Function, Template
 

@@ -13,21 +13,21 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from headrace.client.threads import PeriodicThread, every
-from infra.local import stream
+from infra.local import ServiceUnhealthy, stream
 from infra.local.engine import HOST, Engine, running_engine
 from infra.local.environment import (
+    DEFAULT_DATA_DIR,
+    DEFAULT_PORT,
+    LocalSettings,
     applied,
     dynamodb_client,
     function_environment,
     payloads_kept,
 )
-from infra.local.errors import ServiceUnhealthy
 from infra.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
-from infra.local.gateway import Gateway
-from infra.local.lambdas import Handler, InvocationContext, load_handler, scheduled_event
+from infra.local.gateway import Gateway, Handler, InvocationContext, load_handler, scheduled_event
 from infra.local.pump import Pump, counted, stream_function
 from infra.local.server import listen
-from infra.local.settings import DEFAULT_DATA_DIR, DEFAULT_PORT, LocalSettings
 from infra.local.tables import (
     FunctionTimer,
     TableNames,

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
-from infra.local.errors import EngineFailed
+from infra.local import EngineFailed
 
 StreamRecord: TypeAlias = dict[str, Any]
 

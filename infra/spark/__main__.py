@@ -4,22 +4,67 @@
     make package-spark ARGS='--lake s3://bucket'
 
 The address of the lake is the stack's output LakeAddress.  Exit status: 0 done, 1 it failed.
+
+What is built has all that `headrace.spark` needs, without PySpark, which is there:
+
+- `headrace.zip`: Python alone, for any processor; enough for rollup, proof and compact.
+- `environment-<processor>.tar.gz`: with compiled packages; for stations and all other jobs on EMR
+  Serverless, which runs `bin/python` of it.
+- `headrace.gluewheels.zip`: the same for Glue, save what Glue brings.
+
+Built twice from the same files, each is the same byte for byte.
 """
 
 import argparse
+import gzip
+import io
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from headrace.domain.errors import HeadraceError
 from headrace.store.lake import lake_at
 from infra.local.engine import PROJECT_ROOT
-from infra.spark.package import PROCESSORS, build
 
 TARGET: Final = PROJECT_ROOT / "build" / "spark"
 CODE: Final = "code"
 """Where in the lake template.yaml looks for it."""
+
+HERE: Final = Path(__file__).parent
+REQUIREMENTS: Final = HERE / "requirements.txt"
+SCRIPTS: Final = ("lake.py", "station.py")
+PROCESSORS: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
+EMR_PYTHON: Final = "3.11"
+GLUE_PYTHON: Final = "3.13"
+GLUE_BRINGS: Final = frozenset(
+    {"botocore", "jmespath", "numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six"}
+    | {"tzdata", "urllib3"}
+)
+"""Packages that Glue has: those of data, compiled for it and large, and those of boto3."""
+PURE: Final = ("botocore", "click", "dateutil", "jmespath", "six.py", "urllib3")
+"""All that the lake's jobs import beside PySpark."""
+SERVICES: Final = frozenset({"dynamodb", "s3", "secretsmanager", "sts"})
+"""Of botocore, which knows hundreds; the others are most of its size."""
+
+_FUNCTIONS: Final = PROJECT_ROOT / "functions"
+_NOT_OURS: Final = frozenset({"cli", "http", "testing"})  # nothing there is called from Spark
+_OPTIONS: Final = frozenset({"cli/__init__.py", "cli/jobs.py", "cli/params.py"})  # save these
+_LEFT_OUT: Final = frozenset({"__pycache__", "tests", "include"})
+_WHEN: Final = (2020, 1, 1, 0, 0, 0)  # of every file, so that equal contents are equal archives
+_PYTHON: Final = f"""#!/bin/sh
+# The Python of the runtime, with the packages beside this file before its own.
+here=$(cd "$(dirname "$0")/.." && pwd)
+export PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}"
+exec "${{HEADRACE_PYTHON:-python{EMR_PYTHON}}}" "$@"
+"""
 
 
 def main() -> int:
@@ -45,6 +90,144 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def build(target: Path, *, processor: str = "arm64") -> list[Path]:
+    """Build everything into *target*; return the files."""
+    target.mkdir(parents=True, exist_ok=True)
+    libraries = fetched(target / "fetched", processor)
+    files = [
+        zipped(target / "headrace.zip", pure(libraries)),
+        environment(target / f"environment-{processor}.tar.gz", libraries),
+        gluewheels(target / "headrace.gluewheels.zip"),
+    ]
+    return files + [Path(shutil.copy(HERE / name, target / name)) for name in SCRIPTS]
+
+
+def fetched(cache: Path, processor: str) -> Path:
+    """Return a folder with the pinned packages as *processor* needs them; kept while they stay."""
+    pinned = REQUIREMENTS.read_bytes() + processor.encode() + EMR_PYTHON.encode()
+    folder = cache / blake2b(pinned, digest_size=6).hexdigest()
+    if not folder.exists():
+        new = folder.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        where = ["--requirement", str(REQUIREMENTS), "--target", str(new), "--no-compile"]
+        _pip("install", *where, *_built_for(PROCESSORS[processor], EMR_PYTHON))
+        new.rename(folder)
+    return folder
+
+
+def ours() -> Iterator[tuple[str, Path]]:
+    """Yield the files of `headrace` that a job may import, by their names in an archive."""
+    for name, path in files_of(_FUNCTIONS / "headrace"):
+        if name.partition("/")[0] not in _NOT_OURS or name in _OPTIONS:
+            yield f"headrace/{name}", path
+
+
+def pure(libraries: Path) -> Iterator[tuple[str, Path]]:
+    """Yield what the lake's jobs need: all of it Python."""
+    yield from ours()
+    for top in PURE:
+        place = libraries / top
+        yield from [(top, place)] if place.is_file() else files_of(place, f"{top}/")
+
+
+def files_of(folder: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
+    """Yield the files below *folder*, by name, without what no job reads."""
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not _LEFT_OUT.intersection(parts):
+            name = prefix + "/".join(parts)
+            if _served(name):
+                yield name, path
+
+
+def zipped(target: Path, files: Iterable[tuple[str, Path]]) -> Path:
+    """Write *files* to a zip file."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in files:
+            entry = zipfile.ZipInfo(name, _WHEN)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return target
+
+
+def environment(target: Path, libraries: Path) -> Path:
+    """Write `bin/python` and `lib/` with all packages to a tar file."""
+    with (
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        _add(archive, "bin/python", _PYTHON.encode(), 0o755)
+        for name, path in (*ours(), *files_of(libraries)):
+            _add(archive, f"lib/{name}", path.read_bytes(), 0o644)
+    return target
+
+
+def gluewheels(target: Path) -> Path:
+    """Write the wheels that Glue lacks, and ours, with the list of them that Glue installs."""
+    folder = target.with_suffix(".new")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    lacking = folder / "requirements.txt"
+    lacking.write_text("".join(lacking_in_glue(REQUIREMENTS.read_text())))
+    where = ["--requirement", str(lacking), "--dest", str(folder)]
+    _pip("download", *where, *_built_for("x86_64", GLUE_PYTHON))
+    _wheel_of_ours(folder)
+    wheels = sorted(folder.glob("*.whl"))
+    names = [wheel.name.split("-")[:2] for wheel in wheels]
+    lacking.write_text("".join(f"{name}=={version}\n" for name, version in names))
+    zipped(target, ((f"wheels/{path.name}", path) for path in (lacking, *wheels)))
+    shutil.rmtree(folder)
+    return target
+
+
+def lacking_in_glue(pinned: str) -> Iterator[str]:
+    """Yield the lines of a *pinned* list about what Glue does not bring."""
+    kept = True
+    for line in pinned.splitlines(keepends=True):
+        if line[0].isalnum():
+            kept = line.partition("==")[0] not in GLUE_BRINGS
+        if kept:
+            yield line
+
+
+def _wheel_of_ours(folder: Path) -> None:
+    # From a copy: what setuptools leaves beside its sources would be in the next wheel.
+    with tempfile.TemporaryDirectory() as copy:
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(PROJECT_ROOT / name, copy)
+        shutil.copytree(_FUNCTIONS / "headrace", Path(copy, "functions", "headrace"))
+        _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), copy)
+
+
+def _served(name: str) -> bool:
+    """Tell whether a file is none of botocore's about a service that is not used here."""
+    _, found, rest = name.rpartition("botocore/data/")
+    service, below, _ = rest.partition("/")
+    return not (found and below) or service in SERVICES
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(content), mode, 0
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _built_for(machine: str, python: str) -> list[str]:
+    # The newest first: what EMR and Glue run on is Amazon Linux 2023, with glibc 2.34.
+    systems = ("manylinux_2_34", "manylinux_2_28", "manylinux2014")
+    platforms = [f"--platform={system}_{machine}" for system in systems]
+    locked = ["--only-binary=:all:", "--no-deps", "--require-hashes"]
+    return [*platforms, f"--python-version={python}", "--implementation=cp", *locked]
+
+
+def _pip(verb: str, *words: str) -> None:
+    command = [sys.executable, "-m", "pip", verb, "-qq", "--disable-pip-version-check", *words]
+    # Not this folder's packages: pip is to see what it is asked for alone.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(command, check=True, env=env)  # noqa: S603 (pip, with our own words)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 import recorder
 from headrace.runtime.wiring import using
 from headrace.store.base import Store
-from infra.local.lambdas import InvocationContext
+from infra.local.gateway import InvocationContext
 from infra.local.tables import Function
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock

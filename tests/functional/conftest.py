@@ -19,7 +19,7 @@ from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.memory import MemoryStore
-from infra.local.lambdas import InvocationContext
+from infra.local.gateway import InvocationContext
 from infra.local.tables import Function, TableNames
 from tests.e2e.deployed import Deployed, Handler, RealClock, deployed
 from tests.manual_clock import ManualClock

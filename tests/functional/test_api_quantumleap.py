@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.local.lambdas import InvocationContext
+from infra.local.gateway import InvocationContext
 from infra.local.tables import Function
 from tests.functional.conftest import Answer, Service
 

@@ -22,9 +22,8 @@ from schemathesis.specs.openapi import checks as documented
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
 from headrace.runtime.wiring import using
-from infra.local.events import LocalRequest
-from infra.local.gateway import Gateway
-from infra.local.lambdas import load_handler
+from infra.local.gateway import Gateway, load_handler
+from infra.local.requests import LocalRequest
 from infra.local.tables import Template, routes
 from tests.functional.conftest import KEY, Service, new_service
 

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.spark.session import prepare
 from headrace.store.lake import FolderLake
-from infra.spark.package import HERE, PURE, REQUIREMENTS, environment, pure, zipped
+from infra.spark.__main__ import HERE, PURE, REQUIREMENTS, environment, pure, zipped
 from tests.pipeline import exports
 from tests.pipeline.harness import PipelineHarness
 from tests.pipeline.stories import Story, write

@@ -11,7 +11,7 @@ from headrace.history.changelog import Changelog
 from headrace.runtime.wiring import using
 from headrace.store.lake import FolderLake
 from headrace.store.memory import MemoryStore
-from infra.local.lambdas import InvocationContext
+from infra.local.gateway import InvocationContext
 from infra.local.tables import Function
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock

@@ -16,7 +16,8 @@ import pytest
 from headrace.spark import archive
 from infra.local.engine import PROJECT_ROOT
 from infra.local.tables import Template
-from infra.spark import lake, package, station
+from infra.spark import __main__ as package
+from infra.spark import lake, station
 from infra.spark.__main__ import CODE
 
 DOCS = (PROJECT_ROOT / "docs" / "guide" / "spark-on-aws.md").read_text()

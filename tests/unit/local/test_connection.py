@@ -6,7 +6,7 @@ import pytest
 
 from headrace.http.events import GatewayAnswer
 from infra.local.connection import SECONDS, Connection, Done, Phase
-from infra.local.events import LocalRequest
+from infra.local.requests import LocalRequest
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
 

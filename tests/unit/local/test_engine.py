@@ -8,16 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.local.engine import DATABASE_NAME, find_binary, start_engine
-from infra.local.errors import (
+from infra.local import (
     DataFolderInUse,
     EngineFailed,
     EngineMissing,
     LocalServiceError,
     UnsupportedPlatform,
 )
+from infra.local.engine import DATABASE_NAME, find_binary, start_engine
 from infra.local.folder import data_folder, engine_noted
-from infra.local.lambdas import load_handler
+from infra.local.gateway import load_handler
 from infra.local.stream import add_index
 
 

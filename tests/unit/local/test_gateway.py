@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.runtime.headers import ALWAYS
-from infra.local.events import LocalRequest
-from infra.local.gateway import Gateway
-from infra.local.lambdas import InvocationContext
+from infra.local.gateway import Gateway, InvocationContext
+from infra.local.requests import LocalRequest
 from tests.fake_handler import API, ROUTES, FakeHandler
 
 

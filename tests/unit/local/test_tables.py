@@ -7,8 +7,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from infra.local import EndpointRefused, TemplateInvalid
 from infra.local.engine import free_port
-from infra.local.errors import EndpointRefused, TemplateInvalid
 from infra.local.tables import (
     ApiRoute,
     DynamoDBClient,

@@ -19,7 +19,7 @@ from headrace.runtime.settings import Settings
 from headrace.runtime.wiring import UseCases, using
 from headrace.store.records.reaper import PARTS, Left, ReaperPart
 from headrace.store.services import invoke
-from infra.local.lambdas import InvocationContext
+from infra.local.gateway import InvocationContext
 from infra.local.tables import Function
 from tests.unit.ops.reaper_harness import ReaperDeployment
 

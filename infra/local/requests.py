@@ -1,0 +1,146 @@
+"""Requests, what of them is not taken, and the answers that refuse them.
+
+h11 takes heads that others might read otherwise; these are refused here.  A refusal has the one
+shape of the API's errors (RFC 9457).
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from uuid import uuid4
+
+import h11
+
+from headrace.http.events import GatewayAnswer
+from headrace.runtime.headers import ALWAYS
+
+# A client may name us in full, as to a proxy: only what is behind the host tells where to.
+_OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+_END: Final = re.compile(rb"\n\r?\n")
+_FOLDED: Final = re.compile(rb"\n[ \t]")
+_BARE: Final = re.compile(rb"(?<!\r)\n")
+
+CONTENT_TYPE: Final = "application/problem+json"
+_CODES: Final = {
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "payload_too_large",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "internal_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "unavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRequest:
+    """A whole request.
+
+    Attributes:
+        target: path and query as the client sent them, still percent-encoded.
+        headers: in the order they came, names in lower case.
+        source: the client's address.
+        port: ours.
+
+    """
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    protocol: str = "HTTP/1.1"
+    source: str = ""
+    port: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path, still encoded, which is what a REST API passes on."""
+        path = _OUR_NAME.sub("", self.target, count=1).partition("?")[0]
+        return path or "/"
+
+    @property
+    def query(self) -> str:
+        """What is behind the question mark."""
+        return self.target.partition("?")[2]
+
+
+class RequestRefused(Exception):
+    """A request cannot be taken; `status` says why."""
+
+    def __init__(self, status: HTTPStatus, detail: str) -> None:
+        """Keep both for the answer."""
+        super().__init__(detail)
+        self.status = status
+
+
+def not_http(wrong: str) -> RequestRefused:
+    """Return the refusal of what breaks the protocol."""
+    return RequestRefused(HTTPStatus.BAD_REQUEST, f"This is not HTTP as it should be: {wrong}.")
+
+
+def long_head(most: int) -> RequestRefused:
+    """Return the refusal of headers above `most` bytes."""
+    detail = f"The request's headers are larger than {most} bytes."
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+
+
+def long_body(most: int) -> RequestRefused:
+    """Return the refusal of a body above `most` bytes."""
+    detail = f"The request's body is larger than {most} bytes."
+    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+
+
+def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int, max_body: int) -> None:
+    """Check a head that h11 has read; `raw` is what came, and may go on behind it.
+
+    Raises:
+        RequestRefused: it is too large, announces too large a body, or could be read in two ways.
+
+    """
+    end = _END.search(raw)
+    lines = raw[: end.end() if end else None]
+    if len(lines) > max_head:
+        raise long_head(max_head)
+    names = {name for name, _ in head.headers}
+    wrong = ""
+    if _FOLDED.search(lines):
+        wrong = "a header goes on in a second line"
+    elif _BARE.search(lines):
+        wrong = "a line ends without a carriage return"
+    elif b"transfer-encoding" in names and b"content-length" in names:
+        wrong = "Transfer-Encoding and Content-Length exclude each other"
+    elif b"transfer-encoding" in names and head.http_version < b"1.1":
+        wrong = "there is no Transfer-Encoding in HTTP/1.0"
+    if wrong:
+        raise not_http(wrong)
+    if not head.http_version.startswith(b"1."):
+        raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "This service speaks HTTP/1.1.")
+    lengths = [int(value) for name, value in head.headers if name == b"content-length"]
+    if lengths and lengths[0] > max_body:
+        raise long_body(max_body)
+
+
+def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> GatewayAnswer:
+    """Make the answer to a request that no handler has seen, or that one has failed to answer.
+
+    `request_id` is what the log knows a failure by; without it the body names none.
+    """
+    code = _CODES.get(status, "invalid_request")
+    body: dict[str, object] = {
+        "type": "about:blank",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status.value,
+        "code": code,
+        "detail": detail,
+        "errors": [],
+    }
+    if request_id is not None:
+        body["request_id"] = request_id
+    headers = [
+        ("Content-Type", CONTENT_TYPE),
+        ("X-Request-Id", request_id or str(uuid4())),
+        ("X-Consumed-Units", "w=0, r=0"),
+        *ALWAYS.items(),
+    ]
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.append(("Retry-After", "1"))
+    return GatewayAnswer(status, headers, json.dumps(body).encode())

@@ -1,11 +1,13 @@
 """`python -m infra.local`: the service in a terminal, until Ctrl-C or SIGTERM."""
 
+import argparse
 import logging
 import os
 import shlex
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
@@ -24,13 +26,19 @@ _OPTIONS: Final = {
     "HEADRACE_DATA_DIR": "--data-dir",
     "HEADRACE_ADMIN_KEY": "--admin-key",
 }
+_SETTINGS: Final = f"Its settings are in the environment: {', '.join(_OPTIONS)} and others."
 _WATCH_SECONDS: Final = 1.0
 # A request that takes no notice of the stop does not keep the service alive for longer.
 _STOP_WITHIN_SECONDS: Final = 6.0
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service; return the exit code: 0 stopped, 2 cannot start, 3 lost its engine."""
+    parser = argparse.ArgumentParser(
+        "python -m infra.local", description=__doc__, epilog=_SETTINGS, allow_abbrev=False
+    )
+    parser.add_argument(SAY_OPTIONS, action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 
@@ -52,7 +60,7 @@ def main() -> int:
         )
         service.start()
     except LocalServiceError as error:
-        print(refusal(error, say_options=SAY_OPTIONS in sys.argv), file=sys.stderr)
+        print(refusal(error, say_options=options.say_options), file=sys.stderr)
         return CANNOT_START
     print(greeting(service), flush=True)
     exit_code = 0

@@ -7,7 +7,7 @@ from typing import Any, cast
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, State, Task
 from headrace.store.base import Record, Store
-from headrace.testing.stream import SHARD, Streamed, stream_record
+from headrace.testing.stores import SHARD, Streamed, stream_record
 from tests.manual_clock import ManualClock
 
 __all__ = ["SHARD", "Streamed", "Unsure", "a_task", "stream_record"]

@@ -17,7 +17,7 @@ from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.runtime.wiring import Settings, build
 from headrace.store.memory import MemoryStore
-from headrace.testing.stream import Streamed
+from headrace.testing.stores import Streamed
 from tests.browser.chrome import Colours, Window, chromium, opened
 from tests.console.conftest import HOST, KEY, SECRET, Browser
 from tests.manual_clock import ManualClock

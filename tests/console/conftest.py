@@ -29,7 +29,7 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.memory import MemoryStore
-from headrace.testing.stream import SHARD, Streamed
+from headrace.testing.stores import SHARD, Streamed
 from headrace.testing.transport import HandlerContext
 from tests.e2e.deployed import Handler, RealClock, deployed
 from tests.manual_clock import ManualClock

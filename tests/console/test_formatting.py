@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from console.chalicelib import charts, formatting
 from console.chalicelib.forms import Errors, pretty
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -12,7 +12,7 @@ from headrace.domain.task import Place, State
 from headrace.ops.tasks.inspect import Counted, CountPosition, counted
 from headrace.store.base import CountPage, Position
 from headrace.store.memory import MemoryStore
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 from tests.contract.conftest import World, new_world
 from tests.contract.test_bounded import TimedStore
 from tests.contract.test_bounded import counted as counted_world

@@ -14,7 +14,7 @@ from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Outcome, Record, Refused, charge
 from headrace.store.items import to_item
 from headrace.store.memory import MemoryStore
-from headrace.testing.stream import SHARD, Streamed
+from headrace.testing.stores import SHARD, Streamed
 from tests.functional.conftest import KEY, Service
 from tests.functional.roles import ADMIN, OPERATOR, WORKER, keyed
 from tests.manual_clock import ManualClock

@@ -16,7 +16,7 @@ from headrace.history.tally import Activity
 from headrace.history.transitions import Event, Happening
 from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
-from headrace.testing.clock import ManualClock
+from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
 
 NOW = datetime.fromisoformat("2026-11-21T12:34:56+00:00")

@@ -10,7 +10,7 @@ from headrace.client.sending import Failure, NewTask, Report
 from headrace.domain.errors import LeaseLost
 from headrace.history.changelog import Changelog, Line
 from headrace.store.base import Lake
-from headrace.testing.clock import ManualClock
+from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
 
 START = 1_795_219_200_000_000  # 2026-11-21 00:00 UTC

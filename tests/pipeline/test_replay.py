@@ -23,7 +23,7 @@ from headrace.spark.lake.replay import (
 )
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
-from headrace.testing.clock import ManualClock
+from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
 from tests.pipeline.stories import MINUTE, START, Story, at, write
 

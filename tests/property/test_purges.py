@@ -28,8 +28,8 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.store.base import EntryPage, Outcome
 from headrace.store.memory import MemoryStore
-from headrace.testing.faults import Faults
-from headrace.testing.lagging import LaggingStore
+from headrace.testing.conditions import Faults
+from headrace.testing.stores import LaggingStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 

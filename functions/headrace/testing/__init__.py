@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from headrace.testing.clock import ManualClock
-    from headrace.testing.faults import Fault, Faults
+    from headrace.testing.conditions import Fault, Faults, ManualClock
     from headrace.testing.inlining import Inline, TaskDied, inline
     from headrace.testing.service import MemoryService
     from headrace.testing.work import Attempt, Ran
@@ -27,10 +26,10 @@ __all__ = [
 
 _HOMES: Final = {
     "Attempt": "work",
-    "Fault": "faults",
-    "Faults": "faults",
+    "Fault": "conditions",
+    "Faults": "conditions",
     "Inline": "inlining",
-    "ManualClock": "clock",
+    "ManualClock": "conditions",
     "MemoryService": "service",
     "Ran": "work",
     "TaskDied": "inlining",

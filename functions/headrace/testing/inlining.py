@@ -18,7 +18,7 @@ from headrace.client.app.app import App
 from headrace.client.app.outcomes import type_of
 from headrace.domain.task import State
 from headrace.testing.service import MemoryService
-from headrace.testing.work import Attempt, Ran, Work
+from headrace.testing.work import Attempt, Ran
 
 _BRINGS_WORK: Final = re.compile(r"/(tasks|run|restart|move|resume)$")
 
@@ -72,9 +72,8 @@ class Inline:
         while self._requested and self._busy.acquire(blocking=False):
             try:
                 self._requested = False
-                client = self.service.connect(codec=self._app.codec)
                 with _briefly_logged(self._raises):
-                    ran += Work(self.service, self._app, client).run(until_settled=True)
+                    ran += self.service.work(self._app).run(until_settled=True)
             finally:
                 self._busy.release()
         self.ran += ran

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from headrace.domain.errors import InvalidRequest
-from headrace.testing.seed import SEED_VARIABLE, chosen_seed
+from headrace.testing.conditions import SEED_VARIABLE, Faults, ManualClock, chosen_seed
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
     from headrace.client.client import Client
-    from headrace.testing.clock import ManualClock
-    from headrace.testing.faults import Faults
     from headrace.testing.inlining import Inline
     from headrace.testing.service import MemoryService
 
@@ -92,16 +90,14 @@ def headrace_app() -> "App | None":
 
 
 @pytest.fixture
-def headrace_clock() -> "ManualClock":
+def headrace_clock() -> ManualClock:
     """Give the clock of ``headrace_service``."""
-    from headrace.testing.clock import ManualClock  # noqa: PLC0415 (pytest starts without)
-
     return ManualClock()
 
 
 @pytest.fixture
 def headrace_service(
-    headrace_app: "App | None", headrace_clock: "ManualClock", pytestconfig: pytest.Config
+    headrace_app: "App | None", headrace_clock: ManualClock, pytestconfig: pytest.Config
 ) -> "Iterator[MemoryService]":
     """Give a service in memory with nothing in it; ``headrace_app`` talks to it."""
     from headrace.testing import MemoryService  # noqa: PLC0415 (pytest starts without)
@@ -121,7 +117,7 @@ def headrace_client(headrace_service: "MemoryService") -> "Client":
 
 
 @pytest.fixture
-def headrace_faults(headrace_service: "MemoryService") -> "Faults":
+def headrace_faults(headrace_service: "MemoryService") -> Faults:
     """Give the faults of ``headrace_service``."""
     return headrace_service.faults
 

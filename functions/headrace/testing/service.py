@@ -24,12 +24,9 @@ from headrace.ops.scheduling.ticking import Ticked
 from headrace.ops.shared.leases import with_present_ends
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
-from headrace.testing.clock import ManualClock
-from headrace.testing.faults import Faults
-from headrace.testing.faulty_transport import faulty
-from headrace.testing.lagging import LaggingStore
-from headrace.testing.stream import SHARD, Streamed
-from headrace.testing.transport import responder
+from headrace.testing.conditions import Faults, ManualClock
+from headrace.testing.stores import SHARD, LaggingStore, Streamed
+from headrace.testing.transport import faulty, responder
 from headrace.testing.work import LIMIT, Ran, Work
 
 URL: Final = "http://headrace.test"
@@ -217,9 +214,21 @@ class MemoryService:
             RuntimeError: *limit* attempts were not enough.
 
         """
-        work = Work(self, app, self.connect(key, codec=app.codec), limit)
         with self.serving(app):
+            work = self.work(app, key=key, limit=limit)
             return work.run(seconds=seconds, until_settled=until_settled)
+
+    def work(self, app: App, *, key: str | None = None, limit: int = LIMIT) -> Work:
+        """A run of *app* that leaves to whom its functions enqueue as it is; see `run`."""
+        return Work(
+            app,
+            self.connect(key, codec=app.codec),
+            limit,
+            clock=self.clock,
+            store=self.store,
+            queues=self.use_cases.queues,
+            tick=self.tick,
+        )
 
     def lapse(self, task_ids: Sequence[str]) -> None:
         """Let the leases of these tasks lapse: the clock jumps to their end, the reaper runs.

@@ -3,10 +3,10 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
@@ -14,10 +14,9 @@ from headrace.client.models import LeasedTask
 from headrace.client.sending import Report
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State
-from headrace.testing.clock import ManualClock
-
-if TYPE_CHECKING:
-    from headrace.testing.service import MemoryService
+from headrace.ops.shared.queues import QueueOperations
+from headrace.testing.conditions import ManualClock
+from headrace.testing.stores import LaggingStore
 
 NAME: Final = "test"
 LIMIT: Final = 10_000
@@ -120,23 +119,35 @@ class _Control:
 
 
 class Work:
-    """One run of an app over a service; see `MemoryService.run`."""
+    """One run of an app over a service in memory; see `MemoryService.run`.
+
+    *store* and *queues* say when the next task is due, *tick* runs the timers of the cloud.
+    """
 
     def __init__(
-        self, service: "MemoryService", app: App, client: Client, limit: int = LIMIT
+        self,
+        app: App,
+        client: Client,
+        limit: int,
+        *,
+        clock: ManualClock,
+        store: LaggingStore,
+        queues: QueueOperations,
+        tick: Callable[[], object],
     ) -> None:
-        self._service, self._app, self._client, self._limit = service, app, client, limit
+        self._app, self._client, self._limit = app, client, limit
+        self._clock, self._store, self._queues, self._tick = clock, store, queues, tick
         self._attempts: list[Attempt] = []
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
         """Work until nothing is ready, and go on as long as requested."""
-        service, clock = self._service, self._service.clock
+        clock = self._clock
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         end = clock.now + step
         self._app.ensure_queues(self._client)
         self._app.sync_schedules(self._client)
         if step:
-            service.tick()
+            self._tick()
         self._work()
         in_vain = 0
         while True:
@@ -147,7 +158,7 @@ class Work:
             if moment is None:
                 return Ran(tuple(self._attempts))
             clock.forward_to(moment)
-            service.tick()
+            self._tick()
             before = len(self._attempts)
             if self._anything_due():
                 self._work()
@@ -178,17 +189,17 @@ class Work:
         self._attempts.append(Attempt(task, report, outcome))
 
     def _executed(self, task: LeasedTask) -> Report | None:
-        control = _Control(self._client, self._service.clock, task, task.lease.expires_at)
+        control = _Control(self._client, self._clock, task, task.lease.expires_at)
         if self._app.route(task).kind == "sync":
             return self._app.execute(task, control)
         return _awaited(self._app, task, control)
 
     def _anything_due(self) -> bool:
         """Whether a dequeue could find something; most minutes of a long time are empty."""
-        now, queues = self._service.clock.now, set(self._app.queues)
+        now, queues = self._clock.now, set(self._app.queues)
         return any(
             task.state is State.ENQUEUED and task.due_at <= now and task.queue in queues
-            for task in self._service.store.everything()
+            for task in self._store.everything()
         )
 
     def _next_due(self, *, ticks: bool) -> datetime | None:
@@ -196,12 +207,12 @@ class Work:
 
         What schedules have enqueued counts only with *ticks*: it never ends.
         """
-        now = self._service.clock.now
-        everything = self._service.store.everything()
+        now = self._clock.now
+        everything = self._store.everything()
         moments = []
         for name in self._app.queues:
             try:
-                queue = self._service.use_cases.queues.get(name)
+                queue = self._queues.get(name)
             except NotFound:
                 continue
             for task in everything:

@@ -45,7 +45,7 @@ from console.chalicelib.views.static import assets
 from console.chalicelib.views.task import AttemptRow, HopRow, ReasonRow
 from console.chalicelib.views.task_list import TaskList
 from headrace.domain.task import Status
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 from tests.console.pattern import samples
 
 PATH: Final = f"{urls.ROOT}/pattern"

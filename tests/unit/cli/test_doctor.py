@@ -12,7 +12,7 @@ from headrace.cli.doctor import horizon, queue_advice, skew_advice, version_advi
 from headrace.client.models import Queue, Stats, WorkerSeen
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.testing import MemoryService
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 from tests.unit.cli.cli_runner import Cli, Ran
 
 

@@ -10,7 +10,7 @@ from headrace.cli.task import list_
 from headrace.cli.watching import SeenTasks, look
 from headrace.client.sending import Failure, Report
 from headrace.testing import MemoryService
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 from tests.unit.cli.cli_runner import Cli
 
 

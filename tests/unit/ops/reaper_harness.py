@@ -22,7 +22,7 @@ from headrace.ops.delivery.reaper import HandOn, Reaped
 from headrace.store.base import Outcome
 from headrace.store.memory import MemoryStore
 from headrace.store.records.reaper import ReaperPart
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 

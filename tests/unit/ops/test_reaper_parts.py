@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.task import Place, State
 from headrace.store.base import Position
 from headrace.store.records.reaper import PARTS, Left, ReaperPart, parts_for
-from headrace.testing.clock import START
+from headrace.testing.conditions import START
 
 MINUTE = timedelta(minutes=1)
 NOW = START + MINUTE

@@ -11,7 +11,7 @@ from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Report
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.testing import Faults, MemoryService
-from headrace.testing.seed import chosen_seed
+from headrace.testing.conditions import chosen_seed
 
 AT_ONCE = {"kind": "fixed", "base_seconds": 0, "max_retries": 5, "jitter": 0}
 

@@ -1,19 +1,22 @@
-"""What goes wrong in production, on request, drawn from a seed that is printed.
+"""The conditions of a test: time that moves by hand, chance from a seed, and what goes wrong.
 
-Answers and requests get lost, the service is away for a moment, leases lapse while their task is
-being worked on, the index lags.  All of it really happens to the service in memory: nothing is
-pretended to the code under test.
+Faults happen in production, here on request, drawn from a seed that is printed.  Answers and
+requests get lost, the service is away for a moment, leases lapse while their task is being worked
+on, the index lags.  All of it really happens to the service in memory: nothing is pretended to the
+code under test.
 """
 
+import os
 import random
+import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.testing.seed import chosen_seed
 
 Call: TypeAlias = Literal["enqueue", "dequeue", "report"]
 Kind: TypeAlias = Literal[
@@ -24,6 +27,63 @@ Kind: TypeAlias = Literal[
     "slow index",
     "unavailable",
 ]
+
+SEED_VARIABLE: Final = "HEADRACE_SEED"
+
+START: Final = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
+"""When a manual clock starts by default: a Saturday morning."""
+
+
+def chosen_seed(env: Mapping[str, str] = os.environ) -> int:
+    """Return ``HEADRACE_SEED``, or a seed by chance.  Raises InvalidRequest if it is no number."""
+    text = env.get(SEED_VARIABLE)
+    if not text:
+        return secrets.randbelow(1_000_000)
+    try:
+        return int(text)
+    except ValueError:
+        message = f"must be a whole number, not {text!r}"
+        raise InvalidRequest(
+            f"{SEED_VARIABLE} {message}", errors=[FieldError(SEED_VARIABLE, message)]
+        ) from None
+
+
+class ManualClock:
+    """Call it, or read ``now``, for the time; it moves only by ``forward``.  Threads may share it.
+
+    Raises ValueError for a *time* that is not aware.
+    """
+
+    def __init__(self, time: datetime = START) -> None:
+        if time.tzinfo is None:
+            raise ValueError(f"time must be aware, and {time.isoformat()} has no time zone")
+        self.time = time.astimezone(UTC)
+        self._lock = threading.Lock()
+
+    def __call__(self) -> datetime:
+        """Return the time: aware, UTC."""
+        return self.time
+
+    @property
+    def now(self) -> datetime:
+        """The time: aware, UTC."""
+        return self.time
+
+    def forward(self, seconds: float | timedelta) -> None:
+        """Let *seconds* pass.  Raises ValueError for less than 0: this clock never goes back."""
+        step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        if step < timedelta():
+            raise ValueError(f"seconds must be 0 or more, not {step.total_seconds():g}")
+        with self._lock:
+            self.time += step
+
+    def forward_to(self, time: datetime) -> None:
+        """Let it be *time*, if it is not later already."""
+        with self._lock:
+            self.time = max(self.time, time.astimezone(UTC))
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self.time.isoformat()})"
 
 
 @dataclass(eq=False)

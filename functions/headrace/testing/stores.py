@@ -1,4 +1,4 @@
-"""A store with a stream, like the table's: every write of a task as the records Lambda gets."""
+"""The stores of tests: one with a stream like the table's, one whose index lags on request."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.domain.change import Change
-from headrace.domain.task import Task
-from headrace.store.base import Outcome, Store
+from headrace.domain.task import Place, Task
+from headrace.store.base import EntryPage, Outcome, Position, Store
 from headrace.store.items import to_item
+from headrace.store.memory import MemoryStore
+from headrace.testing.conditions import Faults
 
 SHARD = "shardId-00000001"
 
@@ -87,3 +89,46 @@ def stream_record(
             **{name: image for name, image in images.items() if image},
         },
     }
+
+
+class LaggingStore(MemoryStore):
+    """The store in memory; struck by `Faults.slow_index` it shows its index as it was."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__()
+        self._faults = faults
+        self._past = MemoryStore()
+        faults.when_index_slows = self._remember
+
+    def entries(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: Position | None = None,
+        descending: bool = False,
+        limit: int,
+    ) -> EntryPage:
+        """Return entries of the index, as it is or as it was."""
+        read = super().entries
+        if self._faults.struck("slow index"):
+            read = self._past.entries
+        elif self._faults.active("slow index"):
+            self._remember()
+        return read(
+            place, since=since, until=until, after=after, descending=descending, limit=limit
+        )
+
+    def everything(self) -> list[Task]:
+        """Return all tasks, whatever the index shows."""
+        with self._lock:
+            return [task for task in self._tasks.values() if task.spent is None]
+
+    def _remember(self) -> None:
+        past = MemoryStore()
+        with self._lock:
+            past._tasks = dict(self._tasks)  # noqa: SLF001 (a copy of its own kind)
+            for place, positions in self._index.items():
+                past._index[place] = list(positions)  # noqa: SLF001 (likewise)
+        self._past = past

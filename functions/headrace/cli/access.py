@@ -17,13 +17,16 @@ import msgspec
 
 from headrace.cli import params
 from headrace.cli.commands import (
+    SHOWN,
     CliGroup,
     dry_run_option,
+    limit_option,
     queue_names,
     split,
     yes_option,
 )
 from headrace.cli.output import answer, document, line, many, rows, span, when
+from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.client.models import AuditEntry, Key
 from headrace.domain.access import Role
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from headrace.client.models import NewKey
 
 _HAPPENED: Final = {"revoke_key": "revoked", "rotate_key": "rotated", "create_key": "made"}
-SHOWN: Final = 50
-"""Entries in a table, unless --limit says otherwise."""
 
 
 @click.group("key", cls=CliGroup, example="headrace key create ci --role producer --queue 'mail*'")
@@ -62,10 +63,8 @@ def key_command() -> None:
     metavar="PATTERN,…",
     help="The queues it is for; * is any text, and alone every queue.",
 )
-@click.option(
-    "--expires-in", type=params.seconds, metavar="TIME", help="It stops working after so long: 30d."
-)
-@click.option("--expires-at", type=params.instant, metavar="INSTANT", help="It stops working then.")
+@click.option("--expires-in", **TIME, help="It stops working after so long: 30d.")
+@click.option("--expires-at", **INSTANT, help="It stops working then.")
 @click.pass_obj
 def create(
     session: CliSession,
@@ -306,14 +305,9 @@ def audit_command() -> None:
 @click.option("--queue", metavar="QUEUE", shell_complete=queue_names, help="Of this queue.")
 @click.option("--actor", metavar="NAME", help="By the key of this name, or id.")
 @click.option("--action", metavar="ACTION", help="Such as delete, restart, purge, pause.")
-@click.option("--since", type=params.instant, metavar="INSTANT", help="Not before: -1d.")
-@click.option("--until", type=params.instant, metavar="INSTANT", help="Not after.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"No more than that; else {SHOWN} in a table, and all of them with --json.",
-)
+@click.option("--since", **INSTANT, help="Not before: -1d.")
+@click.option("--until", **INSTANT, help="Not after.")
+@limit_option
 @click.pass_obj
 def list_audit(
     session: CliSession,

@@ -42,7 +42,7 @@ _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
 @_target
 @yes_option
 @click.pass_obj
-def delete(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:  # noqa: ANN401
+def delete(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:
     """Delete tasks: those named, or those of a queue that the filters hold for."""
     return _act(session, "delete", ids, given, yes=yes)
 
@@ -54,7 +54,7 @@ def delete(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: 
 )
 @_target
 @click.pass_obj
-def run(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
+def run(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
     """Let waiting tasks be due now."""
     return _act(session, "run", ids, given)
 
@@ -66,7 +66,7 @@ def run(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:  # 
 )
 @_target
 @click.pass_obj
-def restart(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:  # noqa: ANN401
+def restart(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
     """Restart dead tasks; with --state SUCCEEDED those that have succeeded, which run once more."""
     return _act(session, "restart", ids, given)
 
@@ -80,7 +80,7 @@ def restart(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
 @_target
 @click.option("--to", required=True, metavar="QUEUE", shell_complete=queue_names, help="Where to.")
 @click.pass_obj
-def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any) -> Exit:  # noqa: ANN401
+def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any) -> Exit:
     """Move waiting or dead tasks to another queue."""
     return _act(session, "move", ids, given, to_queue=to)
 

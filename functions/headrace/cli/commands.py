@@ -33,7 +33,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None
 _DEFAULT: Final = click.core.ParameterSource.DEFAULT
 
 
-def _global(*names: str, **attributes: Any) -> click.Option:  # noqa: ANN401 (click's own)
+def _global(*names: str, **attributes: Any) -> click.Option:
     return click.Option(names, expose_value=False, callback=_remember, **attributes)
 
 
@@ -62,7 +62,7 @@ def _globals() -> list[click.Option]:
 class _Shaped(click.Command):
     """Help in three parts: what it does with an example, its own options, everybody's options."""
 
-    def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.example = example
         self.everywhere = _globals()
@@ -96,9 +96,9 @@ class CliGroup(_Shaped, click.Group):
 
     def __init__(
         self,
-        *args: Any,  # noqa: ANN401 (click's own)
+        *args: Any,
         lazy: Mapping[str, Lazy] | None = None,
-        **attributes: Any,  # noqa: ANN401 (click's own)
+        **attributes: Any,
     ) -> None:
         """Take *lazy* commands besides those that are added."""
         super().__init__(*args, **attributes)
@@ -184,6 +184,17 @@ yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask."
 def dry_run_option(text: str) -> Decorator:
     """Return the option --dry-run with *text* as its help."""
     return click.option("--dry-run", is_flag=True, help=text)
+
+
+SHOWN: Final = 50
+"""Rows of a table, unless --limit says otherwise."""
+
+limit_option: Final = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"No more than that; else {SHOWN} in a table, and all of them with --json.",
+)
 
 
 def split(texts: Sequence[str]) -> list[str]:

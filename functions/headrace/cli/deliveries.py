@@ -8,6 +8,7 @@ import click
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, options, queue_argument, queue_names
 from headrace.cli.output import clean, document, line, rows, when
+from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.work import Order
 from headrace.client.models import LeasedTask, Reported
@@ -15,7 +16,6 @@ from headrace.client.sending import Failure, Report, Status
 from headrace.domain import limits
 from headrace.domain.task import State
 
-_TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
 LEASE_VARIABLE: Final = "HEADRACE_LEASE"
 
 
@@ -43,13 +43,13 @@ _REFUSED: Final = {
 _status_options = options(
     click.option("--result", metavar="JSON", help="With SUCCEEDED: what came of it."),
     click.option("--progress", metavar="JSON", help="With INFLIGHT: how far it is."),
-    click.option("--keepalive", **_TIME, help="With INFLIGHT: how long the lease lasts from now."),
+    click.option("--keepalive", **TIME, help="With INFLIGHT: how long the lease lasts from now."),
     click.option("--error", metavar="TEXT", help="With FAILED: what went wrong."),
     click.option("--error-type", metavar="TEXT", help="With FAILED: its kind, as TimeoutError."),
     click.option("--not-retryable", is_flag=True, help="With FAILED: no attempt after this one."),
     click.option(
         "--delay",
-        **_TIME,
+        **TIME,
         help="With FAILED, RELEASED, MOVED: not delivered before so long from now.",
     ),
     click.option("--to", metavar="QUEUE", shell_complete=queue_names, help="With MOVED: where to."),
@@ -89,12 +89,12 @@ _status_options = options(
 )
 @click.option(
     "--wait",
-    **_TIME,
+    **TIME,
     default=0,
     help=f"For the first, up to {limits.WAIT_SECONDS}s; else it answers at once.",
 )
 @click.option("--worker", metavar="NAME", help="How operators see it.")
-@click.option("--keepalive", **_TIME, help="How long the leases last.")
+@click.option("--keepalive", **TIME, help="How long the leases last.")
 @click.option(
     "--lease", metavar="LEASE", help="A group lease to take them under; else each has its own."
 )
@@ -182,7 +182,7 @@ def report_command(
     *,
     status: Status,
     lease: str | None,
-    **given: Any,  # noqa: ANN401
+    **given: Any,
 ) -> Exit:
     """Report on a task that `headrace dequeue` took.
 

@@ -20,6 +20,7 @@ from headrace.cli.lines import (
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
+from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
@@ -28,13 +29,11 @@ from headrace.domain.errors import HeadraceError
 from headrace.domain.ids import new_task_id
 
 _STDIN: Final = "-"
-_TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
-_INSTANT: Final[dict[str, Any]] = {"type": params.instant, "metavar": "INSTANT"}
 
 _task_options = options(
-    click.option("--delay", **_TIME, help="Not delivered before so long from now."),
-    click.option("--at", **_INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."),
-    click.option("--expires-at", **_INSTANT, help="Not delivered after."),
+    click.option("--delay", **TIME, help="Not delivered before so long from now."),
+    click.option("--at", **INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."),
+    click.option("--expires-at", **INSTANT, help="Not delivered after."),
     click.option("--id", metavar="ID", help="An id of your own: the same again changes nothing."),
     click.option("--dedupe-key", metavar="TEXT", help="One live task at a time under this key."),
     click.option(
@@ -43,7 +42,7 @@ _task_options = options(
         type=click.Choice(["payload", "scheduled_at", "expires_at", "tags"]),
         help="What a duplicate replaces of the task that waits under the key.",
     ),
-    click.option("--keepalive", **_TIME, help="How long a lease of this task lasts."),
+    click.option("--keepalive", **TIME, help="How long a lease of this task lasts."),
     click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's."),
     click.option(
         "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="Any."
@@ -81,7 +80,7 @@ _task_options = options(
 @click.option("--dry-run", is_flag=True, help="Read and check every line; send nothing.")
 @_task_options
 @click.pass_obj
-def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **given: Any) -> Exit:  # noqa: ANN401
+def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **given: Any) -> Exit:
     """Put tasks into a queue.
 
     PAYLOAD is any JSON; - reads one from stdin, and --file as many as there are lines, in constant
@@ -124,7 +123,7 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
             raise click.UsageError(text)
 
 
-def _value(payload: str | None, function: str | None) -> Any:  # noqa: ANN401 (any JSON value)
+def _value(payload: str | None, function: str | None) -> Any:
     """Return the payload of one task; a call of *function*, if that was said."""
     value = {} if payload is None else params.json_of("PAYLOAD", payload)
     if function is None:

@@ -13,14 +13,13 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli import params
 from headrace.cli.commands import options, split
+from headrace.cli.params import INSTANT
 from headrace.client.models import Task
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
 
 if TYPE_CHECKING:
     from headrace.client.client import Client
-
-_INSTANT: Final[dict[str, Any]] = {"type": params.instant, "metavar": "INSTANT"}
 
 
 def _complete_states(
@@ -51,10 +50,10 @@ filter_options: Final = options(
     click.option("--worker", metavar="NAME", help="The worker of the latest delivery."),
     click.option(
         "--scheduled-after",
-        **_INSTANT,
+        **INSTANT,
         help="A state's own time (due, end of lease, finish): 2026-11-21T08:00:00Z, or -1h.",
     ),
-    click.option("--scheduled-before", **_INSTANT, help="Likewise."),
+    click.option("--scheduled-before", **INSTANT, help="Likewise."),
     click.option("--min-attempts", type=int, metavar="N", help="Delivered so often at least."),
     click.option(
         "--error", metavar="TEXT", help="A part of the latest error, upper or lower case."
@@ -127,7 +126,7 @@ def list_calls(
     *,
     function: str | None = None,
     payload: bool = False,
-    **filters: Any,  # noqa: ANN401 (the API's filters)
+    **filters: Any,
 ) -> Iterator[Task]:
     """Go through tasks with their payloads, where the key may see them; of *function* only.
 

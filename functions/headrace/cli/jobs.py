@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from headrace.cli import params
+from headrace.cli.params import INSTANT
 
 
 class SparkJob(NamedTuple):
@@ -45,7 +46,7 @@ class SparkJob(NamedTuple):
         return words
 
 
-def parsed(command: click.Command, arguments: Sequence[str] | None) -> Any:  # noqa: ANN401 (as it gives)
+def parsed(command: click.Command, arguments: Sequence[str] | None) -> Any:
     """What *command* makes of *arguments*, else of the process's; 2 where they make no sense."""
     try:
         return command.main(arguments, prog_name=command.name, standalone_mode=False)
@@ -125,8 +126,7 @@ LAKE_JOBS: Final = (
             ),
             click.Option(
                 ["--start"],
-                type=params.instant,
-                metavar="INSTANT",
+                **INSTANT,
                 help="When the first is due, such as +5m; now unless given.",
             ),
             click.Option(["--dry-run"], is_flag=True, help="Count and price, enqueue nothing."),
@@ -147,8 +147,6 @@ STATION_RUN: Final = SparkJob(
     (
         click.Argument(["station"], metavar="MODULE:STATION"),
         click.Option(["--drain"], is_flag=True, help="End when nothing is due."),
-        click.Option(
-            ["--until"], type=params.instant, metavar="INSTANT", help="End then; such as +1h."
-        ),
+        click.Option(["--until"], **INSTANT, help="End then; such as +1h."),
     ),
 )

@@ -59,8 +59,8 @@ class Root(CliGroup):
         complete_var: str | None = None,
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 (click's own)
         windows_expand_args: bool = True,  # noqa: FBT001, FBT002 (click's own)
-        **extra: Any,  # noqa: ANN401 (click's own)
-    ) -> Any:  # noqa: ANN401 (click's own)
+        **extra: Any,
+    ) -> Any:
         del standalone_mode
         session = extra.get("obj") or CliSession()
         extra["obj"] = session

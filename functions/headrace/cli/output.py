@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.session import CliSession
+from headrace.client.calls.tasks import count_tasks
 from headrace.client.models import Count, Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
@@ -216,8 +217,6 @@ def progress(session: CliSession) -> Progress:
 
 def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count:
     """Count the tasks of *queue* that are meant, however many calls it takes, and show how far."""
-    from headrace.client.calls.tasks import count_tasks  # noqa: PLC0415
-
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)
         for found in session.client.steps(count_tasks(queue, **where)):
@@ -225,7 +224,7 @@ def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count
     return found
 
 
-def problem(session: CliSession, error: Any, text: str) -> str:  # noqa: ANN401 (any error)
+def problem(session: CliSession, error: Any, text: str) -> str:
     """The text for stderr about an error: a line for people, or a JSON document."""
     if not session.json:
         return f"error: {clean(text)}"

@@ -131,7 +131,7 @@ def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
     return found or None
 
 
-def json_of(name: str, text: str) -> Any:  # noqa: ANN401 (any JSON value)
+def json_of(name: str, text: str) -> Any:
     """Read the JSON that *name* gives; - is stdin."""
     if text == "-":
         text = sys.stdin.read()
@@ -182,3 +182,10 @@ def numbers(text: str) -> list[float]:
 
 def _whole(number: float) -> float:
     return int(number) if number == int(number) else number
+
+
+TIME: Final[dict[str, Any]] = {"type": seconds, "metavar": "TIME"}
+"""An option that is a length of time."""
+
+INSTANT: Final[dict[str, Any]] = {"type": instant, "metavar": "INSTANT"}
+"""An option that is an instant."""

@@ -88,7 +88,7 @@ def plan_command(
     rate: float,
     payload: int,
     prices: tuple[tuple[str, float], ...],
-    **given: Any,  # noqa: ANN401
+    **given: Any,
 ) -> None:
     """Reckon shards, units and monthly cost of a load.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
 from headrace.cli import params
 from headrace.cli.commands import (
@@ -18,8 +19,11 @@ from headrace.cli.commands import (
     yes_option,
 )
 from headrace.cli.output import answer, count_of, document, facts, many, progress, rows, span
+from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
+from headrace.client.calls.queues import merged, recount_queue
 from headrace.client.models import Queue
+from headrace.domain.errors import QueueExists
 from headrace.domain.task import State
 
 _MINUTE: Final = 60
@@ -46,21 +50,20 @@ _SETTINGS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Where each option stands in a queue's settings."""
 
-_TIME: Final[dict[str, Any]] = {"type": params.seconds, "metavar": "TIME"}
 
 settings_options: Final = options(
     click.option("--description", metavar="TEXT", help="For people."),
-    click.option("--keepalive", **_TIME, help="How long a lease lasts: 30s."),
-    click.option("--expires", **_TIME, help="Tasks not run by then are dead: 14d; 0 is never."),
-    click.option("--history", **_TIME, help="How long tasks that succeeded are kept: 1d; 0 none."),
+    click.option("--keepalive", **TIME, help="How long a lease lasts: 30s."),
+    click.option("--expires", **TIME, help="Tasks not run by then are dead: 14d; 0 is never."),
+    click.option("--history", **TIME, help="How long tasks that succeeded are kept: 1d; 0 none."),
     click.option("--max-retries", type=int, metavar="N", help="Tries after the first: 5."),
     click.option(
         "--backoff",
         type=click.Choice(["exponential", "linear", "quadratic", "fixed"]),
         help="How the wait before a retry grows: exponential.",
     ),
-    click.option("--base", **_TIME, help="The wait before the first retry: 20s."),
-    click.option("--max-delay", **_TIME, help="No wait is longer: 1h."),
+    click.option("--base", **TIME, help="The wait before the first retry: 20s."),
+    click.option("--max-delay", **TIME, help="No wait is longer: 1h."),
     click.option("--jitter", type=float, metavar="SHARE", help="Random part of each wait: 0.1."),
     click.option(
         "--intervals", type=params.numbers, metavar="T,T,…", help="The waits one by one: 10,1m,1h."
@@ -75,7 +78,7 @@ settings_options: Final = options(
         help="Deliveries, such as 50/s, 100/10s, 3000/m; or none.",
     ),
     click.option("--dead-letter/--no-dead-letter", default=None, help="Keep what failed: yes."),
-    click.option("--dead-retention", **_TIME, help="How long: 14d."),
+    click.option("--dead-retention", **TIME, help="How long: 14d."),
     click.option("--dead-max-size", type=int, metavar="N", help="How many; 0 is any."),
     click.option("--shards", type=int, metavar="N", help="1 keeps strict order; 500 tasks/s each."),
     click.option(
@@ -108,10 +111,8 @@ def queue_command() -> None:
 @settings_options
 @click.option("--if-missing", is_flag=True, help="A queue of that name is no conflict.")
 @click.pass_obj
-def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any) -> None:  # noqa: ANN401
+def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any) -> None:
     """Create a queue; what is not said takes its default."""
-    from headrace.domain.errors import QueueExists  # noqa: PLC0415
-
     try:
         queue = session.client.create_queue(name, **settings_of(given))
     except QueueExists:
@@ -176,9 +177,7 @@ def show(session: CliSession, queue: str) -> None:
 
 
 def _show(queue: Queue) -> None:
-    from msgspec import to_builtins  # noqa: PLC0415
-
-    fields = to_builtins(queue, builtin_types=(datetime,))
+    fields = msgspec.to_builtins(queue, builtin_types=(datetime,))
     stats, schedules = fields.pop("stats"), fields.pop("schedules")
     pairs: list[tuple[str, object]] = []
     for name, value in fields.items():
@@ -208,14 +207,12 @@ def _long(seconds: object) -> object:
 @settings_options
 @dry_run_option("Only show the settings as they would be.")
 @click.pass_obj
-def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
+def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> None:
     """Change some settings of a queue, and leave the others."""
     changes = settings_of(given)
     if not changes:
         raise click.UsageError("nothing to change: name a setting, --set or --from-file")
     if dry_run:
-        from headrace.client.calls.queues import merged  # noqa: PLC0415
-
         found = session.client.get_queue(queue)
         shown = merged(found, changes)
         document({name: value for name, value in shown.items() if name not in NOT_SETTINGS})
@@ -228,9 +225,7 @@ def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> 
 
 @queue_command.command("pause", example="headrace queue pause mail --for 10m")
 @queue_argument
-@click.option(
-    "--for", "resume_in", type=params.seconds, metavar="TIME", help="Go on by itself after so long."
-)
+@click.option("--for", "resume_in", **TIME, help="Go on by itself after so long.")
 @click.pass_obj
 def pause(session: CliSession, queue: str, resume_in: float | None) -> None:
     """Stop deliveries; leases, retries and expiry go on."""
@@ -260,8 +255,6 @@ def recount(session: CliSession, queue: str) -> None:
 
     They are after the recorder was away for more than a day. Workers need not stop for it.
     """
-    from headrace.client.calls.queues import recount_queue  # noqa: PLC0415
-
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)
         for found in session.client.steps(recount_queue(queue)):

@@ -7,6 +7,7 @@ import click
 from headrace.cli import params
 from headrace.cli.commands import CliGroup, dry_run_option, queue_argument, queue_names, yes_option
 from headrace.cli.output import answer, document, facts, made_fields, pretty, rows, span
+from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Failed
 from headrace.cli.workers import load_app
 from headrace.client.models import Schedule, ScheduleInShort
@@ -28,19 +29,19 @@ def schedule_command() -> None:
 @queue_argument
 @click.argument("name")
 @click.option("--cron", metavar="CRON", help="5 to 7 fields: '*/5 * * * *'.")
-@click.option("--every", type=params.seconds, metavar="TIME", help="Instead of --cron: 10m.")
+@click.option("--every", **TIME, help="Instead of --cron: 10m.")
 @click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Madrid; else UTC.")
 @click.option("--payload", metavar="JSON", help="Of each task; - is stdin.")
 @click.option(
     "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="Of each."
 )
 @click.option("--dedupe-key", metavar="TEXT", help="No task while one lives under this key.")
-@click.option("--expires", type=params.seconds, metavar="TIME", help="Not run later than that.")
-@click.option("--keepalive", type=params.seconds, metavar="TIME", help="How long a lease lasts.")
+@click.option("--expires", **TIME, help="Not run later than that.")
+@click.option("--keepalive", **TIME, help="How long a lease lasts.")
 @click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
 @click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
 @click.pass_obj
-def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:  # noqa: ANN401
+def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
     """Put a schedule in place: a new one, or instead of the one of that name."""
     if (given["cron"] is None) == (given["every"] is None):
         raise click.UsageError("give exactly one of --cron and --every")

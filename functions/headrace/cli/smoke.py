@@ -4,17 +4,17 @@ import secrets
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from headrace.cli.checks import every
+from headrace.cli.checks.run import CheckOutcome, CheckRow, Smoke, must, rows
+from headrace.cli.checks.wire import Wire, Wrong
 from headrace.cli.commands import CliCommand
 from headrace.cli.output import cell, document, grid, many, progress, span, write
 from headrace.cli.session import CliSession, Exit, Failed, exit_of
 from headrace.domain.errors import HeadraceError
-
-if TYPE_CHECKING:
-    from headrace.cli.checks.run import CheckRow, Smoke
 
 _ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
 _STYLES: Final = {"ok": "green", "wrong": "red", "left out": "yellow"}
@@ -35,10 +35,6 @@ def smoke_command(session: CliSession, *, ngsi: bool) -> Exit:
     Ends with 0 when all is as it should be, 1 when something is not, 4 when the key is refused or
     no admin's, and 6 when the service cannot be reached.
     """
-    # HTTP takes as long to import as all else together: not before it is needed.
-    from headrace.cli.checks.run import CheckOutcome, Smoke  # noqa: PLC0415
-    from headrace.cli.checks.wire import Wire  # noqa: PLC0415
-
     began = session.now()
     name = f"smoke-{secrets.token_hex(4)}"
     with Wire(session.client.settings, transport=session.transport) as wire:
@@ -52,12 +48,8 @@ def smoke_command(session: CliSession, *, ngsi: bool) -> Exit:
         return Exit.FAILED if wrong or smoke.made.things else Exit.DONE
 
 
-def _checked(session: CliSession, smoke: "Smoke") -> "Iterator[CheckRow]":
+def _checked(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
     """Make all checks.  Raises what ends the command, if the first ones cannot be made."""
-    from headrace.cli.checks import every  # noqa: PLC0415 (likewise)
-    from headrace.cli.checks.run import must, rows  # noqa: PLC0415
-    from headrace.cli.checks.wire import Wrong  # noqa: PLC0415
-
     try:
         yield from (must(smoke, check) for check in every.FIRST)
     except (HeadraceError, Wrong) as error:
@@ -72,7 +64,7 @@ def _checked(session: CliSession, smoke: "Smoke") -> "Iterator[CheckRow]":
 
 
 @contextmanager
-def _cleaning_up(smoke: "Smoke") -> Iterator[None]:
+def _cleaning_up(smoke: Smoke) -> Iterator[None]:
     """Remove in the end what was made, and say what could not be removed.
 
     A request to end (SIGTERM) is taken as Ctrl-C is, so that it comes to this too.
@@ -89,9 +81,7 @@ def _cleaning_up(smoke: "Smoke") -> Iterator[None]:
                 click.echo(f"left behind: {thing.text}; remove it: {thing.command}", err=True)
 
 
-def _show(session: CliSession, smoke: "Smoke", rows: "Sequence[CheckRow]", took: float) -> None:
-    from headrace.cli.checks.run import CheckOutcome  # noqa: PLC0415 (as above)
-
+def _show(session: CliSession, smoke: Smoke, rows: Sequence[CheckRow], took: float) -> None:
     counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in CheckOutcome}
     if session.json:
         document(
@@ -120,7 +110,7 @@ def _show(session: CliSession, smoke: "Smoke", rows: "Sequence[CheckRow]", took:
     )
 
 
-def _seen(row: "CheckRow") -> str:
+def _seen(row: CheckRow) -> str:
     """The text for a row; of a wrong one, after the request whose answer it was."""
     if row.method is None:
         return row.seen

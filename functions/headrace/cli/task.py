@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import click
 
 from headrace.cli.bulk import delete, move, restart, run
-from headrace.cli.commands import CliGroup, queue_argument
+from headrace.cli.commands import SHOWN, CliGroup, limit_option, queue_argument
 from headrace.cli.filters import (
     filter_options,
     function_of,
@@ -34,9 +34,6 @@ from headrace.cli.session import CliSession
 from headrace.cli.watching import tail
 from headrace.client.models import Task
 from headrace.domain import limits
-
-SHOWN: Final = 50
-"""Tasks in a table, unless --limit says otherwise."""
 
 
 @click.group(
@@ -101,12 +98,7 @@ def _show(task: Task) -> None:
 @function_option
 @click.option("--all-ticks", is_flag=True, help="Every future tick of a schedule has its line.")
 @click.option("--payload", is_flag=True, help="With payloads.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"No more than that; else {SHOWN} in a table, and all of them with --json.",
-)
+@limit_option
 @click.pass_obj
 def list_(
     session: CliSession,
@@ -118,7 +110,7 @@ def list_(
     all_ticks: bool,
     payload: bool,
     limit: int | None,
-    **given: Any,  # noqa: ANN401
+    **given: Any,
 ) -> None:
     """List the tasks of a queue; with --json one a line, any number in constant memory.
 
@@ -210,7 +202,7 @@ def _latest(task: Task) -> str | None:
 @queue_argument
 @filter_options
 @click.pass_obj
-def count(session: CliSession, /, queue: str, **given: Any) -> None:  # noqa: ANN401
+def count(session: CliSession, /, queue: str, **given: Any) -> None:
     """Count the tasks of a queue."""
     counted = count_of(session, queue, take_filters(given))
 

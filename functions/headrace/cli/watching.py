@@ -6,9 +6,10 @@ import select
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from operator import itemgetter
 from typing import Final
 
@@ -33,6 +34,7 @@ from headrace.cli.output import (
     when,
     write,
 )
+from headrace.cli.params import INSTANT
 from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.client.models import Stats, Task
@@ -83,7 +85,7 @@ def stats_command(
             write(_table(found))
         return
     if session.json or not sys.stdout.isatty():
-        for _ in _ticks(interval, looks):
+        for _ in _looks(looks, partial(time.sleep, interval)):
             found = _ask(client, queues, exact=exact)
             if session.json:
                 for name, stats in found:
@@ -144,30 +146,25 @@ def _live(
     """Keep one table up to date in place; a service that is away for a while ends nothing."""
     client = session.client
     table = _table(_ask(client, queues, exact=exact))
+    message = ""
     with _keys(), Live(table, console=console(), auto_refresh=False, screen=True) as live:
-        left = looks
-        message = ""
-        while left is None or left > 0:
-            live.update(Stack(table, Text(f"\nq ends it. {message}", style="dim")), refresh=True)
-            left = None if left is None else left - 1
-            if left != 0 and _pressed_q(interval):
-                return
+        for number in _looks(looks, lambda: _pressed_q(interval)):
             try:
-                table, message = _table(_ask(client, queues, exact=exact)), ""
+                table, message = _table(_ask(client, queues, exact=exact)) if number else table, ""
             except (Unavailable, RateLimited) as error:
                 message = f"The service does not answer: {session.explain(error)}"
             except HeadraceError:
                 live.stop()
                 raise
+            live.update(Stack(table, Text(f"\nq ends it. {message}", style="dim")), refresh=True)
 
 
-def _ticks(interval: float, looks: int | None) -> Iterator[int]:
-    number = 0
-    while looks is None or number < looks:
-        if number:
-            time.sleep(interval)
+def _looks(times: int | None, wait: Callable[[], bool | None]) -> Iterator[int]:
+    """Number the looks, so many or for ever; after a *wait* that returns True there are no more."""
+    for number in range(times) if times else count():
+        if number and wait():
+            return
         yield number
-        number += 1
 
 
 @contextlib.contextmanager
@@ -280,7 +277,7 @@ def look(
 )
 @queue_argument
 @function_option
-@click.option("--since", type=params.instant, metavar="INSTANT", help="Begin then: -10m; else now.")
+@click.option("--since", **INSTANT, help="Begin then: -10m; else now.")
 @click.option(
     "--interval", type=params.seconds, default="2s", metavar="TIME", help="Between looks: 2s."
 )
@@ -306,9 +303,7 @@ def tail(
     began = since or client.health().now
     now = began
     out = console()
-    for number in range(looks) if looks else _forever():
-        if number:
-            time.sleep(interval)
+    for _ in _looks(looks, partial(time.sleep, interval)):
         at = client.health().now
         after = max(began, now - _OVERLAP)
         for shown, task in look(client, queue, after, seen, now=at, function=function):
@@ -319,13 +314,6 @@ def tail(
                     cell(_line(task, shown), _STYLES.get(str(task.state), "")), soft_wrap=True
                 )
         now = at
-
-
-def _forever() -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += 1
 
 
 def _line(task: Task, shown: datetime) -> str:

@@ -16,6 +16,7 @@ from headrace.cli import params
 from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
 from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.output import answer, document, rows, span, when
+from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.client.models import WorkerSeen
 from headrace.domain.errors import InvalidRequest
@@ -75,7 +76,7 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
     metavar="TIME",
     help="What running tasks may take to end when it is stopped: 30s.",
 )
-@click.option("--keepalive", type=params.seconds, metavar="TIME", help="How long leases last.")
+@click.option("--keepalive", **TIME, help="How long leases last.")
 @click.option("--group-lease", is_flag=True, help="One lease over all tasks, of 60s.")
 @click.option(
     "--log-format",
@@ -100,7 +101,7 @@ def work_command(
     burst: bool,
     prometheus: tuple[str, int] | None,
     app_version: str,
-    **given: Any,  # noqa: ANN401 (the worker's own settings)
+    **given: Any,
 ) -> None:
     """Run an app's worker, until Ctrl-C or SIGTERM.
 

@@ -166,8 +166,9 @@ class HttpCalls:
             try:
                 return call.read(RawAnswer(status, response.content, self._codec))
             except (msgspec.DecodeError, RecursionError) as error:
-                message = f"{where}: the answer is none of Headrace's: {error}"
-                raise HeadraceError(message) from error
+                raise HeadraceError(
+                    f"{where}: the answer is none of Headrace's: {error}"
+                ) from error
         refused = refusal(status, response.content, where=where)
         wait = _retry_after(response)
         if isinstance(refused, Unavailable) and wait is not None:

@@ -6,7 +6,7 @@ last; then all is deleted.
 
 from typing import Final
 
-from headrace.cli.checks import console, notifications, operators, queues, service, tasks, waiting
+from headrace.cli.checks import beside, operators, queues, service, tasks, waiting
 from headrace.cli.checks.run import Check
 
 FIRST: Final = (
@@ -66,14 +66,14 @@ OTHERS: Final = (
     Check("refusal: no such queue", service.no_queue),
     Check("refusal: bad field", service.bad_field),
     Check("refusal: too large", service.too_large),
-    Check("NGSI: notify", notifications.notify),
-    Check("NGSI: list", notifications.listed),
-    Check("NGSI: summary", notifications.summary),
-    Check("NGSI: count", notifications.count),
-    Check("NGSI: delete", notifications.delete),
-    Check("console: page", console.page),
-    Check("console: sign in", console.sign_in),
-    Check("console: sign out", console.sign_out),
+    Check("NGSI: notify", beside.notify),
+    Check("NGSI: list", beside.list_notified),
+    Check("NGSI: summary", beside.summarize_notified),
+    Check("NGSI: count", beside.count_notified),
+    Check("NGSI: delete", beside.delete_notified),
+    Check("console: page", beside.console_page),
+    Check("console: sign in", beside.sign_in),
+    Check("console: sign out", beside.sign_out),
     Check("stream: metrics", waiting.metrics),
     Check("stream: stats", waiting.stats),
     Check("queue: recount", waiting.recount),

@@ -84,8 +84,7 @@ class SharedQueue(OurQueue):
     def remove(self, wire: Wire) -> bool:
         """Delete it if nothing is in it."""
         if wire.send(get_queue(self.name)).description != self.description:
-            message = f"queue {self.name} is another's"
-            raise NotFound(message)
+            raise NotFound(f"queue {self.name} is another's")
         empty = wire.send(count_tasks(self.name).at(None)).count == 0
         return empty and OurQueue.remove(self, wire)
 
@@ -140,8 +139,7 @@ class OurKey(Thing):
         """Return the id of the key of this name, of which one lives at most.  Raises NotFound."""
         found = next((key.id for key in wire.each(list_keys()) if key.name == self.name), None)
         if found is None:
-            message = f"there is no key {self.name}"
-            raise NotFound(message)
+            raise NotFound(f"there is no key {self.name}")
         return found
 
 

@@ -81,8 +81,7 @@ def list_keys(smoke: Smoke) -> str:
     id, secret = smoke.need("key", "key: make"), smoke.need("secret", "key: make")
     found = any(key.id == id for key in smoke.wire.each(service.list_keys()))
     if secret.encode() in smoke.wire.last.body:
-        message = "the list shows its secret"
-        raise Wrong(message)
+        raise Wrong("the list shows its secret")
     expect(found, right=True, what="whether the list has it")
     return "there, without its secret"
 

@@ -41,8 +41,7 @@ def show(smoke: Smoke) -> str:
     found = smoke.send(queues.get_queue(smoke.name))
     expect(found.name, smoke.name, "the name")
     if found.stats is None or found.schedules is None:
-        message = "stats or schedules are missing"
-        raise Wrong(message)
+        raise Wrong("stats or schedules are missing")
     return f"version {found.version}, with stats and schedules"
 
 

@@ -106,8 +106,7 @@ class Smoke:
     def need(self, what: str, after: str) -> str:
         """The value that an earlier check has kept.  Raises LeftOut, naming that check."""
         if what not in self.kept:
-            message = f"needs what “{after}” did not bring"
-            raise LeftOut(message)
+            raise LeftOut(f"needs what “{after}” did not bring")
         return self.kept[what]
 
     def needs(self, *what: tuple[str, str]) -> None:
@@ -119,15 +118,13 @@ class Smoke:
         """Return a task of ours that is leased.  Raises LeftOut."""
         found = self.held.get(self.id(what))
         if found is None:
-            message = "needs a task that “dequeue” did not bring"
-            raise LeftOut(message)
+            raise LeftOut("needs a task that “dequeue” did not bring")
         return found
 
     def since(self, what: str, after: str) -> datetime:
         """Return when an earlier check has set something going.  Raises LeftOut, naming it."""
         if what not in self.at:
-            message = f"needs what “{after}” did not bring"
-            raise LeftOut(message)
+            raise LeftOut(f"needs what “{after}” did not bring")
         return self.at[what]
 
     # ------------------------------------------------------------------------------ expectations
@@ -146,19 +143,16 @@ class Smoke:
             if self.wire.last.status is None:
                 raise
             return self.problem(expected)
-        message = f"was let through; {expected.status} {expected.code} is right"
-        raise Wrong(message)
+        raise Wrong(f"was let through; {expected.status} {expected.code} is right")
 
     def problem(self, expected: type[HeadraceError]) -> Exchange:
         """Return the latest exchange if its answer is the problem that is *expected*."""
         seen = self.wire.last
         found = (seen.status, seen.code, seen.problem.get("status"))
         if found != (expected.status, expected.code, expected.status):
-            message = f"{expected.status} {expected.code} is right here"
-            raise Wrong(message)
+            raise Wrong(f"{expected.status} {expected.code} is right here")
         if seen.content_type != PROBLEM:
-            message = f"a refusal as {seen.content_type or 'nothing'}; {PROBLEM} is right"
-            raise Wrong(message)
+            raise Wrong(f"a refusal as {seen.content_type or 'nothing'}; {PROBLEM} is right")
         return seen
 
     def until(self, look: Callable[[], T | None], *, what: str, since: datetime, most: float) -> T:
@@ -171,8 +165,7 @@ class Smoke:
             if found is not None:
                 return found
             if self.now() - since > timedelta(seconds=most):
-                message = f"no {what} within {most:g} s"
-                raise Wrong(message)
+                raise Wrong(f"no {what} within {most:g} s")
             self.pause(1.0)
 
     def indexed(self, look: Callable[[], T | None], what: str) -> T:
@@ -183,8 +176,7 @@ class Smoke:
 def expect(found: object, right: object, what: str) -> None:
     """Raise Wrong unless *what* was *found* as is right."""
     if found != right:
-        message = f"{what}: {_shown(found)}, not {_shown(right)}"
-        raise Wrong(message)
+        raise Wrong(f"{what}: {_shown(found)}, not {_shown(right)}")
 
 
 def _shown(value: object) -> str:

@@ -37,12 +37,10 @@ def reachable(smoke: Smoke) -> str:
     except Unavailable:
         raise
     except HeadraceError as error:
-        message = f"no Headrace answers there: {error.detail}"
-        raise Wrong(message) from None
+        raise Wrong(f"no Headrace answers there: {error.detail}") from None
     skew = abs(health.now - before)
     if skew > _OUT_OF_DATE:
-        message = f"its clock is {span(skew.total_seconds())} off from the one here"
-        raise Wrong(message)
+        raise Wrong(f"its clock is {span(skew.total_seconds())} off from the one here")
     return f"{smoke.wire.settings.url}, version {health.version}"
 
 
@@ -77,8 +75,7 @@ def _document(smoke: Smoke) -> dict[str, Any]:
     expect(seen.content_type, JSON, "the type")
     found = seen.problem
     if not isinstance(found.get("paths"), dict):
-        message = "there are no paths in it"
-        raise Wrong(message)
+        raise Wrong("there are no paths in it")
     return found
 
 
@@ -144,8 +141,7 @@ def headers(smoke: Smoke) -> str:
     for one in answers:
         lacking = _lacking(one)
         if lacking:
-            message = f"{one.method} {one.path}, answered with {one.status}, has no {lacking}"
-            raise Wrong(message)
+            raise Wrong(f"{one.method} {one.path}, answered with {one.status}, has no {lacking}")
     return f"{many(len(answers), 'answer')} with request id, units and security headers"
 
 
@@ -177,8 +173,7 @@ def covered(smoke: Smoke) -> str:
     if all(one.partition(" ")[2].startswith((NOTIFICATIONS, "/v2/notify")) for one in missed):
         beside = f", {len(missed)} of them left out" if missed else ""
         return f"{len(operations)} operations{beside}"
-    message = f"not called: {', '.join(missed)}"
-    raise LeftOut(message)
+    raise LeftOut(f"not called: {', '.join(missed)}")
 
 
 def _is_of(template: str, path: str) -> bool:

@@ -150,8 +150,7 @@ def heartbeat(smoke: Smoke) -> str:
     )
     expect((beat.outcome, stale.outcome), ("OK", "STALE_LEASE"), "the outcomes")
     if beat.lease is None or beat.lease.expires_at <= held.lease.expires_at:
-        message = "the lease does not end later than before"
-        raise Wrong(message)
+        raise Wrong("the lease does not end later than before")
     return "OK; STALE_LEASE for one that is not ours"
 
 
@@ -257,8 +256,7 @@ def large(smoke: Smoke) -> str:
         _exactly(task.payload_json, _LARGE_PAYLOAD)
     size = len(smoke.wire.last.body)
     if size < _LEAST_BYTES:
-        message = f"the answer has {size:,} bytes only"
-        raise Wrong(message)
+        raise Wrong(f"the answer has {size:,} bytes only")
     smoke.kept["large"] = smoke.name
     return f"{size:,} bytes, {many(_LARGE, 'payload')} as sent"
 
@@ -301,5 +299,6 @@ def delete(smoke: Smoke) -> str:
 def _exactly(found: object, payload: str) -> None:
     """Raise Wrong unless a payload came back as the text that it was sent as."""
     if bytes(found) != payload.encode():  # type: ignore[call-overload]  # a msgspec.Raw
-        message = f"another payload came back than the one of {len(payload.encode()):,} bytes sent"
-        raise Wrong(message)
+        raise Wrong(
+            f"another payload came back than the one of {len(payload.encode()):,} bytes sent"
+        )

@@ -161,8 +161,7 @@ def recount(smoke: Smoke) -> str:
     def look() -> int | None:
         found = smoke.send(steps.at(None))
         if found.cursor is not None:
-            message = "it does not end with the first step, for so few tasks"
-            raise Wrong(message)
+            raise Wrong("it does not end with the first step, for so few tasks")
         return sum(found.counts.values()) if found.counts == found.was else None
 
     count = smoke.indexed(look, "recount that finds what the recorder has")

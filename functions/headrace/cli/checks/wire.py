@@ -141,8 +141,7 @@ class Wire:
         try:
             return call.read(RawAnswer(status, seen.body, PLAIN))
         except (msgspec.DecodeError, RecursionError, IndexError) as error:
-            message = f"the answer is none of Headrace's: {error}"
-            raise Wrong(message) from None
+            raise Wrong(f"the answer is none of Headrace's: {error}") from None
 
     def each(self, pages: PagedCall[T]) -> Iterator[T]:
         """Go through a list, page after page.  Raises Wrong for one that has no end."""
@@ -153,8 +152,7 @@ class Wire:
             cursor = page.cursor
             if cursor is None:
                 return
-        message = f"the list goes on after {_PAGES} pages"
-        raise Wrong(message)
+        raise Wrong(f"the list goes on after {_PAGES} pages")
 
     def accepted(self, seen: Exchange) -> int:
         """Return the status of an answer that grants the request.  Raises as send() does."""
@@ -162,8 +160,7 @@ class Wire:
             raise refusal(seen.status or 0, seen.body, where=f"{seen.method} {seen.path}")
         if seen.status in _REDIRECTED:
             to = seen.headers.get("Location", "nowhere")
-            message = f"redirects to {to}: is that the address to use?"
-            raise Wrong(message)
+            raise Wrong(f"redirects to {to}: is that the address to use?")
         return seen.status
 
     def ask(
@@ -171,7 +168,7 @@ class Wire:
         method: str,
         path: str,
         *,
-        params: Any = None,  # noqa: ANN401 (as httpx takes them)
+        params: Any = None,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
         key: str | None = None,
@@ -196,8 +193,7 @@ class Wire:
         except httpx.RequestError as error:
             self.exchanges.append(Exchange(method, path, None))
             text = str(error) or type(error).__name__
-            message = f"{method} {path} got no answer: {text}"
-            raise Unavailable(message) from None
+            raise Unavailable(f"{method} {path} got no answer: {text}") from None
         self._http.cookies.clear()  # the console's are sent by hand, and looked at
         self._units.add(answer.headers.get(UNITS_HEADER))
         seen = Exchange(method, path, answer.status_code, answer.headers, answer.content)

@@ -9,11 +9,9 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-NULL: Final = b"null"
+from headrace.wire.carried import Unreadable, decode_json
 
-
-class Unreadable(ValueError):
-    """A payload or result that this codec cannot read."""
+__all__ = ["PLAIN", "Codec", "JsonCodec", "Unreadable"]
 
 
 @runtime_checkable
@@ -68,10 +66,7 @@ class JsonCodec:
         Raises Unreadable where Python has no room for it: numbers of thousands of digits,
         thousands of levels.
         """
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise Unreadable(f"not JSON that can be read here: {error}") from error
+        return decode_json(text)
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 (any JSON value)

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.client.models import Model, Schedule, Task
+from headrace.wire.base import Answer
+from headrace.wire.carried import Carrying
 
 _ESCAPE: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
@@ -38,14 +39,14 @@ def decoded(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:  # noqa: AN
 def _put_back(value: Any, mark: bytes) -> Any:  # noqa: ANN401 (any part of an answer)
     if isinstance(value, list):
         return [_put_back(entry, mark) for entry in value]
-    if not isinstance(value, Model):
+    if not isinstance(value, Answer):
         return value
     changed: dict[str, Any] = {
         name: _put_back(getattr(value, name), mark)
         for name in ("tasks", "results", "task")
         if hasattr(value, name)
     }
-    if isinstance(value, Task | Schedule):
+    if isinstance(value, Carrying):
         for name in _CARRIED:
             text = bytes(getattr(value, name, b""))
             if mark in text:

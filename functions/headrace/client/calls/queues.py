@@ -22,7 +22,6 @@ from headrace.client.codec import Codec
 from headrace.client.models import (
     Enqueued,
     Metrics,
-    Model,
     Purged,
     Queue,
     Recount,
@@ -34,13 +33,9 @@ from headrace.client.sending import carried, json_body
 from headrace.domain import limits
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
+from headrace.wire.queues import Queues
 
 _SHOWN_ONLY: Final = ("stats", "schedules")
-
-
-class _Queues(Model, frozen=True, kw_only=True):
-    queues: list[Queue]
-    cursor: str | None
 
 
 def create_queue(name: str, **settings: Any) -> ApiCall[Queue]:  # noqa: ANN401 (as the API takes them)
@@ -66,7 +61,7 @@ def get_queue(name: str) -> ApiCall[Queue]:
 def list_queues(prefix: str | None = None) -> PagedCall[Queue]:
     """Go through the queues by name, those that begin with *prefix*."""
     params = params_of(prefix=prefix, limit=limits.LIST_PAGE)
-    return lists(path_of("queues"), _Queues, lambda page, _: page.queues, params)
+    return lists(path_of("queues"), Queues, lambda page, _: page.queues, params)
 
 
 def replace_queue(queue: Queue | Mapping[str, Any]) -> ApiCall[Queue]:

@@ -18,26 +18,18 @@ from headrace.client.call import (
     path_of,
     reads,
 )
-from headrace.client.models import AuditEntry, Health, Key, Model, NewKey
+from headrace.client.models import AuditEntry, Health, Key, NewKey
 from headrace.client.sending import json_body
 from headrace.domain import limits
 from headrace.domain.errors import Conflict, FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
+from headrace.wire.base import Answer
+from headrace.wire.service import AuditEntries, Keys
 
 
-class _Keys(Model, frozen=True, kw_only=True):
-    keys: list[Key]
-    cursor: str | None
-
-
-class _Made(Model, frozen=True, kw_only=True):
+class _Made(Answer, frozen=True, kw_only=True):
     id: str
     secret: str | None
-
-
-class _Entries(Model, frozen=True, kw_only=True):
-    entries: list[AuditEntry]
-    cursor: str | None
 
 
 def create_key(
@@ -91,7 +83,7 @@ def _reads_secret(done: str, instead: str) -> Read[NewKey]:
 def list_keys() -> PagedCall[Key]:
     """Go through the keys in the order they were made."""
     params = params_of(limit=limits.LIST_PAGE)
-    return lists(path_of("keys"), _Keys, lambda page, _: page.keys, params)
+    return lists(path_of("keys"), Keys, lambda page, _: page.keys, params)
 
 
 def delete_key(id: str) -> ApiCall[None]:
@@ -111,7 +103,7 @@ def list_audit(
     params = params_of(
         queue=queue, actor=actor, action=action, from_=from_, to=to, limit=limits.LIST_PAGE
     )
-    return lists(path_of("audit"), _Entries, lambda page, _: page.entries, params)
+    return lists(path_of("audit"), AuditEntries, lambda page, _: page.entries, params)
 
 
 def health() -> ApiCall[Health]:

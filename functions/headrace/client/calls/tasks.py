@@ -21,35 +21,23 @@ from headrace.client.call import (
     reads,
 )
 from headrace.client.codec import Codec
-from headrace.client.models import Bulk, Count, Enqueued, Model, Reason, Task, remember_codec
+from headrace.client.models import Bulk, Count, Enqueued, Reason, Task, remember_codec
 from headrace.client.sending import NewTask, Overwritable, json_body, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
+from headrace.wire.tasks import EnqueueResults, Explained, Tasks
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
-
-
-class _Results(Model, frozen=True, kw_only=True):
-    results: list[Enqueued]
-
-
-class _Tasks(Model, frozen=True, kw_only=True):
-    tasks: list[Task]
-    cursor: str | None
-
-
-class _Reasons(Model, frozen=True, kw_only=True):
-    reasons: list[Reason]
 
 
 def enqueue_entries(queue: str, entries: Sequence[bytes]) -> ApiCall[list[Enqueued]]:
     """Put up to 25 tasks, written by ``task_entry``, into *queue*; INVALID is a result too."""
 
     def read(answer: RawAnswer) -> list[Enqueued]:
-        return reads(_Results)(answer).results
+        return reads(EnqueueResults)(answer).results
 
     return ApiCall(
         "POST", path_of("queues", queue, "tasks"), read, body=lambda _: tasks_body(entries)
@@ -113,7 +101,7 @@ def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
 
 def read_one(answer: RawAnswer) -> Enqueued:
     """Read what became of the only task.  Raises NotEnqueued."""
-    result = reads(_Results)(answer).results[0]
+    result = reads(EnqueueResults)(answer).results[0]
     if result.outcome == "INVALID":
         raise not_enqueued({"task": result.detail or ""}, [result])
     return result
@@ -142,7 +130,7 @@ def explain_task(id: str) -> ApiCall[list[Reason]]:
     """Return every reason why a task is not running; none: the next worker gets it."""
 
     def read(answer: RawAnswer) -> list[Reason]:
-        return reads(_Reasons)(answer).reasons
+        return reads(Explained)(answer).reasons
 
     return ApiCall("GET", path_of("tasks", id, "explain"), read)
 
@@ -172,12 +160,12 @@ def list_tasks(  # noqa: PLR0913 (the API's own fields)
         error=error,
     ) | params_of(order=order, payload=payload or None, limit=limit)
 
-    def entries(page: _Tasks, answer: RawAnswer) -> list[Task]:
+    def entries(page: Tasks, answer: RawAnswer) -> list[Task]:
         for task in page.tasks:
             remember_codec(task, answer.codec)
         return page.tasks
 
-    return lists(path_of("queues", queue, "tasks"), _Tasks, entries, params)
+    return lists(path_of("queues", queue, "tasks"), Tasks, entries, params)
 
 
 def count_tasks(

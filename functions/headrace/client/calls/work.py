@@ -17,31 +17,15 @@ from headrace.client.call import (
     path_of,
     reads,
 )
-from headrace.client.models import Dequeued, Lease, Model, Reported, WorkerSeen, remember_codec
+from headrace.client.models import Dequeued, Lease, Reported, WorkerSeen, remember_codec
 from headrace.client.sending import Report, json_body, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
+from headrace.wire.service import Commanded, Workers
+from headrace.wire.tasks import Leased, ReportResults
 
 Order: TypeAlias = Literal["preference", "due"]
-
-
-class _Reports(Model, frozen=True, kw_only=True):
-    results: list[Reported]
-    now: datetime
-
-
-class _Leased(Model, frozen=True, kw_only=True):
-    lease: Lease
-
-
-class _Command(Model, frozen=True, kw_only=True):
-    command: str | None
-
-
-class _Workers(Model, frozen=True, kw_only=True):
-    workers: list[WorkerSeen]
-    cursor: str | None
 
 
 def dequeue(
@@ -136,14 +120,14 @@ def close_lease(id: str) -> ApiCall[None]:
 
 
 def _lease(answer: RawAnswer) -> Lease:
-    return reads(_Leased)(answer).lease
+    return reads(Leased)(answer).lease
 
 
 def report_batch(queue: str, reports: Sequence[Report]) -> ApiCall[list[Reported]]:
     """Report on up to 25 tasks of *queue*; one result for each, in their order."""
 
     def read(answer: RawAnswer) -> list[Reported]:
-        found = reads(_Reports)(answer)
+        found = reads(ReportResults)(answer)
         return [msgspec.structs.replace(result, now=found.now) for result in found.results]
 
     return ApiCall(
@@ -173,7 +157,7 @@ def put_worker(
     }
 
     def read(answer: RawAnswer) -> str | None:
-        return reads(_Command)(answer).command
+        return reads(Commanded)(answer).command
 
     return ApiCall("PUT", path_of("workers", name), read, body=lambda _: json_body(fields))
 
@@ -181,7 +165,7 @@ def put_worker(
 def list_workers() -> PagedCall[WorkerSeen]:
     """Go through the workers that sent a heartbeat in the last five minutes."""
     params = params_of(limit=limits.LIST_PAGE)
-    return lists(path_of("workers"), _Workers, lambda page, _: page.workers, params)
+    return lists(path_of("workers"), Workers, lambda page, _: page.workers, params)
 
 
 def quiet_worker(name: str) -> ApiCall[None]:

@@ -1,0 +1,1 @@
+"""The answers of the API and their fields, once: the service encodes them, the SDK decodes them."""

@@ -1,0 +1,198 @@
+"""Queues in answers: their settings, how they are doing, and their schedules."""
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings
+from headrace.domain.retry import RetryStrategy
+from headrace.wire.base import Answer, At, ByState, Cursor, nothing
+from headrace.wire.carried import Carrying
+
+Percentile: TypeAlias = Annotated[
+    float | None, Meta(description="Seconds, at most 2.5 % off; null: nothing to measure.")
+]
+AsOf: TypeAlias = Annotated[
+    At,
+    Meta(
+        description="Every change up to here is counted. Nothing is heard from a queue in which "
+        "nothing changes: when the index shows no later change either, this is now."
+    ),
+]
+Staleness: TypeAlias = Annotated[float, Meta(description="How long ago `as_of` is.")]
+Number: TypeAlias = Annotated[
+    int | None, Meta(description="null: not known, as the service has it no longer or not yet.")
+]
+
+
+# ----------------------------------------------------------------------------------------- stats
+
+
+class Counts(Answer, frozen=True, kw_only=True):
+    """How many tasks a queue has."""
+
+    scheduled: int
+    ready: int
+    inflight: int
+    succeeded: int
+    dead: int
+
+
+class Rates(Answer, frozen=True, kw_only=True):
+    """Events per second, from the beginning of the last full minute up to `as_of`."""
+
+    enqueued_per_second: float
+    dequeued_per_second: float
+    succeeded_per_second: float
+    failed_per_second: float
+
+
+class Stats(Answer, frozen=True, kw_only=True):
+    """A queue at a glance.
+
+    Small numbers are counted on the spot, large ones come from the table's stream. Where both
+    ready and scheduled tasks are more than some hundred, their sum is counted and divided by
+    estimate; `exact=true` counts what one call can count.
+    """
+
+    counts: Counts
+    age_of_oldest_ready_seconds: Annotated[
+        float | None, Meta(description="How long it has been due; null: nothing is ready.")
+    ]
+    age_of_oldest_inflight_seconds: Annotated[
+        float | None,
+        Meta(
+            description="How long ago the task whose lease, as first granted, ends first was "
+            "handed out; null: nothing is in flight."
+        ),
+    ]
+    rates: Rates
+    as_of: AsOf
+    staleness_seconds: Staleness
+
+
+class Point(Answer, frozen=True, kw_only=True):
+    """What happened in one step."""
+
+    at: Annotated[At, Meta(description="Where the step begins.")]
+    enqueued: Annotated[Number, Meta(description="New, moved here, or restarted; not a retry.")]
+    started: Annotated[Number, Meta(description="Deliveries.")]
+    succeeded: Number
+    failed: Annotated[Number, Meta(description="Attempts that failed or whose lease lapsed.")]
+    dead: Number
+    wait_p50: Percentile
+    wait_p99: Annotated[Percentile, Meta(description="From the due time to the delivery.")]
+    run_p50: Percentile
+    run_p99: Annotated[
+        Percentile, Meta(description="From the delivery to the report that ends it.")
+    ]
+
+
+class Metrics(Answer, frozen=True, kw_only=True):
+    """A series without gaps."""
+
+    points: list[Point]
+    step_seconds: int
+    as_of: AsOf
+    staleness_seconds: Staleness
+
+
+# ------------------------------------------------------------------------------------- schedules
+
+
+class ScheduleInShort(Carrying, frozen=True, kw_only=True):
+    """What its queue shows of a schedule."""
+
+    name: str
+    cron: str | None
+    every_seconds: float | None
+    timezone: str
+    paused: bool
+    next_run_at: Annotated[At | None, Meta(description="null: none, or it is paused.")]
+
+
+class Schedule(ScheduleInShort, frozen=True, kw_only=True):
+    """A schedule and its settings.
+
+    Shows ``headrace.domain.schedule.Schedule``.
+    """
+
+    tags: dict[str, str]
+    dedupe_key: str | None
+    expires_in_seconds: float | None
+    keepalive_timeout_in_seconds: float | None
+    retry_strategy: RetryStrategy | None
+    last_run_at: Annotated[
+        At | None,
+        Meta(description="The latest tick that has come, or when it was run by hand."),
+    ]
+    created_at: At
+    updated_at: At
+    payload_json: Annotated[msgspec.Raw, Meta(description="Left out for a viewer.")] = (
+        msgspec.field(name="payload", default_factory=nothing)
+    )
+
+    @property
+    def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
+        """What its tasks carry; None to a viewer.  Raises Unreadable."""
+        return self.decoded("payload", self.payload_json)
+
+
+# ---------------------------------------------------------------------------------------- queues
+
+
+class Queue(Answer, frozen=True, kw_only=True):
+    """A queue and its settings.
+
+    Shows ``headrace.domain.queue.Queue``; ``stats`` and ``schedules`` only where one queue was
+    requested.
+    """
+
+    name: str
+    description: str
+    keepalive_timeout_in_seconds: float
+    expires_in_seconds: float
+    retry_strategy: RetryStrategy
+    dequeuing_settings: DequeuingSettings
+    dead_letter_queue_config: DeadLetterConfig
+    history_retention_in_seconds: float
+    shards: int
+    created_at: At
+    updated_at: At
+    version: int
+    stats: Stats | None = None
+    schedules: Annotated[list[ScheduleInShort] | None, Meta(description="By name.")] = None
+
+
+class Queues(Answer, frozen=True, kw_only=True):
+    """A page of queues, by name."""
+
+    queues: list[Queue]
+    cursor: Cursor
+
+
+class Purged(Answer, frozen=True, kw_only=True):
+    """How many tasks were removed so far.
+
+    Shows ``in_background`` to programs that use the SDK, which see it by the answer's status.
+    """
+
+    deleted: int
+    in_background: bool = False
+
+
+class Recount(Answer, frozen=True, kw_only=True):
+    """What a recount has come to, by stored state; final when `cursor` is null."""
+
+    counts: Annotated[
+        ByState,
+        Meta(
+            description="Counted so far, in the order of the states; in the end what the counters "
+            "say from now on. With tasks past their retention, until the table removes them."
+        ),
+    ]
+    was: Annotated[
+        ByState, Meta(description="What the counters say; in the end, what they said before.")
+    ]
+    cursor: Cursor = None

@@ -1,0 +1,135 @@
+"""Answers about the service itself: keys, the audit, workers, its health, and what went wrong."""
+
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta
+
+from headrace.wire.base import LEFT_OUT, Answer, At, Cursor, words_of
+
+
+class FieldProblem(Answer, frozen=True, kw_only=True):
+    """One field that is wrong."""
+
+    field: Annotated[str, Meta(examples=["tasks[3].delay_in_seconds"])]
+    message: str
+
+
+class Problem(Answer, frozen=True, kw_only=True):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    code: Annotated[
+        str,
+        Meta(
+            description="What programs match on.",
+            examples=["invalid_request", "not_found", "queue_exists", "unavailable"],
+        ),
+    ]
+    detail: str
+    errors: list[FieldProblem]
+    request_id: Annotated[str | None, Meta(description="With a 5xx: finds the log entry.")] = (
+        LEFT_OUT
+    )
+
+
+class Health(Answer, frozen=True, kw_only=True):
+    """The service and its tables answer."""
+
+    status: Annotated[str, Meta(extra_json_schema={"const": "ok"})]
+    version: str
+    now: At
+
+
+class Key(Answer, frozen=True, kw_only=True):
+    """A key."""
+
+    id: str
+    name: str
+    role: Annotated[str, words_of("Role")]
+    queues: Annotated[list[str], Meta(description="Patterns of the queues it is for.")]
+    prefix: Annotated[str, Meta(description="How the secret begins, to know it by.")]
+    created_at: At
+    expires_at: Annotated[At | None, Meta(description="When it stops working; null: never.")] = None
+    last_used_at: Annotated[At | None, Meta(description="Right to the hour; null: never.")] = None
+
+
+class NewKey(Key, frozen=True, kw_only=True):
+    """A key just made or rotated."""
+
+    secret: Annotated[str, Meta(description="The key itself, shown this once.")]
+
+    def __repr__(self) -> str:
+        """A short form for logs, without secrets."""
+        return f"NewKey(id={self.id!r}, name={self.name!r}, role={self.role!r})"
+
+
+class Keys(Answer, frozen=True, kw_only=True):
+    """A page of keys, in the order they were made."""
+
+    keys: list[Key]
+    cursor: Cursor
+
+
+class AuditEntry(Answer, frozen=True, kw_only=True):
+    """One thing that was changed by hand."""
+
+    at: At
+    actor: Annotated[str, Meta(description="The name of the key; `service`: nobody's.")]
+    actor_id: Annotated[str | None, Meta(description="Its id, which no other key ever has.")] = None
+    action: Annotated[str, Meta(examples=["delete", "restart", "purge", "pause"])]
+    queue: str | None
+    filter: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="Which tasks were meant, and where they went: a `to_queue` that the key "
+            "is not for is null."
+        ),
+    ]
+    ids: list[str] | None
+    matched: Annotated[int | None, Meta(description="null while it goes on, or broke off.")]
+    changed: int | None
+    request_id: str | None
+
+
+class AuditEntries(Answer, frozen=True, kw_only=True):
+    """A page of the audit, newest first; it may be short and still have a cursor."""
+
+    entries: list[AuditEntry]
+    cursor: Cursor
+
+
+WorkerCommand: TypeAlias = Annotated[
+    Annotated[str, words_of("Command")] | None,
+    Meta(description="`quiet`: take no more tasks. `stop`: finish and end. null: go on."),
+]
+
+
+class Commanded(Answer, frozen=True, kw_only=True):
+    """What a worker is asked to do."""
+
+    command: WorkerCommand
+
+
+class WorkerSeen(Answer, frozen=True, kw_only=True):
+    """A worker as it last gave a sign of life."""
+
+    name: str
+    queues: Annotated[list[str], Meta(description="Those of its queues that are the key's.")]
+    concurrency: int
+    running: Annotated[
+        list[str] | None,
+        Meta(description="Ids of tasks; null: it has queues that are not the key's."),
+    ]
+    version: str
+    started_at: At
+    seen_at: At
+    command: WorkerCommand
+
+
+class Workers(Answer, frozen=True, kw_only=True):
+    """A page of workers, by name."""
+
+    workers: list[WorkerSeen]
+    cursor: Cursor

@@ -1,0 +1,250 @@
+"""Tasks in answers: as they stand, as they are leased, and what became of what was requested."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headrace.domain.task import State, Status
+from headrace.wire.base import Answer, At, ByState, Cursor, nothing, words_of
+from headrace.wire.carried import Carrying
+
+
+class TaskError(Answer, frozen=True, kw_only=True):
+    """One attempt that did not succeed.
+
+    Shows ``headrace.domain.task.TaskError``.
+    """
+
+    attempt: int
+    at: At
+    worker: str | None
+    kind: Annotated[Literal["failed", "lease_expired"], words_of("ErrorKind")]
+    type: str
+    message: str
+    detail: str
+
+
+class Hop(Answer, frozen=True, kw_only=True):
+    """A queue that the task has left, and when.
+
+    Shows ``headrace.domain.task.Hop``.
+    """
+
+    queue: Annotated[str | None, Meta(description="null: one that the key is not for.")]
+    at: At
+
+
+class Lease(Answer, frozen=True, kw_only=True):
+    """What a report must name, and how long it is good for."""
+
+    id: str
+    expires_at: At
+
+
+class Leased(Answer, frozen=True, kw_only=True):
+    """A group lease."""
+
+    lease: Lease
+
+
+class Task(Carrying, frozen=True, kw_only=True):
+    """A task with its payload.
+
+    Shows ``headrace.domain.task.Task``; programs that use the SDK read ``payload``, ``result`` and
+    ``progress`` of it.  The payload is left out where nobody wants it, or the key may not see it.
+    """
+
+    id: str
+    queue: str
+    state: State
+    status: Annotated[
+        Status,
+        Meta(description="The state, with ENQUEUED told apart as SCHEDULED or READY."),
+    ]
+    payload_json: msgspec.Raw = msgspec.field(name="payload", default_factory=nothing)
+    tags: dict[str, str]
+    dedupe_key: str | None
+    created_at: At
+    scheduled_at: Annotated[At, Meta(description="The due time it was last scheduled for.")]
+    expires_at: At | None
+    attempts: int
+    max_retries: int
+    keepalive_timeout_in_seconds: Annotated[
+        float | None, Meta(description="The task's own; null: as its queue says.")
+    ]
+    lease_expires_at: At | None
+    worker: str | None
+    progress_json: msgspec.Raw = msgspec.field(name="progress", default_factory=nothing)
+    started_at: At | None
+    finished_at: At | None
+    result_json: msgspec.Raw = msgspec.field(name="result", default_factory=nothing)
+    dead_reason: (
+        Annotated[Literal["rejected", "exhausted", "expired"], words_of("DeadReason")] | None
+    )
+    errors: list[TaskError]
+    trail: list[Hop]
+    retained_until: At | None
+    schedule: str | None
+
+    @property
+    def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
+        """What it carries; None where that was not requested.  Raises Unreadable."""
+        return self.decoded("payload", self.payload_json)
+
+    @property
+    def result(self) -> Any:  # noqa: ANN401 (any JSON value)
+        """The result.  Raises Unreadable."""
+        return self.decoded("result", self.result_json)
+
+    @property
+    def progress(self) -> Any:  # noqa: ANN401 (any JSON value)
+        """How far its worker says it is.  Raises Unreadable."""
+        return self.decoded("progress", self.progress_json)
+
+    def __repr__(self) -> str:
+        """A short form for logs, without the payload."""
+        return f"<{type(self).__name__} {self.id} of {self.queue}: {self.status.value}>"
+
+
+class LeasedTask(Task, frozen=True, kw_only=True):
+    """A task handed out."""
+
+    lease: Lease
+
+
+class Tasks(Answer, frozen=True, kw_only=True):
+    """A page of tasks; it may be short and still have a cursor."""
+
+    tasks: Annotated[list[Task], Meta(description="Payloads only when asked for.")]
+    cursor: Cursor
+
+
+# ------------------------------------------------------------------------ what became of requests
+
+
+class Enqueued(Answer, frozen=True, kw_only=True):
+    """What became of one entry."""
+
+    outcome: Annotated[
+        Literal["CREATED", "EXISTING", "DUPLICATE", "OVERWRITTEN", "INVALID"],
+        words_of("EnqueueOutcome"),
+    ]
+    id: str | None
+    task: Annotated[
+        Task | None,
+        Meta(
+            description="null for one that is EXISTING in another queue, or done and not kept, "
+            "and with INVALID."
+        ),
+    ]
+    queue: Annotated[
+        str | None,
+        Meta(description="Where the task is; null where there is none or you may not know it."),
+    ] = None
+    detail: str | None
+
+    def __repr__(self) -> str:
+        """A short form for people."""
+        why = f": {self.detail}" if self.detail else ""
+        return f"<Enqueued {self.outcome} {self.id}{why}>"
+
+
+class EnqueueResults(Answer, frozen=True, kw_only=True):
+    """One result for each entry, in their order."""
+
+    results: list[Enqueued]
+
+
+class Dequeued(Answer, frozen=True, kw_only=True):
+    """The tasks handed out, in order of their due time."""
+
+    tasks: list[LeasedTask]
+    now: At
+    poll_after_seconds: Annotated[float, Meta(description="When an idle worker should ask again.")]
+
+
+class Spawned(Answer, frozen=True, kw_only=True):
+    """What became of a task spawned: made, or there already, which counts as done."""
+
+    outcome: Literal["CREATED", "EXISTING", "DUPLICATE"]
+    id: Annotated[str, Meta(description="Of a duplicate, the task that holds the key.")]
+
+
+class Reported(Answer, frozen=True, kw_only=True):
+    """What became of one report.
+
+    Shows ``now``, the service's time, to programs that use the SDK: the whole answer has it.
+    """
+
+    task_id: str
+    outcome: Annotated[
+        Literal["OK", "NOT_FOUND", "NOT_INFLIGHT", "STALE_LEASE", "INVALID"],
+        words_of("ReportOutcome"),
+    ]
+    state: Annotated[State | None, Meta(description="null when nothing is kept of the task.")]
+    scheduled_at: At | None
+    lease: Lease | None
+    spawned: Annotated[list[Spawned], Meta(description="In the order they were named.")]
+    detail: str | None
+    now: At | None = None
+
+
+class ReportResults(Answer, frozen=True, kw_only=True):
+    """One result for each report, in their order."""
+
+    results: list[Reported]
+    now: At
+
+
+class Count(Answer, frozen=True, kw_only=True):
+    """How many tasks this step has counted; the sum of all steps is how many there are."""
+
+    count: int
+    by_state: ByState
+    exact: Annotated[
+        bool, Meta(description="`false`: too many to look at in one call; at least so many.")
+    ]
+    as_of: Annotated[At, Meta(description="When the first step was.")]
+    partial: Annotated[bool, Meta(description="Whether there are more, for `cursor` to count.")] = (
+        False
+    )
+    cursor: Cursor = None
+
+
+class Reason(Answer, frozen=True, kw_only=True):
+    """One reason why a task is not running."""
+
+    code: Annotated[str, words_of("ReasonCode")]
+    detail: str
+    until: Annotated[At | None, Meta(description="When it ends, if that is known.")]
+
+
+class Explained(Answer, frozen=True, kw_only=True):
+    """Every reason why a task is not running; none: it goes to the next worker that asks."""
+
+    reasons: list[Reason]
+
+
+class BulkResult(Answer, frozen=True, kw_only=True):
+    """What became of one task."""
+
+    id: str
+    outcome: Literal["DELETED", "RESTARTED", "DUE", "MOVED", "NOT_FOUND", "SKIPPED"]
+    detail: Annotated[
+        str | None,
+        Meta(description="Of SKIPPED: `inflight`, `not_dead`, `dedupe_conflict`, or a text."),
+    ]
+
+
+class Bulk(Answer, frozen=True, kw_only=True):
+    """How many tasks the action takes and how many it changed."""
+
+    matched: Annotated[int, Meta(description="What the action would take.")]
+    changed: Annotated[int, Meta(description="What it did; 0 in a dry run.")]
+    results: Annotated[
+        list[BulkResult], Meta(description="One for each of `ids`; none with a filter.")
+    ]
+    cursor: Annotated[
+        str | None, Meta(description="Send it back to go on; null: that was all.")
+    ] = None

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 import scheduler
-from headrace.http.answers import EnqueueResults
-from headrace.http.schedule_answers import Schedule
 from headrace.runtime.wiring import using
+from tests.documented import check_documented
 from tests.functional.conftest import Answer, Service
 
 
@@ -23,7 +22,7 @@ def put(call: Service, path: str, **body: Any) -> Answer:
 
 def shown(answer: Answer) -> dict[str, Any]:
     assert answer.status == 200, answer.body
-    Schedule.model_validate(answer.json)
+    check_documented("Schedule", answer.json)
     found: dict[str, Any] = answer.json
     return found
 
@@ -139,7 +138,7 @@ def test_run_answers_as_enqueue_does(call: Service, path: str) -> None:
     again = call("POST", f"{path}/run", {})
 
     assert answer.status == again.status == 200
-    EnqueueResults.model_validate(answer.json)
+    check_documented("EnqueueResults", answer.json)
     (result,) = answer.json["results"]
     assert (result["outcome"], result["task"]["schedule"]) == ("CREATED", "report")
     assert again.json["results"][0]["outcome"] == "DUPLICATE"

@@ -5,12 +5,10 @@ from typing import Any, cast
 import pytest
 
 from headrace.history.metrics import POINTS
-from headrace.http.answers import Recount
-from headrace.http.schedule_answers import QueueInFull
-from headrace.http.stats_answers import Metrics, Stats
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.memory import MemoryStore
+from tests.documented import check_documented
 from tests.functional.conftest import KEY, Answer, Service
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
@@ -30,13 +28,13 @@ class Counted(Service):
     def stats(self, path: str, **query: str) -> Any:
         answer = self("GET", f"{path}/stats", query=query)
         assert answer.status == 200, answer.body
-        Stats.model_validate(answer.json)
+        check_documented("Stats", answer.json)
         return answer.json
 
     def metrics(self, path: str, **query: str) -> Any:
         answer = self("GET", f"{path}/metrics", query=query)
         assert answer.status == 200, answer.body
-        Metrics.model_validate(answer.json)
+        check_documented("Metrics", answer.json)
         return answer.json
 
     def totals(self, path: str, **query: str) -> list[int]:
@@ -93,7 +91,7 @@ def test_a_queue_shows_the_same_of_itself(counted: Counted) -> None:
 
     shown = counted("GET", path).json
 
-    QueueInFull.model_validate(shown)
+    check_documented("QueueInFull", shown)
     assert shown["stats"] == counted.stats(path)
     assert counted("PUT", path, shown).status == 200
 
@@ -272,7 +270,7 @@ def test_a_recount_mends_what_the_recorder_has_missed(counted: Counted, patience
     steps: list[Any] = []
     while not steps or body:
         answer = counted("POST", f"{path}/recount", body)
-        Recount.model_validate(answer.json)
+        check_documented("Recount", answer.json)
         steps.append(answer.json)
         cursor = answer.json["cursor"]
         body = {"cursor": cursor} if cursor is not None else {}

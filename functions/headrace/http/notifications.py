@@ -1,10 +1,14 @@
 """Notifications in the queue, in the shapes of QuantumLeap's management API."""
 
+from typing import Final, Literal
+
 from headrace.domain.task import State, Task, TaskError
 from headrace.http.rawjson import member_text
-from headrace.http.views import MaxRetries, dumps
+from headrace.http.views import MaxRetries
+from headrace.wire.base import raw
+from headrace.wire.ngsi import Notification, NotificationInput, NotificationRuntime
 
-_STATUS = {
+_STATUS: Final[dict[State, Literal["pending", "succeeded", "failed"]]] = {
     State.ENQUEUED: "pending",
     State.INFLIGHT: "pending",
     State.SUCCEEDED: "succeeded",
@@ -12,29 +16,27 @@ _STATUS = {
 }
 
 
-def notification_json(task: Task, *, max_retries: MaxRetries) -> str:
-    """Return a notification: how it is with it, and what came in, its data text for text."""
-    text = dumps(
-        {
-            "fiware_service": task.tags.get("fiware-service"),
-            "fiware_service_path": task.tags.get("fiware-servicepath"),
-            "fiware_correlator": task.tags.get("fiware-correlator"),
-        }
+def notification(task: Task, *, max_retries: MaxRetries) -> Notification:
+    """How it is with a notification, and what came in, its data text for text."""
+    return Notification(
+        runtime=runtime(task, max_retries=max_retries),
+        input=NotificationInput(
+            fiware_service=task.tags.get("fiware-service"),
+            fiware_service_path=task.tags.get("fiware-servicepath"),
+            fiware_correlator=task.tags.get("fiware-correlator"),
+            payload=raw(_entities(task.payload or "null")),
+        ),
     )
-    given = f'{text[:-1]},"payload":{_entities(task.payload or "null")}}}'
-    return f'{{"runtime":{runtime_json(task, max_retries=max_retries)},"input":{given}}}'
 
 
-def runtime_json(task: Task, *, max_retries: MaxRetries) -> str:
-    """Return how it is with a notification."""
-    return dumps(
-        {
-            "task_id": task.id,
-            "task_type": task.queue,
-            "status": _STATUS[task.state],
-            "retries_left": _retries_left(task, max_retries),
-            "errors": [_error(error) for error in task.errors],
-        }
+def runtime(task: Task, *, max_retries: MaxRetries) -> NotificationRuntime:
+    """How it is with a notification."""
+    return NotificationRuntime(
+        task_id=task.id,
+        task_type=task.queue,
+        status=_STATUS[task.state],
+        retries_left=_retries_left(task, max_retries),
+        errors=[_error(error) for error in task.errors],
     )
 
 

@@ -1,27 +1,33 @@
 """The OpenAPI document: made by Powertools from the routes, completed with what all share."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
+from inspect import cleandoc
 from typing import Any, Final
 
+import msgspec
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver
 from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Server
-from pydantic.json_schema import models_json_schema
 
 from headrace import __version__
+from headrace.domain.access import Role
 from headrace.domain.limits import IDEMPOTENCY_KEY
-from headrace.http import (
-    key_answers,
-    lease_answers,
-    operator_answers,
-    repeats,
-    schedule_answers,
-    stats_answers,
-    worker_answers,
-)
-from headrace.http.answers import SHOWN
+from headrace.domain.retry import RetryStrategy
+from headrace.domain.task import DeadReason, ErrorKind
+from headrace.history.counters import KEPT
+from headrace.history.metrics import POINTS
+from headrace.http import repeats
 from headrace.http.permissions import needs_of
 from headrace.http.problems import CONTENT_TYPE
+from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.operators.workers import Command
+from headrace.ops.tasks.enqueue import EnqueueOutcome
+from headrace.ops.tasks.explain import ReasonCode
+from headrace.wire import ngsi, queues, service, tasks
+from headrace.wire.base import REFERENCE
 
 Document = dict[str, Any]
 
@@ -49,14 +55,87 @@ _PROBLEMS: Final = {
     "500": "`internal_error`: the `request_id` finds the log entry.",
     "503": "`unavailable`: try again after `Retry-After` seconds.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How the document names an answer, and how that differs from its struct.
+
+    Some members are *never* in it, or only *sometimes*; in it, one schema *refers* to another.
+    """
+
+    name: str
+    answer: type[Any]
+    never: frozenset[str] = frozenset()
+    sometimes: frozenset[str] = frozenset()
+    refers: Mapping[str, str] = field(default_factory=dict)
+    description: str | None = None
+
+
+_SETTINGS: Final = {
+    "DequeuingSettings": "DequeuingSettingsBody",
+    "DeadLetterConfig": "DeadLetterBody",
+}
 _ANSWERS: Final = (
-    operator_answers,
-    key_answers,
-    lease_answers,
-    schedule_answers,
-    stats_answers,
-    worker_answers,
+    _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
+    _Shown("Queue", queues.Queue, never=frozenset({"stats", "schedules"}), refers=_SETTINGS),
+    _Shown(
+        "QueueInFull",
+        queues.Queue,
+        refers=_SETTINGS,
+        description="A queue, its settings, how it is doing, and its schedules.",
+    ),
+    _Shown("Queues", queues.Queues),
+    _Shown("Purged", queues.Purged, never=frozenset({"in_background"})),
+    _Shown(
+        "RetryStrategy",
+        RetryStrategy,
+        description="How often and when a failed task is tried again.",
+    ),
+    _Shown("Recount", queues.Recount),
+    _Shown("Stats", queues.Stats),
+    _Shown("Metrics", queues.Metrics),
+    _Shown("Schedule", queues.Schedule, sometimes=frozenset({"payload"})),
+    _Shown("Task", tasks.Task),
+    _Shown(
+        "TaskWithoutPayload",
+        tasks.Task,
+        never=frozenset({"payload"}),
+        description="A task as it stands.",
+    ),
+    _Shown("Tasks", tasks.Tasks, refers={"Task": "ShownTask"}),
+    _Shown("Enqueued", tasks.Enqueued, refers={"Task": "TaskWithoutPayload"}),
+    _Shown("EnqueueResults", tasks.EnqueueResults),
+    _Shown("Dequeued", tasks.Dequeued),
+    _Shown("Reported", tasks.Reported, never=frozenset({"now"})),
+    _Shown("ReportResults", tasks.ReportResults),
+    _Shown("Count", tasks.Count),
+    _Shown("Explained", tasks.Explained),
+    _Shown("BulkDone", tasks.Bulk),
+    _Shown("Leased", tasks.Leased),
+    _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
+    _Shown("Keys", service.Keys),
+    _Shown("AuditEntries", service.AuditEntries),
+    _Shown("Commanded", service.Commanded),
+    _Shown("Worker", service.WorkerSeen),
+    _Shown("Workers", service.Workers, refers={"WorkerSeen": "Worker"}),
+    _Shown("Health", service.Health),
+    _Shown("Notification", ngsi.Notification),
 )
+_IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
+"""Described once, as what comes in."""
+
+_NUMBERS: Final = [{"type": "integer"}, {"type": "number"}]
+_WORDS: Final[tuple[type[StrEnum], ...]] = (
+    Command,
+    DeadReason,
+    EnqueueOutcome,
+    ErrorKind,
+    ReasonCode,
+    ReportOutcome,
+    Role,
+)
+"""Whose values the answers have, which may be more some day: programs take any text there."""
 _CONFLICTS: Final = frozenset(
     {
         "create_queue",
@@ -102,7 +181,6 @@ _REPLAYED: Final = {
 }
 _OF_ITS_QUEUES: Final = ("/v2/notify", "/management/queue/", "/v1/dequeue")
 _NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
-_REFERENCE: Final = "#/components/schemas/{model}"
 
 
 @cache
@@ -123,13 +201,7 @@ def document(resolver: APIGatewayRestResolver) -> Document:
     schemas = made["components"]["schemas"]
     for name in _NOT_OURS:
         schemas.pop(name, None)
-    models = [
-        (model, "serialization")
-        for of in (SHOWN, *(module.SHOWN for module in _ANSWERS))
-        for model in of
-    ]
-    _, shown = models_json_schema(models, ref_template=_REFERENCE)  # type: ignore[arg-type]
-    made["components"]["schemas"] = dict(sorted({**schemas, **shown["$defs"]}.items()))
+    made["components"]["schemas"] = dict(sorted({**_answers(), **schemas}.items()))
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
             roles = needs_of(method, path).roles()
@@ -143,6 +215,61 @@ def document(resolver: APIGatewayRestResolver) -> Document:
             operation["responses"] |= _problems(path, operation)
             operation["responses"].pop("422", None)
     return made
+
+
+def _answers() -> Document:
+    """The schemas of all answers, made from the structs that are encoded."""
+    _, made = msgspec.json.schema_components(
+        [*(shown.answer for shown in _ANSWERS), *_WORDS], ref_template=REFERENCE
+    )
+    structs = {shown.answer.__name__ for shown in _ANSWERS}
+    others = [_Shown(name, object) for name in made.keys() - structs - _IN_BODIES]
+    schemas = {shown.name: _schema(made[shown.name], shown) for shown in others} | {
+        shown.name: _schema(made[shown.answer.__name__], shown) for shown in _ANSWERS
+    }
+    for name in ("stats", "schedules"):
+        member = schemas["QueueInFull"]["properties"][name]
+        member |= member.pop("anyOf")[0]  # the other is null
+    schemas["Metrics"]["properties"]["points"] |= {
+        "maxItems": POINTS,
+        "description": f"The service keeps {KEPT.days} days; what is older comes from the lake. "
+        "Where that has no rolled-up day, or there is no lake, every number is null.",
+    }
+    schemas["ShownTask"] = {
+        "description": "A task, with its payload unless that was not asked for.",
+        "anyOf": [{"$ref": REFERENCE.format(name=name)} for name in ("Task", "TaskWithoutPayload")],
+    }
+    return schemas
+
+
+def _schema(schema: Document, shown: _Shown) -> Document:
+    """The schema of an answer, of which every member is always there, and no other is."""
+    schema = _plain(schema, shown.refers)
+    text = shown.description or cleandoc(schema.get("description", ""))
+    made = {**schema, "description": text.partition("\n\nShows ")[0]}
+    if "properties" not in schema:
+        return made
+    members = {name: of for name, of in schema["properties"].items() if name not in shown.never}
+    required = [name for name in members if name not in shown.sometimes]
+    return {**made, "properties": members, "required": required, "additionalProperties": False}
+
+
+def _plain(node: Any, refers: Mapping[str, str]) -> Any:  # noqa: ANN401  any part of a schema
+    """A schema as short as it can be: what a struct does without has a default there."""
+    if isinstance(node, list):
+        return [_plain(part, refers) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        kept = {word: node[word] for word in node.keys() - {"enum", "type", "default"}}
+        return kept | {"$ref": REFERENCE.format(name=refers.get(name, name))}
+    if node.get("anyOf") == _NUMBERS:
+        node = {**node, **_NUMBERS[1]}
+        del node["anyOf"]
+    if "enum" in node:
+        node = {"type": "string", **node}
+    return {word: _plain(part, refers) for word, part in node.items() if word != "default"}
 
 
 def _may_be_repeated(operation: Document) -> None:
@@ -179,7 +306,7 @@ def _problems(path: str, operation: Document) -> dict[str, Any]:
         codes.add("404")
     if operation["operationId"] in _CONFLICTS or _KEY_PARAMETER in operation.get("parameters", ()):
         codes.add("409")
-    schema = {"$ref": _REFERENCE.format(model="Problem")}
+    schema = {"$ref": REFERENCE.format(name="Problem")}
     return {
         code: {"description": _PROBLEMS[code], "content": {CONTENT_TYPE: {"schema": schema}}}
         for code in sorted(codes)

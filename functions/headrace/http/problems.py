@@ -3,8 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import (
     RequestUnsupportedContentType,
@@ -22,6 +24,8 @@ from headrace.domain.errors import (
 )
 from headrace.http.fields import TOO_LARGE
 from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
+from headrace.wire.base import LEFT_OUT
+from headrace.wire.service import FieldProblem, Problem
 
 CONTENT_TYPE: Final = "application/problem+json"
 
@@ -72,24 +76,25 @@ class ProblemAnswer:
 def problem(error: Exception, *, request_id: str, where: str) -> ProblemAnswer:
     """Return the answer to *error*, which met the request *where*."""
     cause = _cause(error, where)
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": cause.title,
-        "status": cause.status,
-        "code": cause.code,
-        "detail": cause.detail,
-        "errors": [
-            {"field": wrong.field, "message": wrong.message} for wrong in cause.errors[:_NAMED]
+    body = Problem(
+        type="about:blank",
+        title=cause.title,
+        status=cause.status,
+        code=cause.code,
+        detail=cause.detail,
+        errors=[
+            FieldProblem(field=wrong.field, message=wrong.message)
+            for wrong in cause.errors[:_NAMED]
         ],
-    }
+        request_id=request_id if cause.status >= HTTPStatus.INTERNAL_SERVER_ERROR else LEFT_OUT,
+    )
     headers: dict[str, str] = {}
-    if cause.status >= 500:  # noqa: PLR2004  HTTP's own boundary
-        body["request_id"] = request_id
     if isinstance(cause, Unavailable):
         headers["Retry-After"] = str(cause.retry_after_seconds)
     if isinstance(cause, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
-    return ProblemAnswer(cause.status, json.dumps(body), headers)
+    # Names that a client made up may have half of a surrogate pair, which msgspec does not write.
+    return ProblemAnswer(cause.status, json.dumps(msgspec.to_builtins(body)), headers)
 
 
 def is_ours(error: Exception) -> bool:

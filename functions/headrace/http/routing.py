@@ -18,6 +18,7 @@ from headrace.http.permissions import principal
 from headrace.http.views import MaxRetries
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
+from headrace.wire.base import Answer, to_json
 
 JSON: Final = "application/json"
 
@@ -43,7 +44,7 @@ def new_router() -> Router:
 
 
 def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:
-    """Return the answers of a route when all goes well; *schema* is a model of ``answers``.
+    """Return the answers of a route when all goes well; *schema* is one of ``openapi``.
 
     *more* are further answers of the same shape, as in ``also_202="It goes on."``
     Errors are the same for all routes and added by ``openapi``.
@@ -55,9 +56,9 @@ def answers(status: int, description: str, schema: str | None = None, **more: st
     return responses
 
 
-def json_answer(body: str, status: int = 200) -> Answered:
-    """Answer with JSON text."""
-    return Response(status, JSON, body)
+def json_answer(answer: Answer, status: int = 200) -> Answered:
+    """Answer with JSON."""
+    return Response(status, JSON, to_json(answer))
 
 
 def no_body(status: int) -> Answered:

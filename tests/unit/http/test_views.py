@@ -11,8 +11,8 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.queue import DequeuingSettings, Queue, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
-from headrace.http import answers, operator_answers, views
-from headrace.http.notifications import notification_json
+from headrace.http import views
+from headrace.http.notifications import notification
 from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
@@ -22,6 +22,8 @@ from headrace.ops.shared.queues import QueueListing
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.ops.tasks.explain import NotRunningReason, ReasonCode
 from headrace.ops.tasks.inspect import Counted, TaskListing
+from headrace.wire.base import to_json
+from tests.documented import check_documented
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 PAYLOAD = '{"n": 1.10, "big": 12345678901234567890, "u": "\\u00e9"}'
@@ -67,13 +69,12 @@ def five(queue: str) -> int:
     return 5
 
 
-def task_text(task: Task, **how: Any) -> str:
-    how = {"payload": True, **how}
-    return views.task_json(task, now=NOW, max_retries=five, **how)
+def task_text(task: Task, *, payload: bool = True) -> str:
+    return to_json(views.task(task, now=NOW, max_retries=five, payload=payload))
 
 
-def shown(task: Task, **how: Any) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(task_text(task, **how))
+def shown(task: Task, *, payload: bool = True) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(task_text(task, payload=payload))
     return loaded
 
 
@@ -86,8 +87,8 @@ def test_a_task_has_the_fields_of_the_contract_in_its_order(task: Task) -> None:
     )
 
     assert list(shown(task)) == contract.split()
-    answers.Task.model_validate(shown(task))
-    answers.TaskWithoutPayload.model_validate(shown(task, payload=False))
+    check_documented("Task", shown(task))
+    check_documented("TaskWithoutPayload", shown(task, payload=False))
 
 
 def test_a_finished_task() -> None:
@@ -149,7 +150,8 @@ def test_a_waiting_task_is_ready_or_scheduled() -> None:
 
 def test_only_the_worker_sees_the_lease() -> None:
     assert "lse_1" not in task_text(LEASED)
-    assert shown(LEASED, lease=True)["lease"] == {
+    (leased,) = views.dequeued(DequeueResult((LEASED,), 0, NOW), max_retries=five).tasks
+    assert json.loads(to_json(leased.lease)) == {
         "id": str(LeaseName.of(LEASED)),
         "expires_at": "2026-11-21T08:00:30.000000Z",
     }
@@ -158,13 +160,12 @@ def test_only_the_worker_sees_the_lease() -> None:
 def test_a_page_of_tasks() -> None:
     page = TaskListing((WAITING, ENDED), "next")
 
-    text = views.tasks_json(page, now=NOW, max_retries=five, payload=True)
+    text = to_json(views.tasks(page, now=NOW, max_retries=five, payload=True))
 
-    answers.Tasks.model_validate_json(text)
+    check_documented("Tasks", json.loads(text))
     assert [task["id"] for task in json.loads(text)["tasks"]] == ["tsk_1", "tsk_1"]
-    assert json.loads(
-        views.tasks_json(TaskListing((), None), now=NOW, max_retries=five, payload=True)
-    )
+    nothing = views.tasks(TaskListing((), None), now=NOW, max_retries=five, payload=True)
+    assert to_json(nothing) == '{"tasks":[],"cursor":null}'
 
 
 def test_results_of_an_enqueue() -> None:
@@ -174,9 +175,9 @@ def test_results_of_an_enqueue() -> None:
         EnqueueResult(EnqueueOutcome.EXISTING, "tsk_3", elsewhere="other"),
     ]
 
-    text = views.enqueued_json(results, now=NOW, max_retries=five)
+    text = to_json(views.enqueued(results, now=NOW, max_retries=five))
 
-    answers.EnqueueResults.model_validate_json(text)
+    check_documented("EnqueueResults", json.loads(text))
     first, second, third = json.loads(text)["results"]
     assert "payload" not in first["task"]
     assert first["queue"] == first["task"]["queue"]
@@ -187,9 +188,9 @@ def test_results_of_an_enqueue() -> None:
 
 
 def test_what_a_dequeue_hands_out() -> None:
-    text = views.dequeued_json(DequeueResult((LEASED,), 0.02, NOW), max_retries=five)
+    text = to_json(views.dequeued(DequeueResult((LEASED,), 0.02, NOW), max_retries=five))
 
-    answers.Dequeued.model_validate_json(text)
+    check_documented("Dequeued", json.loads(text))
     assert json.loads(text)["now"] == "2026-11-21T08:00:00.000000Z"
     assert json.loads(text)["poll_after_seconds"] == 0.02
 
@@ -202,9 +203,9 @@ def test_results_of_reports() -> None:
         ReportResult("tsk_1", ReportOutcome.STALE_LEASE, detail="x"),
     ]
 
-    text = views.reported_json([HELD, beat, HELD], results, NOW)
+    text = to_json(views.reported([HELD, beat, HELD], results, NOW))
 
-    answers.ReportResults.model_validate_json(text)
+    check_documented("ReportResults", json.loads(text))
     ended, alive, stale = json.loads(text)["results"]
     assert (ended["state"], ended["lease"]) == ("DEAD", None)
     assert alive["lease"]["expires_at"] == "2026-11-21T08:00:30.000000Z"
@@ -220,21 +221,21 @@ def test_results_of_reports() -> None:
 
 
 def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
-    text = views.reported_json([HELD], [ReportResult("tsk_1", ReportOutcome.OK, LEASED)], NOW)
+    text = to_json(views.reported([HELD], [ReportResult("tsk_1", ReportOutcome.OK, LEASED)], NOW))
 
     (result,) = json.loads(text)["results"]
     assert (result["outcome"], result["state"], result["lease"]) == ("OK", None, None)
 
 
 def test_a_count_names_every_stored_state() -> None:
-    text = views.counted_json(Counted({State.DEAD: 3}, NOW, None))
+    text = to_json(views.count(Counted({State.DEAD: 3}, NOW, None)))
 
-    answers.Count.model_validate_json(text)
+    check_documented("Count", json.loads(text))
     assert json.loads(text)["by_state"] == {"ENQUEUED": 0, "INFLIGHT": 0, "SUCCEEDED": 0, "DEAD": 3}
 
 
 def test_a_count_that_broke_off_is_not_exact() -> None:
-    found = json.loads(views.counted_json(Counted({}, NOW, "more")))
+    found = json.loads(to_json(views.count(Counted({}, NOW, "more"))))
 
     assert (found["exact"], found["partial"], found["cursor"]) == (False, True, "more")
 
@@ -245,11 +246,13 @@ def test_what_a_report_has_spawned() -> None:
         EnqueueResult(EnqueueOutcome.DUPLICATE, "tsk_3"),
     )
 
-    text = views.reported_json(
-        [HELD], [ReportResult("tsk_1", ReportOutcome.OK, ENDED, spawned=spawned)], NOW
+    text = to_json(
+        views.reported(
+            [HELD], [ReportResult("tsk_1", ReportOutcome.OK, ENDED, spawned=spawned)], NOW
+        )
     )
 
-    answers.ReportResults.model_validate_json(text)
+    check_documented("ReportResults", json.loads(text))
     assert json.loads(text)["results"][0]["spawned"] == [
         {"outcome": "CREATED", "id": "tsk_2"},
         {"outcome": "DUPLICATE", "id": "tsk_3"},
@@ -262,9 +265,9 @@ def test_reasons() -> None:
         NotRunningReason(ReasonCode.BEHIND, "2 before it"),
     ]
 
-    text = views.explained_json(reasons)
+    text = to_json(views.explained(reasons))
 
-    operator_answers.Explained.model_validate_json(text)
+    check_documented("Explained", json.loads(text))
     assert json.loads(text)["reasons"] == [
         {"code": "scheduled", "detail": "é", "until": "2026-11-21T08:00:00.000000Z"},
         {"code": "behind", "detail": "2 before it", "until": None},
@@ -274,9 +277,9 @@ def test_reasons() -> None:
 def test_what_a_bulk_action_did() -> None:
     results = (BulkOutcome("tsk_1", "DELETED"), BulkOutcome("tsk_2", "SKIPPED", "inflight"))
 
-    text = views.bulk_json(BulkAnswer(1, 1, results, "next"))
+    text = to_json(views.bulk(BulkAnswer(1, 1, results, "next")))
 
-    operator_answers.BulkDone.model_validate_json(text)
+    check_documented("BulkDone", json.loads(text))
     assert json.loads(text) == {
         "matched": 1,
         "changed": 1,
@@ -298,9 +301,9 @@ def test_a_page_of_the_audit() -> None:
         None,
     )
 
-    text = views.audit_json(page)
+    text = to_json(views.audit(page))
 
-    operator_answers.AuditEntries.model_validate_json(text)
+    check_documented("AuditEntries", json.loads(text))
     done, going_on = json.loads(text)["entries"]
     assert done == {
         "at": "2026-11-21T08:00:00.000000Z",
@@ -325,9 +328,9 @@ def test_a_notification_has_the_shape_of_quantumleaps() -> None:
     tags = {"fiware-service": 'x "', "fiware-servicepath": "/", "other": "y"}
     task = replace(ENDED, tags=tags, payload=f'{{"data": [{PAYLOAD}]}}')
 
-    text = notification_json(task, max_retries=five)
+    text = to_json(notification(task, max_retries=five))
 
-    operator_answers.Notification.model_validate_json(text)
+    check_documented("Notification", json.loads(text))
     assert PAYLOAD in text
     assert json.loads(text)["input"]["fiware_service"] == 'x "'
     assert json.loads(text)["input"]["fiware_correlator"] is None
@@ -343,9 +346,9 @@ def test_a_notification_has_the_shape_of_quantumleaps() -> None:
 def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back() -> None:
     queue = Queue("mail", QueueSettings(), NOW, NOW)
 
-    text = views.queue_json(queue)
+    text = to_json(views.queue(queue))
 
-    answers.Queue.model_validate_json(text)
+    check_documented("Queue", json.loads(text))
     assert json.loads(text) == {
         "name": "mail",
         "description": "",
@@ -387,9 +390,9 @@ def test_a_queue_with_every_setting_survives_being_sent_back() -> None:
         dequeuing_settings=DequeuingSettings(7, RateLimiting(1000, 1), dequeuing_paused=True),
         shards=4,
     )
-    text = views.queues_json(QueueListing((Queue("mail", settings, NOW, NOW, 3),), "next"))
+    text = to_json(views.queues(QueueListing((Queue("mail", settings, NOW, NOW, 3),), "next")))
 
-    answers.Queues.model_validate_json(text)
+    check_documented("Queues", json.loads(text))
     body = ReplaceQueueBody.model_validate(json.loads(text)["queues"][0])
     assert body.settings() == settings
     assert body.version == 3

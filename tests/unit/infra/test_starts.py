@@ -12,7 +12,7 @@ import pytest
 from tests.bench import packages, starts
 
 NOT_AT_START = {
-    "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.answers"},
+    "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.openapi"},
     "console.app": {"boto3", "s3transfer", "pydantic", "aws_lambda_powertools"},
     "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks.enqueue"},
     "reaper": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from headrace.domain.ids import new_lease_token
 from headrace.domain.limits import ANSWER_BYTES, LAMBDA_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
-from headrace.http.views import task_json
+from headrace.http import views
+from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.shared.paging import AnswerRoom
+from headrace.wire.base import to_json
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
 LAMBDA = 6_291_556  # what its error names as the most that an answer may have
@@ -82,7 +84,9 @@ def test_a_text_of_json_is_measured_as_lambdas_client_writes_it(text: str) -> No
 
 @given(TASKS)
 def test_a_task_never_takes_more_than_was_reckoned(task: Task) -> None:
-    shown = task_json(task, now=NOW, max_retries=lambda _: 100, payload=True, lease=True)
+    found = DequeueResult((task,), 0, NOW)
+    (leased,) = views.dequeued(found, max_retries=lambda _: 100).tasks
+    shown = to_json(leased)
     room = AnswerRoom()
 
     assert room.takes_task(task)

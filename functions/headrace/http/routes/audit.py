@@ -40,4 +40,4 @@ def list_audit(
     """Show the audit."""
     where = AuditFilter(queue, actor, action, since, before)
     page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
-    return json_answer(views.audit_json(page))
+    return json_answer(views.audit(page))

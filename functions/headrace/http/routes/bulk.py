@@ -103,4 +103,4 @@ def _carry_out(
             cursor=body.cursor,
             dry_run=body.dry_run,
         )
-    return json_answer(views.bulk_json(done))
+    return json_answer(views.bulk(done))

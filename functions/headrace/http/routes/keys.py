@@ -41,7 +41,7 @@ def create(
     made = use_cases().keys.create(
         principal(), body.name, body.role, tuple(body.queues), expires_at=body.expires_at
     )
-    return json_answer(views.new_key_json(made), 201)
+    return json_answer(views.new_key(made), 201)
 
 
 @router.get(
@@ -58,7 +58,7 @@ def create(
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List keys."""
     page = use_cases().keys.list(principal(), limit=limit, cursor=cursor)
-    return json_answer(views.keys_json(page))
+    return json_answer(views.keys(page))
 
 
 @router.post(
@@ -80,9 +80,7 @@ def rotate(
 ) -> Answered:
     """Rotate a key."""
     overlap = (body or RotateKeyBody()).overlap
-    return json_answer(
-        views.new_key_json(use_cases().keys.rotate(principal(), id, overlap=overlap))
-    )
+    return json_answer(views.new_key(use_cases().keys.rotate(principal(), id, overlap=overlap)))
 
 
 @router.delete(

@@ -7,12 +7,11 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 
 from headrace.domain.errors import NotFound
 from headrace.domain.lease import Group, is_group_id
-from headrace.http import examples
+from headrace.http import examples, views
 from headrace.http.lease_bodies import LeaseBody
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
-from headrace.http.views import dumps, rfc3339
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 
@@ -81,8 +80,7 @@ def close(id: LeaseInPath) -> Answered:
 
 
 def _shown(group: Group, status: int = 200) -> Answered:
-    lease = {"id": group.id, "expires_at": rfc3339(group.expires_at)}
-    return json_answer(dumps({"lease": lease}), status)
+    return json_answer(views.group_lease(group), status)
 
 
 def _lease_id(path: str) -> str:

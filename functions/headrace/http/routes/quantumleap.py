@@ -18,7 +18,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import Task
 from headrace.http.fields import TagValue
 from headrace.http.filters import task_filter
-from headrace.http.notifications import notification_json, runtime_json
+from headrace.http.notifications import notification, runtime
 from headrace.http.routes.ngsi import QUEUE
 from headrace.http.routing import (
     JSON,
@@ -32,6 +32,7 @@ from headrace.http.routing import (
 )
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.runtime.wiring import use_cases
+from headrace.wire.base import Answer, to_json
 
 router: Final = new_router()
 _TAGS: Final = ["NGSI"]
@@ -86,8 +87,8 @@ def list_notifications(
     """List notifications."""
     retries = max_retries()
 
-    def show(task: Task) -> str:
-        return notification_json(task, max_retries=retries)
+    def show(task: Task) -> Answer:
+        return notification(task, max_retries=retries)
 
     where = _where(status, service, servicepath, correlator)
     return _array(where, status, cursor, show, payload=True)
@@ -113,8 +114,8 @@ def summarize_notifications(
     """List the state of notifications."""
     retries = max_retries()
 
-    def show(task: Task) -> str:
-        return runtime_json(task, max_retries=retries)
+    def show(task: Task) -> Answer:
+        return runtime(task, max_retries=retries)
 
     where = _where(status, service, servicepath, correlator)
     return _array(where, status, cursor, show, payload=False)
@@ -194,7 +195,7 @@ def _array(
     where: TaskFilter,
     status: str | None,
     cursor: str | None,
-    show: Callable[[Task], str],
+    show: Callable[[Task], Answer],
     *,
     payload: bool,
 ) -> Answered:
@@ -204,7 +205,7 @@ def _array(
     room = AnswerRoom()
     while True:
         page = inspect.list(QUEUE, where, limit=_PAGE, cursor=cursor, payload=payload)
-        texts = [show(task) for task in page.tasks]
+        texts = [to_json(show(task)) for task in page.tasks]
         if not room.takes(*texts, besides=len(texts)) and shown:
             break  # the cursor still leads to this page
         shown += texts

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.http import examples, schedule_views, stats_views, views
+from headrace.http import examples, views
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -45,7 +45,7 @@ def create(
 ) -> Answered:
     """Create a queue."""
     queue = use_cases().queues.create(body.name, body.settings())
-    return json_answer(views.queue_json(queue), 201)
+    return json_answer(views.queue(queue), 201)
 
 
 @router.get(
@@ -64,7 +64,7 @@ def list_queues(
     """List queues."""
     every = use_cases().queues
     page = visibility.queues(every, principal(), prefix=prefix, limit=limit, cursor=cursor)
-    return json_answer(views.queues_json(page))
+    return json_answer(views.queues(page))
 
 
 @router.get(
@@ -78,9 +78,8 @@ def show(queue: QueueInPath) -> Answered:
     """Show a queue."""
     use = use_cases()
     found = use.queues.get(queue_name(queue))
-    schedules = [schedule_views.in_short(seen) for seen in use.schedules.of_queue(found)]
-    stats = stats_views.stats_fields(use.stats.of(found.name))
-    return json_answer(views.queue_json(found, stats=stats, schedules=schedules))
+    schedules = use.schedules.of_queue(found)
+    return json_answer(views.queue(found, use.stats.of(found.name), schedules))
 
 
 @router.put(
@@ -98,7 +97,7 @@ def replace(
     """Replace settings."""
     name = queue_name(queue)
     changed = use_cases().queues.replace(name, body.settings_of(name), version=body.version)
-    return json_answer(views.queue_json(changed))
+    return json_answer(views.queue(changed))
 
 
 @router.delete(
@@ -129,7 +128,7 @@ def pause(
     """Pause a queue."""
     seconds = body.resume_in_seconds if body else None
     changed = use_cases().queues.pause(queue_name(queue), resume_in_seconds=seconds)
-    return json_answer(views.queue_json(changed))
+    return json_answer(views.queue(changed))
 
 
 @router.post(
@@ -141,7 +140,7 @@ def pause(
 )
 def resume(queue: QueueInPath, body: Annotated[ResumeBody | None, Body()] = None) -> Answered:  # noqa: ARG001  it may only be empty
     """Resume a queue."""
-    return json_answer(views.queue_json(use_cases().queues.resume(queue_name(queue))))
+    return json_answer(views.queue(use_cases().queues.resume(queue_name(queue))))
 
 
 @router.post(
@@ -156,7 +155,7 @@ def purge(
 ) -> Answered:
     """Purge a queue."""
     purged = use_cases().queues.purge(queue_name(queue), body.chosen())
-    return json_answer(views.purged_json(purged), 200 if purged.finished else 202)
+    return json_answer(views.purged(purged), 200 if purged.finished else 202)
 
 
 @router.post(
@@ -180,4 +179,4 @@ def recount(
     """Count a queue anew."""
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
-    return json_answer(views.recounted_json(step))
+    return json_answer(views.recount(step))

@@ -20,7 +20,6 @@ from headrace.http.routing import (
     queue_name,
 )
 from headrace.http.schedule_bodies import ScheduleBody
-from headrace.http.schedule_views import schedule_json
 from headrace.runtime.wiring import use_cases
 
 router: Final = new_router()
@@ -49,7 +48,7 @@ def put(
     """Make or replace a schedule."""
     called = unquote(name)
     seen = use_cases().schedules.put(queue_name(queue), called, body.settings_of(called))
-    return json_answer(schedule_json(seen, payload=True))
+    return json_answer(views.schedule(seen, payload=True))
 
 
 @router.get(
@@ -62,7 +61,7 @@ def put(
 def show(queue: QueueInPath, name: NameInPath) -> Answered:
     """Show a schedule."""
     seen = use_cases().schedules.get(queue_name(queue), unquote(name))
-    return json_answer(schedule_json(seen, payload=principal().may(Permission.DETAILS)))
+    return json_answer(views.schedule(seen, payload=principal().may(Permission.DETAILS)))
 
 
 @router.delete(
@@ -94,4 +93,4 @@ def run(
     """Enqueue a task now."""
     use = use_cases()
     result = use.schedules.run(queue_name(queue), unquote(name))
-    return json_answer(views.enqueued_json([result], now=use.now(), max_retries=max_retries()))
+    return json_answer(views.enqueued([result], now=use.now(), max_retries=max_retries()))

@@ -5,10 +5,11 @@ from typing import Any, Final
 from aws_lambda_powertools.event_handler import Response
 
 from headrace import __version__
-from headrace.http import views
 from headrace.http.request import stage_path
-from headrace.http.routing import Answered, answers, json_answer, new_router
+from headrace.http.routing import JSON, Answered, answers, json_answer, new_router
 from headrace.runtime.wiring import use_cases
+from headrace.wire.base import instant, to_json
+from headrace.wire.service import Health
 
 router: Final = new_router()
 _TAGS: Final = ["Service"]
@@ -27,8 +28,7 @@ def health() -> Answered:
     """Answer when the table does."""
     use = use_cases()
     use.queues.list(limit=1)
-    now = views.rfc3339(use.now())
-    return json_answer(views.dumps({"status": "ok", "version": __version__, "now": now}))
+    return json_answer(Health(status="ok", version=__version__, now=instant(use.now())))
 
 
 @router.get(
@@ -46,7 +46,7 @@ def document() -> Answered:
 
     base = stage_path(router.current_event.raw_event)
     made = openapi.served_at(openapi.document(router.api_resolver), base)
-    return json_answer(views.dumps(made))
+    return Response(200, JSON, to_json(made))
 
 
 @router.get(

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.history.metrics import DAYS, POINTS, STEP_SECONDS
-from headrace.http import stats_views
+from headrace.http import views
 from headrace.http.fields import Instant
 from headrace.http.routing import (
     Answered,
@@ -38,7 +38,7 @@ _TAGS: Final = ["Stats"]
 def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
     """Show how a queue is doing."""
     stats = use_cases().stats.of(queue_name(queue), exact=exact == "true")
-    return json_answer(stats_views.stats_json(stats))
+    return json_answer(views.queue_stats(stats))
 
 
 @router.get(
@@ -67,4 +67,4 @@ def series(
     metrics = use_cases().stats.metrics(
         queue_name(queue), since=since, until=until, step_seconds=step_seconds
     )
-    return json_answer(stats_views.metrics_json(metrics))
+    return json_answer(views.metrics(metrics))

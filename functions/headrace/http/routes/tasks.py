@@ -65,7 +65,7 @@ def enqueue(
     use = use_cases()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
     results = visibility.enqueued(principal(), results)
-    return json_answer(views.enqueued_json(results, now=use.now(), max_retries=max_retries()))
+    return json_answer(views.enqueued(results, now=use.now(), max_retries=max_retries()))
 
 
 @router.post(
@@ -125,7 +125,7 @@ def _leased(
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
     )
-    answer = json_answer(views.dequeued_json(found, max_retries=max_retries()))
+    answer = json_answer(views.dequeued(found, max_retries=max_retries()))
     if found.replayed:
         answer.headers[repeats.REPLAYED] = "true"
     return answer
@@ -146,7 +146,7 @@ def report(
     use = use_cases()
     reports = [entry.report() for entry in body.reports]
     results = use.reports.report(queue_name(queue), reports)
-    return json_answer(views.reported_json(reports, results, use.now()))
+    return json_answer(views.reported(reports, results, use.now()))
 
 
 @router.get(
@@ -160,7 +160,7 @@ def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
     """Show a task."""
     wanted = payload_wanted(payload, by_default=True)
     task, now = own_task(id), use_cases().now()
-    return json_answer(views.task_json(task, now=now, max_retries=max_retries(), payload=wanted))
+    return json_answer(views.task(task, now=now, max_retries=max_retries(), payload=wanted))
 
 
 @router.get(
@@ -173,7 +173,7 @@ def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
 )
 def explain(id: TaskInPath) -> Answered:
     """Tell why a task is not running."""
-    return json_answer(views.explained_json(use_cases().explain.reasons(own_task(id))))
+    return json_answer(views.explained(use_cases().explain.reasons(own_task(id))))
 
 
 @router.delete(
@@ -229,9 +229,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         payload=wanted,
     )
     page = visibility.page(principal(), page)
-    return json_answer(
-        views.tasks_json(page, now=use.now(), max_retries=max_retries(), payload=wanted)
-    )
+    return json_answer(views.tasks(page, now=use.now(), max_retries=max_retries(), payload=wanted))
 
 
 @router.get(
@@ -259,4 +257,4 @@ def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     """Count tasks."""
     where = task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error)
     counted = use_cases().inspect.count(queue_name(queue), where, cursor=cursor)
-    return json_answer(views.counted_json(counted))
+    return json_answer(views.count(counted))

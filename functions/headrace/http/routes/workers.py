@@ -7,14 +7,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
-from headrace.http import examples
+from headrace.http import examples, views
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
 from headrace.http.worker_bodies import SignBody
-from headrace.http.worker_views import command_json, worker_json, workers_json
 from headrace.ops.operators.workers import Command
 from headrace.runtime.wiring import use_cases
+from headrace.wire.service import Commanded
 
 router: Final = new_router()
 _TAGS: Final = ["Workers"]
@@ -50,7 +50,7 @@ def put(
     use = use_cases()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
     command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
-    return json_answer(command_json(command))
+    return json_answer(Commanded(command=command))
 
 
 @router.get(
@@ -67,7 +67,7 @@ def put(
 def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""
     page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
-    return json_answer(workers_json(page))
+    return json_answer(views.workers(page))
 
 
 _ASKED: Final = (
@@ -90,7 +90,7 @@ def quiet(
 ) -> Answered:
     """Ask for no more tasks to be taken."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
-    return json_answer(worker_json(worker))
+    return json_answer(views.worker(worker))
 
 
 @router.post(
@@ -107,7 +107,7 @@ def stop(
 ) -> Answered:
     """Ask for an end."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)
-    return json_answer(worker_json(worker))
+    return json_answer(views.worker(worker))
 
 
 def _worker_name(path: str) -> str:

@@ -221,7 +221,7 @@ def test_retry_says_when() -> None:
 
 
 def test_a_retry_delay_over_the_limit_is_refused_where_it_is_raised() -> None:
-    with pytest.raises(InvalidRequest, match="delay must be 0 to 31536000 seconds"):
+    with pytest.raises(InvalidRequest, match="delay must be a number from 0 to 31536000 seconds"):
         Retry(delay=-1)
 
 

@@ -43,7 +43,7 @@ def test_weights_keep_their_order() -> None:
         ({"concurrency": True}, "concurrency", "whole number"),
         ({"prefetch": -1}, "prefetch", "0 to 1000"),
         ({"keepalive": 0.5}, "keepalive", "1 to 43200"),
-        ({"shutdown_timeout": -1}, "shutdown_timeout", "from 0"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout", "of at least 0"),
         ({"name": "x" * 257}, "name", "256 bytes"),
     ],
 )

@@ -4,10 +4,9 @@ What a report carries has to be right before it is sent, because the service ref
 reports as a whole; so what it would refuse is refused here.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -36,7 +35,7 @@ def seconds(field: str, value: object, bounds: tuple[float, float]) -> float:
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise wrong(field, f"must be seconds or a timedelta, not {type(value).__name__}")
-    _within(field, number, bounds, unit=" seconds")
+    _right(field, limits.number_fault(number, bounds, unit="seconds"))
     return number
 
 
@@ -53,37 +52,36 @@ def aware(field: str, value: object) -> datetime:
     return value
 
 
-def name(field: str, value: object) -> str:
+def name(field: str, value: str) -> str:
     """Return the name of a queue or schedule.  Raises InvalidRequest."""
-    if not isinstance(value, str) or not limits.NAME_RE.fullmatch(value):
-        raise wrong(field, f"must match {limits.NAME}, which {value!r:.140} does not")
+    _right(field, limits.pattern_fault(value, limits.NAME_RE))
     return value
 
 
-def task_id(field: str, value: object) -> str:
+def task_id(field: str, value: str) -> str:
     """Return the id of a task.  Raises InvalidRequest."""
-    if not isinstance(value, str) or not limits.TASK_ID_RE.fullmatch(value):
-        raise wrong(field, f"must match {limits.TASK_ID}, which {value!r:.140} does not")
+    _right(field, limits.pattern_fault(value, limits.TASK_ID_RE))
     return value
 
 
-def key(field: str, value: object) -> str:
+def key(field: str, value: str) -> str:
     """Return a dedupe key.  Raises InvalidRequest."""
-    return _text(field, value, *limits.DEDUPE_KEY_BYTES)
+    least, most = limits.DEDUPE_KEY_BYTES
+    _right(field, limits.text_fault(value, most, least))
+    return value
 
 
 def tags(field: str, value: Mapping[str, str]) -> dict[str, str]:
     """Return tags.  Raises InvalidRequest."""
     if not isinstance(value, Mapping):
         raise wrong(field, f"must be a mapping of texts, not {type(value).__name__}")
-    if len(value) > limits.TAGS:
-        raise wrong(field, f"must have at most {limits.TAGS} tags; it has {len(value)}")
-    return {
-        _text(field, tag, 1, limits.TAG_KEY_BYTES): _text(
-            f"{field}.{tag}", text, 0, limits.TAG_VALUE_BYTES
-        )
-        for tag, text in value.items()
-    }
+    faults = [
+        FieldError(field if tag is None else f"{field}.{tag}", fault)
+        for tag, fault in limits.tags_faults(value)
+    ]
+    if faults:
+        raise all_wrong(faults)
+    return dict(value)
 
 
 def retry_strategy(field: str, value: object) -> RetryStrategy:
@@ -101,28 +99,23 @@ def retry_strategy(field: str, value: object) -> RetryStrategy:
         if not low <= len(value.intervals) <= high:
             raise wrong(f"{field}.intervals", f"must have {low} to {high} entries")
         for place, interval in enumerate(value.intervals):
-            _within(f"{field}.intervals[{place}]", interval, wait, unit=" seconds")
+            fault = limits.number_fault(interval, wait, unit="seconds")
+            _right(f"{field}.intervals[{place}]", fault)
     elif value.intervals:
         raise wrong(f"{field}.intervals", "must be empty unless kind is intervals")
-    _within(f"{field}.max_retries", value.max_retries, limits.MAX_RETRIES)
-    _within(f"{field}.base_seconds", value.base_seconds, limits.BASE_SECONDS)
-    _within(f"{field}.max_delay_seconds", value.max_delay_seconds, wait)
-    _within(f"{field}.jitter", value.jitter, (0, 1))
+    for name, bounds in _RETRY.items():
+        _right(f"{field}.{name}", limits.number_fault(getattr(value, name), bounds))
     return value
 
 
-def _within(field: str, number: float, bounds: tuple[float, float], *, unit: str = "") -> None:
-    low, high = bounds
-    if not math.isfinite(number) or not low <= number <= high:
-        raise wrong(field, f"must be {low} to {high}{unit}, not {number}")
+_RETRY: Final[Mapping[str, limits.Bounds]] = {
+    "max_retries": limits.MAX_RETRIES,
+    "base_seconds": limits.BASE_SECONDS,
+    "max_delay_seconds": limits.RETRY_DELAY_SECONDS,
+    "jitter": (0, 1),
+}
 
 
-def _text(field: str, value: object, least: int, most: int) -> str:
-    if not isinstance(value, str):
-        raise wrong(field, f"must be a text, not {type(value).__name__}")
-    size = limits.utf8_bytes(value)
-    if not least <= size <= most:
-        raise wrong(field, f"must be {least} to {most} bytes of UTF-8; it is {size}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise wrong(field, "must be text; it has half of a surrogate pair")
-    return value
+def _right(field: str, fault: str | None) -> None:
+    if fault:
+        raise wrong(field, fault)

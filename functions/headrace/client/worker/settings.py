@@ -55,14 +55,15 @@ class WorkerSettings:
         if concurrency is None:
             concurrency = (os.cpu_count() or 1) if isolate else THREADS
         name = name or f"{socket.gethostname()}:{os.getpid()}"
-        _within("concurrency", concurrency, *limits.WORKER_CONCURRENCY, whole=True)
-        _within("shutdown_timeout", shutdown_timeout, 0, math.inf)
+        _within("concurrency", concurrency, limits.WORKER_CONCURRENCY, whole=True)
+        _within("shutdown_timeout", shutdown_timeout, (0, math.inf))
         if prefetch is not None:
-            _within("prefetch", prefetch, 0, _LONGEST_PREFETCH, whole=True)
+            _within("prefetch", prefetch, (0, _LONGEST_PREFETCH), whole=True)
         if keepalive is not None:
-            _within("keepalive", keepalive, *limits.KEEPALIVE_SECONDS)
-        if not 1 <= limits.utf8_bytes(name) <= limits.WORKER_BYTES:
-            _wrong("name", f"must be 1 to {limits.WORKER_BYTES} bytes of UTF-8")
+            _within("keepalive", keepalive, limits.KEEPALIVE_SECONDS)
+        fault = limits.text_fault(name, limits.WORKER_BYTES, 1)
+        if fault:
+            _wrong("name", fault)
         return cls(
             queues=_weights(queues, strict=strict),
             strict=strict,
@@ -92,12 +93,10 @@ def _weights(queues: Queues, *, strict: bool) -> Mapping[str, float]:
     return dict(queues)
 
 
-def _within(field: str, value: float, least: float, most: float, *, whole: bool = False) -> None:
-    kinds = int if whole else int | float
-    if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
-        kind = "a whole number" if whole else "a number"
-        upper = "" if most == math.inf else f" to {most:g}"
-        _wrong(field, f"must be {kind} from {least:g}{upper}, not {value!r}")
+def _within(field: str, value: object, bounds: limits.Bounds, *, whole: bool = False) -> None:
+    fault = limits.number_fault(value, bounds, whole=whole)
+    if fault:
+        _wrong(field, fault)
 
 
 def _wrong(field: str, message: str) -> NoReturn:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from headrace.spark import exit_codes
-from headrace.spark.lake.__main__ import LakeCall, asked_for, main
+from headrace.spark.lake.__main__ import LakeCall, main, parsed_call
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.session import overlay, packaged_java, system_java
 from headrace.store.lake import FolderLake
@@ -29,7 +29,7 @@ Shown = pytest.CaptureFixture[str]
 
 
 def run(lake: LakeFrames, *words: str) -> int:
-    called = asked_for(words)
+    called = parsed_call(words)
     assert isinstance(called, LakeCall)
     return called.run(lake, called.output)
 
@@ -194,7 +194,7 @@ def test_a_call_into_a_java_that_is_gone_is_told_as_that(
 
 def test_a_schedule_says_how_many_days_a_proof_looks_back(capsys: Shown) -> None:
     def since(text: str) -> date:
-        called = asked_for(["proof", f"--since={text}"])
+        called = parsed_call(["proof", f"--since={text}"])
         assert isinstance(called, LakeCall)
         assert isinstance(called.run, partial)
         found: date = called.run.keywords["since"]

@@ -41,28 +41,28 @@ class ConfirmPage(Page):
     """The question, and the form that answers it, or the way back."""
 
     template: ClassVar[str] = "confirm.html"
-    asked: Question
+    prompt: Question
     form: Confirm | None
     back: Link
 
 
 def ask(
-    asked: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
+    prompt: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
 ) -> ConfirmPage:
     """Return the page that asks; who does not want to goes *back*, else up to the last crumb."""
     back = back or crumbs[-1]
     form = Confirm(
-        asked.action,
-        (Choice("", asked.button, asked.danger),),
+        prompt.action,
+        (Choice("", prompt.button, prompt.danger),),
         Link("Cancel", back.url),
-        asked.fields,
-        asked.hidden,
+        prompt.fields,
+        prompt.hidden,
     )
     return ConfirmPage(
-        title=asked.title or asked.question,
+        title=prompt.title or prompt.question,
         http_status=status,
         crumbs=crumbs,
-        asked=asked,
-        form=form if asked.possible else None,
+        prompt=prompt,
+        form=form if prompt.possible else None,
         back=back,
     )

@@ -60,7 +60,7 @@ class LakeCall(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return its exit code."""
-    called = asked_for(arguments)
+    called = parsed_call(arguments)
     if isinstance(called, int):
         return called
     hush()
@@ -230,7 +230,7 @@ def _replay(  # noqa: PLR0913 (its options)
     return FAILED if done.refused else DONE
 
 
-def asked_for(arguments: Sequence[str] | None) -> LakeCall | int:
+def parsed_call(arguments: Sequence[str] | None) -> LakeCall | int:
     """What a command line asks for; where it asks for nothing or makes no sense, an exit code."""
     return parsed(_command(), arguments)
 

@@ -32,7 +32,7 @@ with starting():
         static,
         task,
     )
-    from headrace.runtime.function import in_time
+    from headrace.runtime.function import Timed, in_time
     from headrace.runtime.wiring import prepare
 
     prepare("keys", "queues", "stats")
@@ -64,7 +64,7 @@ _EVENT: Final[ContextVar[dict[str, Any]]] = ContextVar("headrace_console_event")
 _REQUEST_ID: Final[ContextVar[str]] = ContextVar("headrace_console_request_id")
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ANN401  Lambda's
+def handler(event: dict[str, Any], context: Timed) -> dict[str, Any]:
     """Answer one request."""
     given = event["requestContext"].get("requestId")
     event_token = _EVENT.set(event)

@@ -42,15 +42,15 @@ def _length(seconds: float) -> str:
 
 
 def _cron(fields: list[str]) -> str | None:
-    if len(fields) == 7 and fields[6] in ("*", "?"):  # noqa: PLR2004  the year
+    if fields[6:] in (["*"], ["?"]):  # any year
         fields = fields[:6]
-    if len(fields) == 6:  # noqa: PLR2004  seconds come first
-        second, *fields = fields
-        if second != "0":
-            return _seconds(second, fields)
-    if len(fields) != 5:  # noqa: PLR2004  minute to weekday
-        return None
-    minute, hour, day, month, weekday = ("*" if field == "?" else field for field in fields)
+    match ["*" if field == "?" else field for field in fields]:
+        case ["0", minute, hour, day, month, weekday] | [minute, hour, day, month, weekday]:
+            pass
+        case [second, "*", "*", "*", "*", "*"]:
+            return _seconds(second)
+        case _:
+            return None
     days = _days(day, month, weekday)
     if days is None:
         return None
@@ -66,9 +66,7 @@ def _cron(fields: list[str]) -> str | None:
     return clock and f"{days} at {clock}"
 
 
-def _seconds(second: str, others: list[str]) -> str | None:
-    if others[:2] != ["*", "*"] or any(field not in ("*", "?") for field in others):
-        return None
+def _seconds(second: str) -> str | None:
     if second == "*":
         return "every second"
     step = _step(second, 60)

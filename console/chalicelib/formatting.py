@@ -10,7 +10,11 @@ THIN: Final = "\u202f"  # a thin space that no line is broken at
 _CUT: Final = 14  # letters of an id that are shown whole
 _HEAD: Final = 6
 _TAIL: Final = 6
-_LENGTHS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_LEAST_RATE: Final = 0.01  # below it, a digit says nothing
+_KIB: Final = 1024
+_MINUTE: Final = 60
+_TENTHS_MATTER: Final = 10  # seconds below which a tenth is shown
+_LENGTHS: Final = ((86_400, "d"), (3_600, "h"), (_MINUTE, "min"))
 
 
 def number(value: float) -> str:
@@ -24,7 +28,7 @@ def rate(per_second: float) -> str:
     """Return events per second in three figures or so."""
     if per_second == 0:
         return "0"
-    if per_second < 0.01:  # noqa: PLR2004  below it, a digit says nothing
+    if per_second < _LEAST_RATE:
         return "< 0.01"
     places = max(0, 1 - math.floor(math.log10(per_second)))
     return number(round(per_second, min(2, places)))
@@ -32,10 +36,10 @@ def rate(per_second: float) -> str:
 
 def size(count: int) -> str:
     """Return bytes as B, KiB or MiB."""
-    if count < 1024:  # noqa: PLR2004  the unit itself
+    if count < _KIB:
         return f"{count} B"
-    for unit, per in (("KiB", 1024), ("MiB", 1024**2)):
-        if count < per * 1024 or unit == "MiB":
+    for unit, per in (("KiB", _KIB), ("MiB", _KIB**2)):
+        if count < per * _KIB or unit == "MiB":
             return f"{number(round(count / per, 1))} {unit}"
     raise AssertionError
 
@@ -45,9 +49,9 @@ def duration(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if 0 < seconds < 1:
         return f"{round(seconds * 1000)} ms"
-    if seconds < 10 and seconds != int(seconds):  # noqa: PLR2004  where a tenth still matters
+    if seconds < _TENTHS_MATTER and seconds != int(seconds):
         return f"{seconds:.1f} s"
-    if seconds < 60:  # noqa: PLR2004  a minute
+    if seconds < _MINUTE:
         return f"{round(seconds)} s"
     left = round(seconds)
     parts = []

@@ -11,6 +11,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, HeadraceError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
+_OURS: Final = re.compile(r"[0-9]{1,9}")
 _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -80,6 +81,11 @@ class Errors:
         for tag, fault in limits.tags_faults(found):
             self.add(name, fault if tag is None else f"{tag:.80} {fault}")
         return dict(sorted(found.items()))
+
+
+def number_of_ours(text: str, default: int) -> int:
+    """Return a number that a page of ours has written; *default* for whatever else came."""
+    return int(text) if _OURS.fullmatch(text) else default
 
 
 def check_json(text: str) -> None:

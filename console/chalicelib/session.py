@@ -8,7 +8,7 @@ deployment's secret and its admin key: to change either ends every session.
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from itsdangerous import BadSignature, URLSafeSerializer
 
@@ -58,11 +58,11 @@ class Signing:
         """Tell whether *value* is the token that forms of *nonce* carry."""
         return bool(nonce) and self.read("form", value) == nonce
 
-    def write(self, purpose: str, value: Any) -> str:  # noqa: ANN401  any JSON value
+    def write(self, purpose: str, value: object) -> str:
         """Return *value* signed, for *purpose* only."""
         return self._serializer(purpose).dumps(value)
 
-    def read(self, purpose: str, value: str) -> Any:  # noqa: ANN401  what write() was given
+    def read(self, purpose: str, value: str) -> object:
         """Return the value that write() signed for *purpose*; None for anything else."""
         try:
             return self._serializer(purpose).loads(value)

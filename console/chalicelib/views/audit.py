@@ -176,7 +176,7 @@ def _filter_text(where: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in where.items())
 
 
-def _text(value: Any) -> str:  # noqa: ANN401  any JSON value
+def _text(value: object) -> str:
     if value is None:
         return "another queue"  # nothing else is ever hidden
     if isinstance(value, Mapping):

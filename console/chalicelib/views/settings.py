@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors
+from console.chalicelib.forms import Errors, number_of_ours
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Link
 from console.chalicelib.request_context import RequestContext
@@ -82,7 +82,7 @@ def save(context: RequestContext) -> Reply:
     base = {**stored, **_base(context)}
     typed = {name: context.request.given(name, base[name]).strip() for name in stored}
     mine = {name: text for name, text in typed.items() if text not in (base[name], stored[name])}
-    version = _version(context, queue)
+    version = number_of_ours(context.request.given("version"), queue.version)
     errors = Errors()
     settings = read_settings({**stored, **mine}, queue.settings, errors)
     if errors:
@@ -110,11 +110,6 @@ def _base(context: RequestContext) -> Texts:
     if not isinstance(found, dict):
         return {}
     return {name: str(text) for name, text in found.items() if name in LABELS}
-
-
-def _version(context: RequestContext, queue: Queue) -> int:
-    given = context.request.given("version")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else queue.version  # noqa: PLR2004  more are none of ours
 
 
 def _form(

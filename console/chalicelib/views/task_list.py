@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors
+from console.chalicelib.forms import Errors, number_of_ours
 from console.chalicelib.parts import (
     Choice,
     Empty,
@@ -172,7 +172,7 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
     """Return the tasks that *wanted* asks for, and what may be done to them."""
     rows: tuple[TaskRow, ...] = ()
     cursor = None
-    looked = _looked_before(context)
+    looked = number_of_ours(context.request.param("looked"), 0)  # by the pages before this one
     if not wanted.errors:
         page = context.use.inspect.list(
             queue.name,
@@ -211,12 +211,6 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
             for each in fits
         ),
     )
-
-
-def _looked_before(context: RequestContext) -> int:
-    """Return how many tasks the pages before this one looked at, as its address says."""
-    given = context.request.param("looked")
-    return int(given) if given.isascii() and given.isdigit() and len(given) <= 9 else 0  # noqa: PLR2004  digits enough
 
 
 def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:

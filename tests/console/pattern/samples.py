@@ -56,12 +56,13 @@ def fields(form: str) -> tuple[Field, ...]:
     every = (
         Field("p1", "Text", "as typed", hint="what to type"),
         Field("p2", "Wrong", "12 apples", "number", error="must be a whole number from 0 to 100"),
-        Field("p3", "Choice", "", "select", options=(Option("", "one"), Option("2", "two", True))),  # noqa: FBT003  chosen
+        Field("p3", "Choice", "", "select",
+              options=(Option("", "one"), Option("2", "two", chosen=True))),
         Field("p4", "Instant, UTC", "2026-11-21T08:00", "datetime-local"),
         Field("p5", "Key", "", "password", required=True, width="l"),
         Field("p6", "Short", "5", width="s"),
         Field("p7", "JSON", '{"a": 1}', "textarea", width="xl"),
-    )
+    )  # fmt: skip
     return tuple(replace(field, name=f"{form}-{field.name}") for field in every)
 
 
@@ -186,8 +187,10 @@ def schedules(now: datetime, here: str) -> tuple[ScheduleLine, ...]:
     last = RunOutcome(now, "", Status.SUCCEEDED, here)
     mail, wide = Link("mail", here), Link(WIDE, here)
     return (
-        ScheduleLine(mail, mail, "every day at 03:00", "0 3 * * *", False, soon, last),  # noqa: FBT003  not paused
-        ScheduleLine(wide, wide, "every 15 min", "", True, never, None),  # noqa: FBT003  paused
+        ScheduleLine(
+            mail, mail, "every day at 03:00", "0 3 * * *", paused=False, runs=soon, last=last
+        ),
+        ScheduleLine(wide, wide, "every 15 min", "", paused=True, runs=never, last=None),
     )
 
 

@@ -25,7 +25,7 @@ from headrace.cli.commands import (
     split,
     yes_option,
 )
-from headrace.cli.output import answer, document, line, many, rows, span, when
+from headrace.cli.output import answer, document, done, line, many, rows, span, when
 from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.client.models import AuditEntry, Key
@@ -163,9 +163,7 @@ def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
         return
     session.ask(f"Key {id} will not work any more.", yes=yes)
     session.client.delete_key(id)
-    session.note(f"Key {id} is revoked.")
-    if session.json:
-        document({"key": id})
+    done(session, f"Key {id} is revoked.", {"key": id})
 
 
 @dataclass(frozen=True, slots=True)

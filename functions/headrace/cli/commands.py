@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from headrace.cli import params
 from headrace.cli.session import CliSession
 
 _COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
@@ -77,8 +78,8 @@ class _Shaped(click.Command):
                 for line in self.example.splitlines():
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
         own = [one for one in self.get_params(ctx) if one not in self.everywhere]
-        for title, params in (("Options", own), ("Options of every command", self.everywhere)):
-            rows = [row for param in params if (row := param.get_help_record(ctx))]
+        for title, some in (("Options", own), ("Options of every command", self.everywhere)):
+            rows = [row for param in some if (row := param.get_help_record(ctx))]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
@@ -184,6 +185,19 @@ yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask."
 def dry_run_option(text: str) -> Decorator:
     """Return the option --dry-run with *text* as its help."""
     return click.option("--dry-run", is_flag=True, help=text)
+
+
+def tag_option(text: str) -> Decorator:
+    """The option --tag, with *text* as its help; it gives all of them as one mapping, or None."""
+    return click.option(
+        "--tag",
+        "tags",
+        type=params.tag,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=text,
+        callback=lambda _ctx, _param, pairs: params.tags_of(pairs),
+    )
 
 
 SHOWN: Final = 50

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import CliCommand, options, queue_argument, queue_names
+from headrace.cli.commands import CliCommand, options, queue_argument, queue_names, tag_option
 from headrace.cli.output import clean, document, line, rows, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit
@@ -54,14 +54,7 @@ _status_options = options(
     ),
     click.option("--to", metavar="QUEUE", shell_complete=queue_names, help="With MOVED: where to."),
     click.option("--payload", metavar="JSON", help="With MOVED: instead of the one it has."),
-    click.option(
-        "--tag",
-        "tags",
-        type=params.tag,
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="With MOVED: instead of those it has.",
-    ),
+    tag_option("With MOVED: instead of those it has."),
 )
 
 
@@ -226,7 +219,7 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
         "retryable": not given["not_retryable"],
         "delay_in_seconds": given["delay"],
         "to_queue": given["to"],
-        "tags": params.tags_of(given["tags"]),
+        "tags": given["tags"],
         "keepalive_timeout_in_seconds": given["keepalive"],
     }
 

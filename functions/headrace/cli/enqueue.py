@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import CliCommand, options, queue_argument
+from headrace.cli.commands import CliCommand, options, queue_argument, tag_option
 from headrace.cli.lines import (
     BadLine,
     Defaults,
@@ -44,9 +44,7 @@ _task_options = options(
     ),
     click.option("--keepalive", **TIME, help="How long a lease of this task lasts."),
     click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's."),
-    click.option(
-        "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="Any."
-    ),
+    tag_option("Any."),
 )
 
 
@@ -144,7 +142,7 @@ def _defaults(given: dict[str, Any]) -> Defaults:
         "overwrite_on_duplicate": list(given["overwrite"]) or None,
         "keepalive_timeout_in_seconds": given["keepalive"],
         "retry_strategy": None if retries is None else {"max_retries": retries},
-        "tags": params.tags_of(given["tags"]),
+        "tags": given["tags"],
     }
     return {name: value for name, value in fields.items() if value is not None}
 

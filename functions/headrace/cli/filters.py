@@ -11,8 +11,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from headrace.cli import params
-from headrace.cli.commands import options, split
+from headrace.cli.commands import options, split, tag_option
 from headrace.cli.params import INSTANT
 from headrace.client.models import Task
 from headrace.domain.errors import Forbidden
@@ -44,9 +43,7 @@ filter_options: Final = options(
         help=f"One or more of {', '.join(STATE_WORDS)}: SCHEDULED and READY are ENQUEUED, not yet "
         "due and due; pending is ENQUEUED or INFLIGHT, running INFLIGHT, failed DEAD.",
     ),
-    click.option(
-        "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="All of these."
-    ),
+    tag_option("All of these."),
     click.option("--worker", metavar="NAME", help="The worker of the latest delivery."),
     click.option(
         "--scheduled-after",
@@ -65,7 +62,7 @@ def take_filters(given: dict[str, Any]) -> dict[str, Any]:
     """Take the filters out of what a command was given, and return those that say something."""
     found = {
         "state": ",".join(_states(given.pop("state"))) or None,
-        "tags": params.tags_of(given.pop("tags")),
+        "tags": given.pop("tags"),
         **{
             name: given.pop(name)
             for name in ("worker", "scheduled_after", "scheduled_before", "min_attempts", "error")

@@ -68,6 +68,13 @@ def answer(session: CliSession, value: object, show: Callable[[], None]) -> None
         show()
 
 
+def done(session: CliSession, note: str, value: object) -> None:
+    """Say what was done: a *note* for people, and *value* as JSON if that was asked for."""
+    session.note(note)
+    if session.json:
+        document(value)
+
+
 # -------------------------------------------------------------------------------------- people
 
 

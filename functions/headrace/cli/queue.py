@@ -18,7 +18,7 @@ from headrace.cli.commands import (
     split,
     yes_option,
 )
-from headrace.cli.output import answer, count_of, document, facts, many, progress, rows, span
+from headrace.cli.output import answer, count_of, document, done, facts, many, progress, rows, span
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
 from headrace.client.calls.queues import merged, recount_queue
@@ -118,12 +118,9 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
     except QueueExists:
         if not if_missing:
             raise
-        queue = session.client.get_queue(name)
-        session.note(f"Queue {name} is there already.")
+        done(session, f"Queue {name} is there already.", session.client.get_queue(name))
     else:
-        session.note(f"Queue {name} is created.")
-    if session.json:
-        document(queue)
+        done(session, f"Queue {name} is created.", queue)
 
 
 @queue_command.command("list", example="headrace queue list --prefix ngsi.")
@@ -218,9 +215,7 @@ def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> 
         document({name: value for name, value in shown.items() if name not in NOT_SETTINGS})
         return
     edited = session.client.edit_queue(queue, **changes)
-    session.note(f"Queue {queue} is changed; version {edited.version}.")
-    if session.json:
-        document(edited)
+    done(session, f"Queue {queue} is changed; version {edited.version}.", edited)
 
 
 @queue_command.command("pause", example="headrace queue pause mail --for 10m")
@@ -231,9 +226,7 @@ def pause(session: CliSession, queue: str, resume_in: float | None) -> None:
     """Stop deliveries; leases, retries and expiry go on."""
     paused = session.client.pause_queue(queue, resume_in)
     until = f" for {span(resume_in)}" if resume_in is not None else ""
-    session.note(f"Queue {queue} is paused{until}.")
-    if session.json:
-        document(paused)
+    done(session, f"Queue {queue} is paused{until}.", paused)
 
 
 @queue_command.command("resume", example="headrace queue resume mail")
@@ -242,9 +235,7 @@ def pause(session: CliSession, queue: str, resume_in: float | None) -> None:
 def resume(session: CliSession, queue: str) -> None:
     """Let deliveries go on."""
     resumed = session.client.resume_queue(queue)
-    session.note(f"Queue {queue} delivers.")
-    if session.json:
-        document(resumed)
+    done(session, f"Queue {queue} delivers.", resumed)
 
 
 @queue_command.command("recount", example="headrace queue recount mail")
@@ -306,9 +297,7 @@ def purge(
         return
     purged = client.purge_queue(queue, chosen)
     later = "; the rest goes on in the background" if purged.in_background else ""
-    session.note(f"{many(purged.deleted, 'task')} gone{later}.")
-    if session.json:
-        document(purged)
+    done(session, f"{many(purged.deleted, 'task')} gone{later}.", purged)
 
 
 @queue_command.command("delete", example="headrace queue delete mail --dry-run")
@@ -330,9 +319,8 @@ def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None
             name=queue,
         )
     gone = client.delete_queue(queue)
-    session.note(f"Queue {queue} is {'gone' if gone else 'going, in the background'}.")
-    if session.json:
-        document({"queue": queue, "in_background": not gone})
+    state = "gone" if gone else "going, in the background"
+    done(session, f"Queue {queue} is {state}.", {"queue": queue, "in_background": not gone})
 
 
 def _would_go(session: CliSession, queue: str, states: list[str]) -> None:

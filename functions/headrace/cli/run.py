@@ -4,7 +4,6 @@ The service lives in the checkout beside this package, not in the package: this 
 sees to its engine, and becomes it, so that signals and exit code are the service's own.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from typing import Final
 import click
 
 from headrace.cli.commands import CliCommand
-from headrace.cli.session import CliSession, Failed
+from headrace.cli.session import CliSession, Failed, need_packages
 
 IN_MEMORY: Final = ":memory:"
 DEFAULT_DATA_DIR: Final = ".headrace"
@@ -60,12 +59,7 @@ def run_command(
             "the service is not part of the installed package: clone Headrace's repository and "
             "say `make run` there, or `pip install -e '.[server]'` and `headrace run`"
         )
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Failed(
-            f"the service needs Python packages that are not here ({', '.join(missing)}): "
-            f"pip install -e '{root}[server]'"
-        )
+    need_packages("the service needs", _NEEDED, f"-e '{root}[server]'")
     if not session.env.get("HEADRACE_DYNAMODB_URL"):
         ensure_engine(session, root)
     env = environment(session.env, root, port=port, data_dir=data_dir, admin_key=admin_key)

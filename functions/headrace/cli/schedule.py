@@ -5,8 +5,15 @@ from typing import Any
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import CliGroup, dry_run_option, queue_argument, queue_names, yes_option
-from headrace.cli.output import answer, document, facts, made_fields, pretty, rows, span
+from headrace.cli.commands import (
+    CliGroup,
+    dry_run_option,
+    queue_argument,
+    queue_names,
+    tag_option,
+    yes_option,
+)
+from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Failed
 from headrace.cli.workers import load_app
@@ -29,39 +36,25 @@ def schedule_command() -> None:
 @queue_argument
 @click.argument("name")
 @click.option("--cron", metavar="CRON", help="5 to 7 fields: '*/5 * * * *'.")
-@click.option("--every", **TIME, help="Instead of --cron: 10m.")
+@click.option("--every", "every_seconds", **TIME, help="Instead of --cron: 10m.")
 @click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Madrid; else UTC.")
 @click.option("--payload", metavar="JSON", help="Of each task; - is stdin.")
-@click.option(
-    "--tag", "tags", type=params.tag, multiple=True, metavar="NAME=VALUE", help="Of each."
-)
+@tag_option("Of each.")
 @click.option("--dedupe-key", metavar="TEXT", help="No task while one lives under this key.")
-@click.option("--expires", **TIME, help="Not run later than that.")
-@click.option("--keepalive", **TIME, help="How long a lease lasts.")
+@click.option("--expires", "expires_in_seconds", **TIME, help="Not run later than that.")
+@click.option("--keepalive", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts.")
 @click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
 @click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
 @click.pass_obj
 def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
     """Put a schedule in place: a new one, or instead of the one of that name."""
-    if (given["cron"] is None) == (given["every"] is None):
+    if (given["cron"] is None) == (given["every_seconds"] is None):
         raise click.UsageError("give exactly one of --cron and --every")
-    text = given["payload"]
-    payload = None if text is None else params.json_of("--payload", text)
-    retries = given["max_retries"]
-    schedule = session.client.put_schedule(
-        queue,
-        name,
-        cron=given["cron"],
-        every_seconds=given["every"],
-        timezone=given["timezone"],
-        payload=payload,
-        tags=params.tags_of(given["tags"]),
-        dedupe_key=given["dedupe_key"],
-        expires_in_seconds=given["expires"],
-        keepalive_timeout_in_seconds=given["keepalive"],
-        retry_strategy=None if retries is None else {"max_retries": retries},
-        paused=given["paused"],
-    )
+    if given["payload"] is not None:
+        given["payload"] = params.json_of("--payload", given["payload"])
+    retries = given.pop("max_retries")
+    given["retry_strategy"] = None if retries is None else {"max_retries": retries}
+    schedule = session.client.put_schedule(queue, name, **given)
     answer(session, schedule, lambda: _show(schedule))
 
 
@@ -142,9 +135,7 @@ def delete(session: CliSession, queue: str, name: str, *, dry_run: bool, yes: bo
         return
     session.ask(f"Schedule {name} of {queue} will be gone.", yes=yes)
     session.client.delete_schedule(queue, name)
-    session.note(f"Schedule {name} of {queue} is gone.")
-    if session.json:
-        document({"queue": queue, "schedule": name})
+    done(session, f"Schedule {name} of {queue} is gone.", {"queue": queue, "schedule": name})
 
 
 @schedule_command.command("sync", example="headrace schedule sync shop.tasks:app")

@@ -1,10 +1,11 @@
 """What one run of `headrace` knows: where the service is, how to answer, and how it ends."""
 
+import importlib.util
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -81,6 +82,16 @@ class Failed(Exception):
     def __init__(self, text: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(text)
         self.code = code
+
+
+def need_packages(what: str, names: Sequence[str], install: str) -> None:
+    """Raise Failed, saying what to *install*, unless the packages are here that *what* needs."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Failed(
+            f"{what} Python packages that are not here ({', '.join(missing)}): "
+            f"pip install {install}"
+        )
 
 
 @dataclass

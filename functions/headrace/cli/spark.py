@@ -5,7 +5,6 @@ of all tasks, speak for themselves; a station, which moves tasks from one queue 
 how it goes as lines of JSON, which are shown here.
 """
 
-import importlib.util
 import json
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from rich.status import Status
 from headrace.cli.commands import CliCommand, CliGroup
 from headrace.cli.jobs import LAKE, LAKE_JOBS, STATION_RUN, SparkJob
 from headrace.cli.output import clean, console, facts
-from headrace.cli.session import CliSession, Failed
+from headrace.cli.session import CliSession, need_packages
 
 LAKE_MODULE: Final = "headrace.spark.lake"
 STATION_MODULE: Final = "headrace.spark.stations"
@@ -51,7 +50,7 @@ def station_command() -> None:
 
 def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
     """Run a job of the lake with its arguments; return its exit code.  Raises Failed."""
-    _need("the lake's jobs", _LAKE_NEEDS)
+    need_packages("the lake's jobs need", _LAKE_NEEDS, "'headrace[spark]'")
     options = [f"--lake={lake}"] if lake else []
     options += ["--json"] * session.json + ["--quiet"] * session.quiet
     service = {
@@ -63,18 +62,9 @@ def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
     return subprocess.run(command, env=env, check=False).returncode  # noqa: S603 (our own module)
 
 
-def _need(what: str, packages: Sequence[str]) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Failed(
-            f"{what} need Python packages that are not here ({', '.join(missing)}): "
-            "pip install 'headrace[spark]'"
-        )
-
-
 def run_station(session: CliSession, words: Sequence[str]) -> int:
     """Run a station with its arguments, and show how it goes; return its exit code."""
-    _need("stations", _STATION_NEEDS)
+    need_packages("stations need", _STATION_NEEDS, "'headrace[spark]'")
     command = [sys.executable, "-P", "-m", STATION_MODULE, *words, "--json"]
     if not (session.json or sys.stderr.isatty()):  # a terminal has a line that moves
         session.note("starting Spark")

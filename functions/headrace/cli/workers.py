@@ -15,7 +15,7 @@ import click
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
 from headrace.cli.doctor import SILENT_SECONDS
-from headrace.cli.output import answer, document, rows, span, when
+from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.client.models import WorkerSeen
@@ -257,6 +257,4 @@ def stop(session: CliSession, name: str) -> None:
 
 
 def _show_command(session: CliSession, name: str, command: str, text: str) -> None:
-    session.note(f"Worker {name} is asked to {text}.")
-    if session.json:
-        document({"worker": name, "command": command})
+    done(session, f"Worker {name} is asked to {text}.", {"worker": name, "command": command})

@@ -8,7 +8,7 @@ from headrace.cli.checks.run import Smoke, expect, words
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import queues, service, tasks, work
-from headrace.client.models import AuditEntry, LeasedTask, Task, WorkerSeen
+from headrace.client.models import AuditEntry, Task, WorkerSeen
 from headrace.client.sending import NewTask
 from headrace.domain.errors import Forbidden, LeaseLost, Unauthenticated
 from headrace.domain.task import State
@@ -25,10 +25,12 @@ def open_lease(smoke: Smoke) -> str:
     smoke.kept["lease"] = lease.id
     again = smoke.need("restarted", "tasks: restart")
 
-    def look() -> list[LeasedTask] | None:
-        return smoke.send(work.dequeue(smoke.name, lease_id=lease.id, wait_seconds=2)).tasks or None
-
-    found = smoke.indexed(look, "task to lease")
+    found = smoke.indexed(
+        lambda: (
+            smoke.send(work.dequeue(smoke.name, lease_id=lease.id, wait_seconds=2)).tasks or None
+        ),
+        "task to lease",
+    )
     expect([task.id for task in found], [again], "what was leased")
     smoke.events["started"] += 1
     smoke.kept["grouped"] = again

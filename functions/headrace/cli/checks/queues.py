@@ -90,10 +90,10 @@ def purge(smoke: Smoke) -> str:
     if purged.in_background:
         return "goes on in the background"
 
-    def empty() -> bool | None:
-        return smoke.send(tasks.count_tasks(smoke.other).at(None)).count == 0 or None
-
-    smoke.indexed(empty, "empty queue")
+    smoke.indexed(
+        lambda: smoke.send(tasks.count_tasks(smoke.other).at(None)).count == 0 or None,
+        "empty queue",
+    )
     return f"{many(purged.deleted, 'task')} gone"
 
 

@@ -81,10 +81,7 @@ def listed(smoke: Smoke) -> str:
     smoke.need("tasks", "task: enqueue")
     pages = tasks.list_tasks(smoke.name, state="SCHEDULED", tags={"smoke": "later"})
 
-    def look() -> list[Task] | None:
-        return smoke.send(pages.at(None)).entries or None
-
-    found = smoke.indexed(look, "task in the list")
+    found = smoke.indexed(lambda: smoke.send(pages.at(None)).entries or None, "task in the list")
     expect([task.id for task in found], [smoke.id(LATER)], "the list")
     return "the one with that tag"
 

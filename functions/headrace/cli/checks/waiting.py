@@ -10,7 +10,7 @@ from headrace.cli.checks.run import EXACT, MINUTELY_SECONDS, Smoke, expect, word
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import queues, tasks, work
-from headrace.client.models import LeasedTask, Task
+from headrace.client.models import Task
 from headrace.client.sending import NewTask
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State
@@ -98,10 +98,7 @@ def let_lapse(smoke: Smoke) -> str:
         keepalive_timeout_in_seconds=1,
     )
 
-    def look() -> list[LeasedTask] | None:
-        return smoke.send(call).tasks or None
-
-    [leased, *others] = smoke.indexed(look, "task to lease")
+    [leased, *others] = smoke.indexed(lambda: smoke.send(call).tasks or None, "task to lease")
     expect([leased.id, *others], [id], "what was leased")
     expect(leased.queue, smoke.other, "its queue")
     smoke.at["lapses"], smoke.there["lapses"] = smoke.now(), leased.lease.expires_at

@@ -22,6 +22,7 @@ from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.wire.carried import JsonValue
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ class Batcher:
     def enqueue(
         self,
         queue: str,
-        payload: Any = None,  # noqa: ANN401 (any JSON value)
+        payload: JsonValue = None,
         **fields: Any,  # noqa: ANN401 (as Client.enqueue)
     ) -> Future[Enqueued]:
         """Hand over one task, with the fields that ``Client.enqueue`` takes.

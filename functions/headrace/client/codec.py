@@ -5,13 +5,13 @@ only ever sees ciphertext: `docs/guide/encryption.md` has one.
 """
 
 import json
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-from headrace.wire.carried import Unreadable, decode_json
+from headrace.wire.carried import JsonValue, Unreadable, decode_json
 
-__all__ = ["PLAIN", "Codec", "JsonCodec", "Unreadable"]
+__all__ = ["PLAIN", "Codec", "JsonCodec", "JsonValue", "Unreadable"]
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class Codec(Protocol):
         """Return *value* as JSON text.  Raises TypeError or ValueError if that is impossible."""
         ...
 
-    def decode(self, text: bytes) -> Any:  # noqa: ANN401 (any JSON value)
+    def decode(self, text: bytes) -> JsonValue:
         """Return the value of a JSON *text*.  Raises Unreadable."""
         ...
 
@@ -60,7 +60,7 @@ class JsonCodec:
         except UnicodeEncodeError as error:
             raise ValueError("text holds half of a surrogate pair") from error
 
-    def decode(self, text: bytes) -> Any:  # noqa: ANN401 (any JSON value)
+    def decode(self, text: bytes) -> JsonValue:
         """Return the value of a JSON *text*.
 
         Raises Unreadable where Python has no room for it: numbers of thousands of digits,
@@ -69,7 +69,7 @@ class JsonCodec:
         return decode_json(text)
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 (any JSON value)
+def _plain(value: object) -> JsonValue:
     """Say in JSON's words what the standard library has none for."""
     return msgspec.to_builtins(value)
 

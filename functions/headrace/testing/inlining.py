@@ -10,12 +10,13 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Final
 
 import httpx2 as httpx
 
 from headrace.client.app.app import App
 from headrace.client.app.outcomes import type_of
+from headrace.client.codec import JsonValue
 from headrace.domain.task import State
 from headrace.testing.service import MemoryService
 from headrace.testing.work import Attempt, Ran
@@ -48,7 +49,7 @@ class Inline:
         self._requested = False
         self.transport = httpx.MockTransport(self._respond)
 
-    def result(self, task_id: str | None) -> Any:  # noqa: ANN401 (any JSON value)
+    def result(self, task_id: str | None) -> JsonValue:
         """The result of this task's function, as it travelled: as JSON.
 
         Raises NotFound when nothing is kept of it.
@@ -72,7 +73,7 @@ class Inline:
         while self._requested and self._busy.acquire(blocking=False):
             try:
                 self._requested = False
-                with _briefly_logged(self._raises):
+                with _briefly_logged(wanted=self._raises):
                     ran += self.service.work(self._app).run(until_settled=True)
             finally:
                 self._busy.release()
@@ -92,7 +93,7 @@ class Inline:
 
 
 @contextmanager
-def _briefly_logged(wanted: bool) -> Iterator[None]:  # noqa: FBT001 (as it is asked for)
+def _briefly_logged(*, wanted: bool) -> Iterator[None]:
     """Let failures be logged without their tracebacks, which TaskDied tells."""
     log = logging.getLogger("headrace.task")
     if wanted:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from headrace import testing
 from headrace.domain.errors import InvalidRequest
 from headrace.testing.conditions import SEED_VARIABLE, Faults, ManualClock, chosen_seed
 
@@ -100,9 +101,9 @@ def headrace_service(
     headrace_app: "App | None", headrace_clock: ManualClock, pytestconfig: pytest.Config
 ) -> "Iterator[MemoryService]":
     """Give a service in memory with nothing in it; ``headrace_app`` talks to it."""
-    from headrace.testing import MemoryService  # noqa: PLC0415 (pytest starts without)
-
-    with MemoryService(clock=headrace_clock, seed=pytestconfig.option.headrace_seed) as service:
+    with testing.MemoryService(
+        clock=headrace_clock, seed=pytestconfig.option.headrace_seed
+    ) as service:
         if headrace_app is None:
             yield service
         else:
@@ -127,12 +128,10 @@ def headrace_inline(
     headrace_app: "App | None", headrace_service: "MemoryService"
 ) -> "Iterator[Inline]":
     """Let what ``headrace_app`` enqueues run at once."""
-    from headrace.testing import inline  # noqa: PLC0415 (pytest starts without)
-
     if headrace_app is None:
         pytest.fail(
             "headrace_inline needs your app: override the fixture headrace_app to return it",
             pytrace=False,
         )
-    with inline(headrace_app, service=headrace_service) as line:
+    with testing.inline(headrace_app, service=headrace_service) as line:
         yield line

@@ -11,7 +11,10 @@ import msgspec
 
 from headrace.wire.base import NULL, Answer
 
-Decode: TypeAlias = Callable[[bytes], Any]
+JsonValue: TypeAlias = Any
+"""What JSON can hold, as Python has it: a program knows more of its own than a type can say."""
+
+Decode: TypeAlias = Callable[[bytes], JsonValue]
 
 
 class Unreadable(ValueError):
@@ -21,7 +24,7 @@ class Unreadable(ValueError):
 class Carrying(Answer, frozen=True, kw_only=True, dict=True):
     """The base of answers with such values; each is decoded once, then kept."""
 
-    def decoded(self, name: str, text: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON value)
+    def decoded(self, name: str, text: msgspec.Raw) -> JsonValue:
         """The value of *text*, of the member *name*.  Raises Unreadable."""
         known = self.__dict__
         if name not in known:
@@ -36,7 +39,7 @@ def remember_decoder(answer: Carrying, decode: Decode) -> None:
     answer.__dict__["decode"] = decode
 
 
-def decode_json(text: bytes) -> Any:  # noqa: ANN401 (any JSON value)
+def decode_json(text: bytes) -> JsonValue:
     """The value of a JSON *text*.
 
     Raises Unreadable where Python has no room for it: numbers of thousands of digits, thousands of

@@ -1,6 +1,6 @@
 """Queues in answers: their settings, how they are doing, and their schedules."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -8,7 +8,7 @@ from msgspec import Meta
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.wire.base import Answer, At, ByState, Cursor, nothing
-from headrace.wire.carried import Carrying
+from headrace.wire.carried import Carrying, JsonValue
 
 Percentile: TypeAlias = Annotated[
     float | None, Meta(description="Seconds, at most 2.5 % off; null: nothing to measure.")
@@ -134,7 +134,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     )
 
     @property
-    def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
+    def payload(self) -> JsonValue:
         """What its tasks carry; None to a viewer.  Raises Unreadable."""
         return self.decoded("payload", self.payload_json)
 

@@ -1,13 +1,13 @@
 """Tasks in answers: as they stand, as they are leased, and what became of what was requested."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from headrace.domain.task import State, Status
 from headrace.wire.base import Answer, At, ByState, Cursor, nothing, words_of
-from headrace.wire.carried import Carrying
+from headrace.wire.carried import Carrying, JsonValue
 
 
 class TaskError(Answer, frozen=True, kw_only=True):
@@ -88,17 +88,17 @@ class Task(Carrying, frozen=True, kw_only=True):
     schedule: str | None
 
     @property
-    def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
+    def payload(self) -> JsonValue:
         """What it carries; None where that was not requested.  Raises Unreadable."""
         return self.decoded("payload", self.payload_json)
 
     @property
-    def result(self) -> Any:  # noqa: ANN401 (any JSON value)
+    def result(self) -> JsonValue:
         """The result.  Raises Unreadable."""
         return self.decoded("result", self.result_json)
 
     @property
-    def progress(self) -> Any:  # noqa: ANN401 (any JSON value)
+    def progress(self) -> JsonValue:
         """How far its worker says it is.  Raises Unreadable."""
         return self.decoded("progress", self.progress_json)
 

@@ -23,7 +23,7 @@ from headrace.client.app.outcomes import (
     from_the_handler,
     kept_result,
 )
-from headrace.client.codec import Codec, Unreadable
+from headrace.client.codec import Codec, JsonValue, Unreadable
 from headrace.client.sending import Report, Status
 from headrace.domain.errors import LeaseLost
 
@@ -58,7 +58,7 @@ class Runnable(Protocol):
         """Whether it wants an event loop."""
         ...
 
-    def invoke(self, ctx: Context, payload: Any) -> Any:  # noqa: ANN401 (any JSON value)
+    def invoke(self, ctx: Context, payload: JsonValue) -> object:
         """Call it with a payload, and return its result or what is to be awaited."""
         ...
 
@@ -110,7 +110,7 @@ class AttemptRun:
             return self._failed(error)
         return self._reported(result)
 
-    def _invoke(self) -> Any:  # noqa: ANN401 (its result, or what is to be awaited)
+    def _invoke(self) -> object:
         if isinstance(self._found, Exception):
             raise self._found
         return self._found.invoke(self._ctx, self._ctx.payload)

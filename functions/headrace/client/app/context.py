@@ -9,7 +9,7 @@ from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import Options
-from headrace.client.codec import Codec
+from headrace.client.codec import Codec, JsonValue
 from headrace.client.models import LeasedTask
 from headrace.client.sending import NewTask, SpawnedTask, carried
 from headrace.domain import limits
@@ -89,7 +89,7 @@ class Context:
         return self.task.attempts
 
     @property
-    def payload(self) -> Any:  # noqa: ANN401 (any JSON value)
+    def payload(self) -> JsonValue:
         """What the task carries, as it travelled.  Raises Unreadable."""
         return self.task.payload
 
@@ -134,7 +134,7 @@ class Context:
     def move(
         self,
         target: str | Addressable,
-        payload: Any = None,  # noqa: ANN401 (any JSON value)
+        payload: JsonValue = None,
         *,
         delay: Duration = 0,
         tags: Mapping[str, str] | None = None,
@@ -166,7 +166,7 @@ class Context:
     def spawn(  # noqa: PLR0913 (options by keyword, as `options` has them)
         self,
         target: str | Addressable,
-        payload: Any = None,  # noqa: ANN401 (any JSON value)
+        payload: JsonValue = None,
         *,
         delay: Duration | None = None,
         at: datetime | None = None,

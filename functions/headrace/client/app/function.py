@@ -19,6 +19,7 @@ from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting
 from headrace.client.app.signature import Signature, fitting
 from headrace.client.batches import Errors, checked, raises
+from headrace.client.codec import JsonValue
 from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.domain.errors import InvalidRequest
@@ -126,7 +127,7 @@ class RawHandler:
             inspect.iscoroutinefunction(function),
         )
 
-    def invoke(self, ctx: Context, payload: Any) -> Any:  # noqa: ANN401 (any JSON value)
+    def invoke(self, ctx: Context, payload: JsonValue) -> object:
         """Call the function.  Raises Reject for a payload that does not fit its type hint."""
         args: dict[str, Any] = {}
         if self.parameter is not None:
@@ -268,7 +269,7 @@ class TaskFunction(Generic[C, P, R]):
 
     # --------------------------------------------------------------------------------------- to run
 
-    def invoke(self, ctx: Context, payload: Mapping[str, Any]) -> Any:  # noqa: ANN401 (its result)
+    def invoke(self, ctx: Context, payload: Mapping[str, Any]) -> object:
         """Call the function as the payload says.  Raises Reject for arguments that do not fit."""
         try:
             args = self.signature.typed(payload[ARGS])

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
+from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 
@@ -96,7 +97,7 @@ class Options:
             given["tags"] = {**declared.tags, **self.tags}
         return replace(declared, **given) if given else declared
 
-    def task(self, payload: Any, now: datetime) -> NewTask:  # noqa: ANN401 (any JSON value)
+    def task(self, payload: JsonValue, now: datetime) -> NewTask:
         """Return the task to be made of *payload*.  Raises InvalidRequest naming the option."""
         if self.at is not None and self.delay is not None:
             raise checks.wrong("at", "and delay exclude each other")

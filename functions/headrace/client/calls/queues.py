@@ -33,6 +33,7 @@ from headrace.client.sending import carried, json_body
 from headrace.domain import limits
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
+from headrace.wire.carried import JsonValue
 from headrace.wire.queues import Queues
 
 _SHOWN_ONLY: Final = ("stats", "schedules")
@@ -183,7 +184,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     cron: str | None = None,
     every_seconds: float | None = None,
     timezone: str | None = None,
-    payload: Any = None,  # noqa: ANN401 (any JSON value)
+    payload: JsonValue = None,
     tags: Mapping[str, str] | None = None,
     dedupe_key: str | None = None,
     expires_in_seconds: float | None = None,

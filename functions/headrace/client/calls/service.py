@@ -24,6 +24,7 @@ from headrace.domain import limits
 from headrace.domain.errors import Conflict, FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.wire.base import Answer
+from headrace.wire.carried import JsonValue
 from headrace.wire.service import AuditEntries, Keys
 
 
@@ -116,7 +117,7 @@ def call(
     path: str,
     *,
     params: Mapping[str, str] | None = None,
-    body: Any = None,  # noqa: ANN401 (any JSON value)
+    body: JsonValue = None,
 ) -> ApiCall[Any]:
     """Send any request, and return what its answer's JSON holds; None for an empty one.
 
@@ -128,7 +129,7 @@ def call(
         message = f"must begin with a slash, and {path!r} does not"
         raise InvalidRequest(f"path {message}", errors=[FieldError("path", message)])
 
-    def read(answer: RawAnswer) -> Any:  # noqa: ANN401 (any JSON value)
+    def read(answer: RawAnswer) -> JsonValue:
         return msgspec.json.decode(answer.body) if answer.body else None
 
     return ApiCall(

@@ -28,6 +28,7 @@ from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
+from headrace.wire.carried import JsonValue
 from headrace.wire.tasks import EnqueueResults, Explained, Tasks
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
@@ -55,7 +56,7 @@ def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -
 
 def enqueue(  # noqa: PLR0913 (the API's own fields)
     queue: str,
-    payload: Any = None,  # noqa: ANN401 (any JSON value)
+    payload: JsonValue = None,
     *,
     id: str | None = None,
     scheduled_at: datetime | None = None,

@@ -126,7 +126,7 @@ class Worker:
             keepalive=keepalive,
             group_lease=group_lease,
         )
-        chance = chance or random.Random()  # noqa: S311 (spreads load, hides nothing)
+        chance = chance or random.SystemRandom()
         self._where = ""
         if service is None:
             client = client or app.client

@@ -1,4 +1,4 @@
-"""Workers: their signs of life, who is alive, and what they are asked to do."""
+"""Workers: their heartbeats, who is alive, and what they are asked to do."""
 
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
@@ -46,7 +46,7 @@ def put(
     name: NameInPath,
     body: Annotated[SignBody, Body(openapi_examples=examples.PUT_WORKER)],
 ) -> Answered:
-    """Note a sign of life."""
+    """Note a worker heartbeat."""
     use = use_cases()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
     command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)

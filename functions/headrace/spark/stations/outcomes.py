@@ -92,7 +92,10 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The attempt failed; the task comes again after a delay, by default the queue's backoff."""
+    """The attempt failed; the task comes again after a delay, by default the queue's backoff.
+
+    For stations what `headrace.Retry` is for task functions, returned and not raised.
+    """
 
     error: str
     delay_seconds: float | None = None

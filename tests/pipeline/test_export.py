@@ -14,8 +14,14 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import Task
 from headrace.history.changelog import digest
 from headrace.spark.sources.columns import DEFAULT, TASK, columns_of
-from headrace.spark.sources.export import OWN, ExportReader, ExportSource, exported
-from headrace.spark.sources.manifest import blocks, export_at
+from headrace.spark.sources.export import (
+    OWN,
+    ExportReader,
+    ExportSource,
+    blocks,
+    export_at,
+    exported,
+)
 from headrace.store.lake import FolderLake
 from tests.pipeline import exports
 from tests.pipeline.stories import at, true_history

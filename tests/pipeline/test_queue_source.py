@@ -20,14 +20,12 @@ from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
 from headrace.spark import register
-from headrace.spark.sources.connect import opened
-from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased
+from headrace.spark.sources.connect import RateLimiter, RetryingStore, opened
+from headrace.spark.sources.leasing import ARROW, SCHEMA, Intake, leased, sweep
 from headrace.spark.sources.options import parsed
 from headrace.spark.sources.queue import READING, QueueReading, QueueSource, QueueStream
-from headrace.spark.sources.retrying import RateLimiter, RetryingStore
 from headrace.spark.sources.rows import CHILDREN, SettlingRow, rows_of
 from headrace.spark.sources.settling import Outlet, settle
-from headrace.spark.sources.sweeping import sweep
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from headrace.spark.sources.options import table
 from headrace.spark.sources.queue import READING
-from headrace.spark.sources.writing import WRITING
+from headrace.spark.sources.settling import WRITING
 from headrace.spark.stations.__main__ import main
 from infra.local.engine import PROJECT_ROOT
 from tests.pipeline.bench.chaos import survived

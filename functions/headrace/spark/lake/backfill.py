@@ -29,8 +29,7 @@ from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
 from headrace.spark.sources import EXPORT, register
 from headrace.spark.sources.columns import TASK, ddl
-from headrace.spark.sources.export import OWN
-from headrace.spark.sources.manifest import export_at
+from headrace.spark.sources.export import OWN, export_at
 from headrace.store.lake import lake_at
 
 LINES_OF_A_FILE: Final = 100_000

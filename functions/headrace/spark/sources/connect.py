@@ -1,21 +1,23 @@
-"""The way to the tables, from the driver and from every worker process alike.
+"""The way to the tables, from the driver and from every worker process alike, and its pace.
 
 A ``StoreConnection`` is plain data: it is made once, where a job is planned, and travels with it,
-so that all its processes work on the same tables whatever their own environment says.
+so that all its processes work on the same tables whatever their own environment says.  While the
+tables are throttled or away, a call is made again; a rate limiter keeps a job from asking too much.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store
 from headrace.spark.sources.options import SourceOption, word
-from headrace.spark.sources.retrying import RetryingStore
 from headrace.store.base import Store
 
 LANES: Final = 4
@@ -34,6 +36,10 @@ OPTIONS: Final = (
 ENGINE_NOTE: Final = "engine.url"
 """In the data folder of a local service that runs: where its engine answers."""
 
+TRIES: Final = 9
+_FIRST: Final = 0.1  # seconds
+_LONGEST: Final = 10.0
+_BURST: Final = 0.5  # seconds' worth of tasks
 _REGION: Final = "AWS_DEFAULT_REGION"
 _WAYS: Final = (
     "set HEADRACE_DATA_DIR to the folder of a local service that runs elsewhere, or"
@@ -177,3 +183,56 @@ def _local_engine(env: Mapping[str, str]) -> str | None:
         return note.read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryingStore:
+    """A store whose every call is made again while it is unavailable.
+
+    It waits a random time up to a bound that doubles (full jitter), so that many who were throttled
+    together do not come back together; in all half a minute at most.  All calls of a store may be
+    repeated.
+    """
+
+    store: Any
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[float, float], float] = random.uniform
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
+        call = getattr(self.store, name)
+
+        def retrying(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+            bound = _FIRST
+            for _ in range(TRIES - 1):
+                try:
+                    return call(*given, **named)
+                except Unavailable:
+                    self.sleep(self.chance(0, bound))
+                    bound = min(_LONGEST, 2 * bound)
+            return call(*given, **named)
+
+        return retrying
+
+
+@dataclass(slots=True)
+class RateLimiter:
+    """Lets no more than *rate* tasks a second through; None is any number."""
+
+    rate: float | None
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    _next: float | None = field(default=None, init=False)
+
+    def next(self, wanted: int) -> int:
+        """Wait until some may go through; how many: *wanted* at the most.
+
+        The time they take is waited before they go, so that no batch begins with a burst.
+        """
+        if self.rate is None:
+            return wanted
+        number = max(1, min(wanted, int(self.rate * _BURST)))
+        now = self.clock()
+        due = max(now, self._next if self._next is not None else now) + number / self.rate
+        self.sleep(max(0.0, due - now))
+        self._next = due
+        return number

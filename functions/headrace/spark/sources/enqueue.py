@@ -28,6 +28,7 @@ from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.spark.sources import ENQUEUE, connect
+from headrace.spark.sources.connect import RateLimiter
 from headrace.spark.sources.newrows import (
     Identity,
     new_task,
@@ -44,7 +45,6 @@ from headrace.spark.sources.options import (
     refused,
     word,
 )
-from headrace.spark.sources.retrying import RateLimiter
 from headrace.spark.sources.rows import BadRow
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Tasks as rows: what is due in one shard of a queue, leased under a group.
+"""Tasks as rows, leased under a group: taken shard by shard, kept alive, and swept in the end.
 
 Called again for the same group and shard, whoever calls and why (a retried or a speculative task,
 a stage run anew), it first finds what is leased already.
 """
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -12,13 +13,21 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from headrace.client.threads import PeriodicThread, Step
+from headrace.domain.errors import HeadraceError, LeaseLost
 from headrace.domain.lease import LeaseName, group_of
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
-from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.retrying import RateLimiter
+from headrace.ops.shared.leases import Leases
+from headrace.spark.sources.connect import RateLimiter, StoreConnection, opened, store
 from headrace.store.items import micros
 
+DROPPED: Final = WorkerError(
+    "Dropped", "nothing settled this task: the transform gave no row of it"
+)
+_LOG: Final = logging.getLogger(__name__)
+_PER_LEASE: Final = 3
 ROWS: Final = 500
 """Of one record batch: payloads may be large, and all of a batch is in memory."""
 
@@ -146,3 +155,63 @@ def chunks(tasks: Iterator[Task]) -> Iterator[list[Task]]:
             chunk = []
     if chunk:
         yield chunk
+
+
+def heartbeat(seconds: float, call: Callable[[], bool], *, name: str) -> Step:
+    """The step that does *call* every so many seconds, until it returns False.
+
+    An error of the service is logged: the next call may get through.
+    """
+
+    def step() -> float | None:
+        try:
+            return seconds if call() else None
+        except HeadraceError as error:
+            _LOG.warning("%s: %s", name, error)
+            return seconds
+
+    return step
+
+
+def group_heartbeat(
+    leases: Leases,
+    group_id: str,
+    *,
+    lease_seconds: float,
+    on_lost: Callable[[], None] = lambda: None,
+) -> PeriodicThread:
+    """Extend a group at each third of its lease, from a thread: one write for all its tasks.
+
+    *on_lost* is called, from the thread, when the group has ended all the same: what it held is
+    others' now.
+    """
+
+    def extend() -> bool:
+        try:
+            leases.extend(group_id)
+        except LeaseLost:
+            on_lost()
+            return False
+        return True
+
+    seconds, name = lease_seconds / _PER_LEASE, "heartbeat of a station's lease"
+    step = heartbeat(seconds, extend, name=name)
+    return PeriodicThread(name, step, first_after=seconds, log=_LOG)
+
+
+def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
+    """Report what *group_id* still holds of *queue* as failed; return how many tasks that were.
+
+    So a task that is dropped time and again is dead in the end, and no drain goes on for ever.
+    """
+    uses = opened(connection)
+    swept = 0
+    for shard in range(uses.queues.cached(queue).shards_of(State.INFLIGHT)):
+        for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False)):
+            reports = [
+                TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
+                for task in tasks
+            ]
+            results = uses.reports.report(queue, reports)
+            swept += sum(one.outcome is ReportOutcome.OK for one in results)
+    return swept

@@ -1,7 +1,7 @@
 """The format ``headrace``: tasks of a queue as rows, leased when read and settled when written.
 
 Both may be run again by Spark, in part or as a whole.  A read finds what it has leased before; how
-it is written is in ``writing``.
+it is written is in ``settling``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,16 @@ from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.task import State
 from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.connect import StoreConnection, opened
-from headrace.spark.sources.leasing import SCHEMA, Intake, leased, shard_deliveries
+from headrace.spark.sources.leasing import (
+    SCHEMA,
+    Intake,
+    group_heartbeat,
+    leased,
+    shard_deliveries,
+    sweep,
+)
 from headrace.spark.sources.options import SourceOption, number, parsed, queue_name, whole
-from headrace.spark.sources.periodic import group_heartbeat
-from headrace.spark.sources.sweeping import sweep
-from headrace.spark.sources.writing import QueueStreamWriter, QueueWriter, outlet_of
+from headrace.spark.sources.settling import QueueStreamWriter, QueueWriter, outlet_of
 from headrace.store.items import micros
 
 try:  # from Spark 4.2 on a stream of a Python source can be drained

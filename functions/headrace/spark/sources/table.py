@@ -17,6 +17,7 @@ from headrace.domain.errors import FieldError
 from headrace.domain.task import Place, State
 from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
+from headrace.spark.sources.connect import RateLimiter, RetryingStore
 from headrace.spark.sources.options import (
     SourceOption,
     choice,
@@ -27,7 +28,6 @@ from headrace.spark.sources.options import (
     refused,
     whole,
 )
-from headrace.spark.sources.retrying import RateLimiter, RetryingStore
 from headrace.store import keys
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.pages import READ_AT_ONCE, Pages

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import Intake
-from headrace.spark.sources.periodic import group_heartbeat, shutdown_deadline
+from headrace.spark.sources.leasing import Intake, group_heartbeat, sweep
 from headrace.spark.sources.settling import Outlet, SettleSummary
-from headrace.spark.sources.sweeping import sweep
 from headrace.spark.stations import jobs
 from headrace.spark.stations.claims import ClaimLog
 from headrace.spark.stations.figures import Batch
@@ -32,6 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3
 """So often a single task's job must have died before that counts as the task's doing, and so often
 in turn the claim log may fail before the station does."""
+_LOOK_EVERY: Final = 0.1  # seconds, for a shutdown
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class BatchRunner:
             leases, under.group_id, lease_seconds=station.lease_seconds, on_lost=lost
         )
         try:
-            with beat, shutdown_deadline(self._stopping, station.grace_seconds, call_off):
+            with beat, _shutdown_deadline(self._stopping, station.grace_seconds, call_off):
                 yield
         except BaseException:
             context.cancelJobGroup(name)  # also what Ctrl-C has cut off
@@ -269,6 +269,26 @@ class BatchRunner:
             self._uses.leases.close(under.group_id)
         if self._claims is not None:
             self._claims.forget(under.group_id)
+
+
+def _shutdown_deadline(
+    stopping: threading.Event, seconds: float, call_off: Callable[[], None]
+) -> PeriodicThread:
+    """Call a batch off, for the length of a with block, when stopping it takes too long.
+
+    *call_off* is called from another thread.
+    """
+    rests = iter((seconds,))
+
+    def step() -> float | None:
+        if not stopping.is_set():
+            return _LOOK_EVERY
+        rest = next(rests, None)
+        if rest is None:
+            call_off()
+        return rest
+
+    return PeriodicThread("shutdown-deadline", step, log=_LOG)
 
 
 def _halves(ids: list[str]) -> list[list[str]]:

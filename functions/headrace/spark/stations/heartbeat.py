@@ -9,7 +9,7 @@ from headrace.client.threads import PeriodicThread
 from headrace.domain.access import Principal, Role
 from headrace.ops.operators.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
-from headrace.spark.sources.periodic import heartbeat
+from headrace.spark.sources.leasing import heartbeat
 
 if TYPE_CHECKING:
     from headrace.spark.stations.station import Station

@@ -18,9 +18,9 @@ from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.operators.workers import Command
 from headrace.spark import Station
 from headrace.spark.stations.figures import Batch, Run
-from headrace.spark.stations.heartbeat import StationHeartbeat
-from headrace.spark.stations.job_errors import StationFailed
+from headrace.spark.stations.jobs import StationFailed
 from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse
+from headrace.spark.stations.station import StationHeartbeat
 from tests.pipeline import transforms
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError, Unavailable
@@ -17,15 +21,16 @@ from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import Intake, group_heartbeat, sweep
 from headrace.spark.sources.settling import Outlet, SettleSummary
 from headrace.spark.stations import jobs
-from headrace.spark.stations.claims import ClaimLog
 from headrace.spark.stations.figures import Batch
-from headrace.spark.stations.job_errors import JobError, StationFailed, job_error, worker_error
+from headrace.spark.stations.jobs import (
+    ClaimLog,
+    JobError,
+    StationFailed,
+    job_error,
+    worker_error,
+)
 from headrace.spark.stations.plan_analysis import PlanAnalysis, settling_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from headrace.spark.stations.station import Station
+from headrace.spark.stations.settings import StationSettings
 
 _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3
@@ -50,8 +55,8 @@ class BatchRunner:
 
     def __init__(
         self,
-        station: "Station",
-        spark: "SparkSession",
+        station: StationSettings,
+        spark: SparkSession,
         connection: StoreConnection,
         analysis: PlanAnalysis,
         stopping: threading.Event,
@@ -92,7 +97,8 @@ class BatchRunner:
         """Extend the group, and call the batch off when it is lost or stopping takes too long."""
         context = self._spark.sparkContext
         name = under.group_id.rpartition("_")[2]
-        context.setJobGroup(name, f"station {self._station.queue} {self._number}", True)  # noqa: FBT003
+        about = f"station {self._station.queue} {self._number}"
+        context.setJobGroup(name, about, interruptOnCancel=True)
 
         def call_off() -> None:
             under.called_off = True
@@ -136,7 +142,7 @@ class BatchRunner:
             swept = sweep(self._connection, station.queue, under.group_id)
             under.summary.counts["dropped"] += swept
 
-    def _leased(self, under: _Under, intake: Intake, shards: int) -> "DataFrame":
+    def _leased(self, under: _Under, intake: Intake, shards: int) -> DataFrame:
         """Return the frame of what *intake* leases.
 
         A transform that looks at it twice would lease twice, each time something else: for one of
@@ -147,17 +153,14 @@ class BatchRunner:
             return frame
         return self._only(under, jobs.ids(frame), shards)
 
-    def _only(self, under: _Under, ids: Sequence[str], shards: int) -> "DataFrame":
+    def _only(self, under: _Under, ids: Sequence[str], shards: int) -> DataFrame:
         return jobs.only(self._spark, self._outlet, under.group_id, ids, shards)
 
-    def _tried(self, under: _Under, given: Callable[[], "DataFrame"]) -> Exception | None:
+    def _tried(self, under: _Under, given: Callable[[], DataFrame]) -> Exception | None:
         """Run one job over the frame that is *given*; return an error that the tasks may cause.
 
         Raises Unavailable when it was the tables' doing, and what Spark says of a wrong plan.
         """
-        from py4j.protocol import Py4JError  # noqa: PLC0415 (comes with PySpark)
-        from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 (likewise)
-
         under.jobs += 1
         claimed = self._claims is None
         try:
@@ -293,7 +296,5 @@ def _shutdown_deadline(
 
 def _halves(ids: list[str]) -> list[list[str]]:
     """Return the second half, and the first, which is to come first."""
-    if len(ids) < 2:  # noqa: PLR2004 (what cannot be halved)
-        return [ids]
     half = len(ids) // 2
-    return [ids[half:], ids[:half]]
+    return [ids[half:], ids[:half]] if half else [ids]

@@ -7,11 +7,14 @@ whenever a part of a job fails, its workers are begun anew.
 
 import gc
 
-import pandas as pd  # noqa: F401 (PyArrow looks for it in every process that makes an array)
+import pandas as pd
 from pyspark.daemon import manager
 
 import headrace.spark.stations.jobs
-import headrace.spark.stations.outcomes  # noqa: F401 (so that the workers have it)
+import headrace.spark.stations.outcomes
+
+__all__ = ["headrace", "pd"]
+"""What the workers have: ours, and pandas, for which PyArrow looks when it makes an array."""
 
 if __name__ == "__main__":
     gc.freeze()  # a worker looks for garbage after each part of a job: not among what stays

@@ -1,51 +1,63 @@
-"""The Spark jobs of a station: lease, transform, settle; each may be run again.
+"""The Spark jobs of a station: lease, write down, transform, settle; and what their errors mean.
 
-They are the formats' own functions, without the planning that a format costs for every batch.
+Each may be run again.  They are the formats' own functions, without the planning that a format
+costs for every batch.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
+from headrace.domain.errors import HeadraceError
+from headrace.domain.lease import is_group_id
+from headrace.ops.delivery.reports import WorkerError
+from headrace.spark.session import SparkFiles
+from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, named
-from headrace.spark.sources.rows import rows_of
+from headrace.spark.sources.rows import fitted, rows_of
 from headrace.spark.sources.settling import Outlet, SettleSummary, settle
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-Transform = Callable[["DataFrame"], "DataFrame"]
+Transform = Callable[[DataFrame], DataFrame]
 
 _OUTCOMES: Final = "outcome string, number long, reasons string"
 _OUTCOMES_ARROW: Final = pa.schema(
     [("outcome", pa.string()), ("number", pa.int64()), ("reasons", pa.string())]
 )
+_LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")
+_PY4J: Final = "An error occurred while calling "
+_AWAY: Final = "headrace.domain.errors.Unavailable"
+_OVER: Final = "headrace.domain.errors.LeaseLost"
 
 
-def leasing(spark: "SparkSession", intake: Intake, shards: int) -> "DataFrame":
+def leasing(spark: SparkSession, intake: Intake, shards: int) -> DataFrame:
     """Return the frame of what *intake* leases: one partition a shard, leased when it is read."""
     numbers = spark.range(0, shards, 1, shards)
     return numbers.mapInArrow(partial(_leased, intake), SCHEMA)
 
 
-def ids(leased: "DataFrame") -> list[str]:
+def ids(leased: DataFrame) -> list[str]:
     """Run the job that leases the rows of *leased*; return their ids."""
     return [row[0] for row in leased.select("id").collect()]
 
 
 def only(
-    spark: "SparkSession", outlet: Outlet, group_id: str, ids: Sequence[str], partitions: int
-) -> "DataFrame":
+    spark: SparkSession, outlet: Outlet, group_id: str, ids: Sequence[str], partitions: int
+) -> DataFrame:
     """Return the frame of those tasks of *ids* that a group still holds."""
     parts = [list(ids[place::partitions]) for place in range(min(partitions, len(ids)))]
     numbers = spark.range(0, len(parts), 1, len(parts))
     return numbers.mapInArrow(partial(_named, outlet, group_id, parts), SCHEMA)
 
 
-def settled(frame: "DataFrame", outlet: Outlet) -> SettleSummary:
+def settled(frame: DataFrame, outlet: Outlet) -> SettleSummary:
     """Run the job: settle every row of *frame*; return what became of them."""
     outcomes = frame.mapInArrow(partial(_settled, outlet), _OUTCOMES).collect()
     summary = SettleSummary()
@@ -84,3 +96,83 @@ def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]
         ],
         schema=_OUTCOMES_ARROW,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLog:
+    """What a batch has leased, written down before it is transformed.
+
+    A job that regroups tasks settles some while others are still to come.  Should Spark run a part
+    of it again, a new look at the queue would show only the unsettled ones, and a sum over them
+    would be another.  So such a job reads what was written down, in a *folder* that the driver and
+    all executors reach, by a path as Spark knows it.
+    """
+
+    spark: SparkSession
+    folder: str
+
+    def written(self, frame: DataFrame, group_id: str, job: int) -> DataFrame:
+        """Write down what *frame* leases for one job of a group; return it as it was written."""
+        place = f"{self.folder}/{group_id}/{job}"
+        frame.write.mode("overwrite").parquet(place)
+        return self.spark.read.schema(SCHEMA).parquet(place)
+
+    def forget(self, group_id: str) -> None:
+        """Remove what was written for a group."""
+        SparkFiles(self.spark).remove(f"{self.folder}/{group_id}")
+
+    def tidy(self, connection: StoreConnection, now: datetime) -> None:
+        """Remove what drivers that died have left: the claims of groups that are over."""
+        files = SparkFiles(self.spark)
+        for name in files.names(self.folder):
+            group = store(connection).group(name) if is_group_id(name) else None
+            if is_group_id(name) and (group is None or not group.holds(now)):
+                files.remove(f"{self.folder}/{name}")
+
+
+class StationFailed(HeadraceError):
+    """The transform fails for too many tasks: what was held has been given back."""
+
+    code = "station_failed"
+    title = "Station failed"
+
+
+class JobError(Enum):
+    """Why a job failed."""
+
+    AWAY = "the tables were throttled or away for too long"
+    OVER = "the group of the batch is over"
+    CRASHED = "a process died; it may have been a task's doing, or not"
+    RAISED = "the transform raised an error, which it will again"
+
+
+def job_error(error: BaseException) -> JobError:
+    """Why the job failed that ended with *error*."""
+    text = str(error)
+    if _AWAY in text:
+        return JobError.AWAY
+    if _OVER in text:
+        return JobError.OVER
+    if "Traceback (most recent call last)" in text or "Error: [" in text:
+        return JobError.RAISED
+    return JobError.CRASHED
+
+
+def worker_error(error: BaseException) -> WorkerError:
+    """The error that a dead task keeps: its type and message, without Spark's own words."""
+    text = str(error)
+    if job_error(error) is JobError.CRASHED:
+        return WorkerError("WorkerCrashed", _line(text))
+    _, _, trace = text.rpartition("Traceback (most recent call last):")
+    for line in trace.splitlines():
+        last = _LAST_LINE.match(line)
+        if last:
+            return WorkerError(last[1].rpartition(".")[2], fitted(last[2]))
+    return WorkerError("TransformFailed", _line(text))
+
+
+def _line(text: str) -> str:
+    """The first line with content; those of py4j only name the call."""
+    lines = (line.strip(" :\t") for line in text.splitlines())
+    useful = (line for line in lines if line and not line.startswith(_PY4J))
+    return fitted(next(useful, "no reason was given"))

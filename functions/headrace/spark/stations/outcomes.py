@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headrace.spark.sources.rows import COLUMNS, encodable
 from headrace.spark.sources.rows import SPAWN as _SPAWN
 from headrace.spark.stations.jobs import Transform
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _KINDS: Final = {"string": pa.string(), "double": pa.float64()}
@@ -153,8 +151,8 @@ def guard(*, retry_on: tuple[type[Exception], ...] = ()) -> Callable[[Function],
 
 
 def _transformed(
-    function: Function, retry_on: tuple[type[Exception], ...], frame: "DataFrame"
-) -> "DataFrame":
+    function: Function, retry_on: tuple[type[Exception], ...], frame: DataFrame
+) -> DataFrame:
     return frame.mapInArrow(partial(_mapped, function, retry_on), _DDL)
 
 

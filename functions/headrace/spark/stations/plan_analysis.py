@@ -4,16 +4,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.sources.rows import COLUMNS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from headrace.spark.stations.jobs import Transform
+from headrace.spark.stations.jobs import Transform
 
 _NESTED: Final = ("struct", "map", "array", "variant")
 
@@ -33,7 +33,7 @@ class PlanAnalysis:
     rereads: bool
 
 
-def analyse(spark: "SparkSession", transform: "Transform") -> PlanAnalysis:
+def analyse(spark: SparkSession, transform: Transform) -> PlanAnalysis:
     """Analyse the plan of *transform*, tried on no rows.
 
     Raises InvalidRequest when what it gives back is no settling frame, or saying what it raises and
@@ -51,10 +51,7 @@ def analyse(spark: "SparkSession", transform: "Transform") -> PlanAnalysis:
     )
 
 
-def _tried(transform: "Transform", nothing: "DataFrame") -> "DataFrame":
-    from pyspark.errors import PySparkException  # noqa: PLC0415 (needs PySpark)
-    from pyspark.sql import DataFrame  # noqa: PLC0415 (likewise)
-
+def _tried(transform: Transform, nothing: DataFrame) -> DataFrame:
     try:
         made: object = transform(nothing)
     except (PySparkException, HeadraceError):
@@ -100,13 +97,11 @@ def _sent_to_all(lines: Sequence[str]) -> bool:
     return False
 
 
-def settling_frame(frame: "DataFrame") -> "DataFrame":
+def settling_frame(frame: DataFrame) -> DataFrame:
     """Return the columns of *frame* that settle tasks, in their types; a nested payload as JSON.
 
     Raises InvalidRequest naming a column that is missing or of no use.
     """
-    from pyspark.sql import functions as f  # noqa: PLC0415 (needs PySpark)
-
     types = dict(frame.dtypes)
     wrong = [
         FieldError(name, "is missing: a transform keeps the columns id and lease")

@@ -6,98 +6,49 @@ So however often Spark runs a part of a job, whoever is killed and when: each ta
 once.  What a batch leaves unsettled is seen to at its end, or, after a crash, by the reaper.
 """
 
-import os
+import logging
 import random
-import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyspark.sql import SparkSession
+
+from headrace import __version__
+from headrace.client.threads import PeriodicThread
+from headrace.domain.access import Principal, Role
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
-from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE
+from headrace.ops.operators.workers import Command, WorkerHeartbeat
+from headrace.runtime.wiring import UseCases
 from headrace.spark.sources.connect import StoreConnection, opened
-from headrace.spark.sources.leasing import shard_deliveries
+from headrace.spark.sources.leasing import heartbeat, shard_deliveries
 from headrace.spark.stations.batch import BatchRunner
-from headrace.spark.stations.claims import ClaimLog
 from headrace.spark.stations.figures import Batch, Run, logged
-from headrace.spark.stations.heartbeat import StationHeartbeat
-from headrace.spark.stations.jobs import Transform
+from headrace.spark.stations.jobs import ClaimLog
 from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse, kind_of
+from headrace.spark.stations.settings import StationSettings, check
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_ROWS: Final = (1, 1_000_000)
 _POLL_SECONDS: Final = 1.0
-_RATE: Final = (0.001, 1_000_000)
 _AWAY: Final = 8  # batches in a row that the tables were away for
 _LONGEST_WAIT: Final = 60.0  # seconds
-_QUEUE: Final = "must be the name of a queue"
+_HEARTBEAT_SECONDS: Final = 30.0
+_HEARTBEAT: Final = "a station's sign of life"
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Station:
-    """A worker on Spark: *transform* is given what is due in *queue* and says what becomes of it.
+class Station(StationSettings):
+    """A worker on Spark: its transform is given what is due, and says what becomes of it.
 
-    The frame it is given has the columns of ``sources.leasing.SCHEMA``; the one it gives back has
-    ``id`` and ``lease`` as they came, and of ``action``, ``to_queue``, ``payload``,
-    ``delay_seconds`` and ``error`` those it needs.  Without an action a task is moved to the queue
-    *to*, or, where there is none, has succeeded.
-
-    *max_rows* is the size of a batch, *rate* a limit of tasks a second.  *lease_seconds* is how
-    long a dead station keeps its tasks.  *claim_log* is a folder that all executors reach; a
-    transform that regroups tasks needs one.  More than *max_poison* tasks of a batch that make the
-    transform fail are its own fault.  Asked to stop, it finishes its batch within *grace_seconds*
-    or gives it back.
+    Its arguments are those of ``StationSettings``.
     """
-
-    queue: str
-    transform: Transform
-    to: str | None = None
-    name: str | None = None
-    max_rows: int = 5_000
-    lease_seconds: float = 60.0
-    rate: float | None = None
-    claim_log: str | None = None
-    max_poison: int = 20
-    grace_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no sense.  Raises InvalidRequest naming field and limit."""
-        checks = {
-            "queue": (_named(self.queue), _QUEUE),
-            "transform": (callable(self.transform), "must be a function of a DataFrame"),
-            "to": (
-                self.to is None or (_named(self.to) and self.to != self.queue),
-                "must be another queue than queue" if _named(self.to) else _QUEUE,
-            ),
-            "name": (
-                self.name is None or _named(self.name),
-                "must be 1 to 128 letters, digits, and _ . -",
-            ),
-            "max_rows": _within(self.max_rows, *_ROWS, whole=True),
-            "lease_seconds": _within(self.lease_seconds, *KEEPALIVE_SECONDS),
-            "rate": (True, "") if self.rate is None else _within(self.rate, *_RATE),
-            "claim_log": (
-                self.claim_log is None or isinstance(self.claim_log, str),
-                f"must be the path of a folder as text, not {self.claim_log!r}",
-            ),
-            "max_poison": _within(self.max_poison, 0, _ROWS[1], whole=True),
-            "grace_seconds": _within(self.grace_seconds, 0, KEEPALIVE_SECONDS[1]),
-        }
-        _check(checks)
-
-    @property
-    def worker(self) -> str:
-        """Return the name under which this process takes tasks."""
-        return f"{self.name or f'station.{self.queue}'}@{socket.gethostname()}:{os.getpid()}"
 
     def run(
         self,
-        spark: "SparkSession",
+        spark: SparkSession,
         *,
         drain: bool = False,
         until: datetime | None = None,
@@ -114,7 +65,7 @@ class Station:
         tasks, and Unavailable while the tables stay away; what Spark says of a wrong plan comes
         out as it is.
         """
-        _check({"spark": _a_session(spark), "until": _an_instant(until)})
+        check({"spark": _a_session(spark), "until": _an_instant(until)})
         tables = connection or StoreConnection.of()
         uses = opened(tables)
         for queue in filter(None, (self.queue, self.to)):
@@ -147,7 +98,7 @@ class Station:
                     stopping.wait(_POLL_SECONDS)
         return run.ended("stopped" if stopping.is_set() else "until")
 
-    def _fit(self, spark: "SparkSession") -> PlanAnalysis:
+    def _fit(self, spark: SparkSession) -> PlanAnalysis:
         """Return the shape of the transform.  Raises InvalidRequest when it lacks a claim log."""
         analysis = analyse(spark, self.transform)
         if analysis.regroups and not self.claim_log:
@@ -159,31 +110,37 @@ class Station:
         return analysis
 
 
-def _check(checks: Mapping[str, tuple[bool, str]]) -> None:
-    """Raise InvalidRequest naming each field whose check does not hold, and what it must be."""
-    wrong = [FieldError(name, rule) for name, (holds, rule) in checks.items() if not holds]
-    if wrong:
-        problems = "; ".join(f"{one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"station: {problems}", errors=wrong)
+class StationHeartbeat(PeriodicThread):
+    """Sends a station's worker heartbeat twice a minute, and obeys the command it gets back.
+
+    ``quiet`` is set when nothing more is to be taken; to stop, *stopping* is set.
+    """
+
+    def __init__(self, station: StationSettings, uses: UseCases, stopping: threading.Event) -> None:
+        """Prepare."""
+        step = heartbeat(_HEARTBEAT_SECONDS, self.sign, name=_HEARTBEAT)
+        super().__init__(_HEARTBEAT, step, first_after=_HEARTBEAT_SECONDS, log=_LOG)
+        self.quiet = False
+        self._workers = uses.workers
+        self._sign = WorkerHeartbeat(
+            station.worker, (station.queue,), uses.now(), version=__version__
+        )
+        self._stop_station = stopping
+
+    def sign(self) -> bool:
+        """Send one heartbeat; one write unit."""
+        by = Principal("station", "station", Role.WORKER, self._sign.queues)
+        command = self._workers.alive(by, self._sign)
+        self.quiet = command is Command.QUIET
+        if command is Command.STOP:
+            self._stop_station.set()
+        return True
 
 
 def _a_session(spark: object) -> tuple[bool, str]:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 (needs PySpark)
-
     return isinstance(spark, SparkSession), f"must be a SparkSession, not {kind_of(spark)}"
 
 
 def _an_instant(until: object) -> tuple[bool, str]:
     holds = until is None or (isinstance(until, datetime) and until.utcoffset() is not None)
     return holds, f"must be a datetime with a time zone, not {until!r}"
-
-
-def _named(name: object) -> bool:
-    return isinstance(name, str) and NAME_RE.fullmatch(name) is not None
-
-
-def _within(value: object, low: float, high: float, *, whole: bool = False) -> tuple[bool, str]:
-    limits = f"from {low:,} to {high:,}, not {value!r}"
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        return False, f"must be a {'whole ' * whole}number {limits}"
-    return low <= value <= high, f"must be {limits}"

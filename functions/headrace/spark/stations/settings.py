@@ -1,0 +1,92 @@
+"""The settings of a station: its queues, transform and limits, checked when it is made."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE
+from headrace.spark.stations.jobs import Transform
+
+_ROWS: Final = (1, 1_000_000)
+_RATE: Final = (0.001, 1_000_000)
+_QUEUE: Final = "must be the name of a queue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StationSettings:
+    """A worker on Spark: *transform* is given what is due in *queue* and says what becomes of it.
+
+    The frame it is given has the columns of ``sources.leasing.SCHEMA``; the one it gives back has
+    ``id`` and ``lease`` as they came, and of ``action``, ``to_queue``, ``payload``,
+    ``delay_seconds`` and ``error`` those it needs.  Without an action a task is moved to the queue
+    *to*, or, where there is none, has succeeded.
+
+    *max_rows* is the size of a batch, *rate* a limit of tasks a second.  *lease_seconds* is how
+    long a dead station keeps its tasks.  *claim_log* is a folder that all executors reach; a
+    transform that regroups tasks needs one.  More than *max_poison* tasks of a batch that make the
+    transform fail are its own fault.  Asked to stop, it finishes its batch within *grace_seconds*
+    or gives it back.
+    """
+
+    queue: str
+    transform: Transform
+    to: str | None = None
+    name: str | None = None
+    max_rows: int = 5_000
+    lease_seconds: float = 60.0
+    rate: float | None = None
+    claim_log: str | None = None
+    max_poison: int = 20
+    grace_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.  Raises InvalidRequest naming field and limit."""
+        checks = {
+            "queue": (_named(self.queue), _QUEUE),
+            "transform": (callable(self.transform), "must be a function of a DataFrame"),
+            "to": (
+                self.to is None or (_named(self.to) and self.to != self.queue),
+                "must be another queue than queue" if _named(self.to) else _QUEUE,
+            ),
+            "name": (
+                self.name is None or _named(self.name),
+                "must be 1 to 128 letters, digits, and _ . -",
+            ),
+            "max_rows": _within(self.max_rows, *_ROWS, whole=True),
+            "lease_seconds": _within(self.lease_seconds, *KEEPALIVE_SECONDS),
+            "rate": (True, "") if self.rate is None else _within(self.rate, *_RATE),
+            "claim_log": (
+                self.claim_log is None or isinstance(self.claim_log, str),
+                f"must be the path of a folder as text, not {self.claim_log!r}",
+            ),
+            "max_poison": _within(self.max_poison, 0, _ROWS[1], whole=True),
+            "grace_seconds": _within(self.grace_seconds, 0, KEEPALIVE_SECONDS[1]),
+        }
+        check(checks)
+
+    @property
+    def worker(self) -> str:
+        """Return the name under which this process takes tasks."""
+        return f"{self.name or f'station.{self.queue}'}@{socket.gethostname()}:{os.getpid()}"
+
+
+def check(checks: Mapping[str, tuple[bool, str]]) -> None:
+    """Raise InvalidRequest naming each field whose check does not hold, and what it must be."""
+    wrong = [FieldError(name, rule) for name, (holds, rule) in checks.items() if not holds]
+    if wrong:
+        problems = "; ".join(f"{one.field} {one.message}" for one in wrong)
+        raise InvalidRequest(f"station: {problems}", errors=wrong)
+
+
+def _named(name: object) -> bool:
+    return isinstance(name, str) and NAME_RE.fullmatch(name) is not None
+
+
+def _within(value: object, low: float, high: float, *, whole: bool = False) -> tuple[bool, str]:
+    limits = f"from {low:,} to {high:,}, not {value!r}"
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        return False, f"must be a {'whole ' * whole}number {limits}"
+    return low <= value <= high, f"must be {limits}"

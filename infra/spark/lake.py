@@ -5,6 +5,11 @@ spark-submit --py-files headrace.zip lake.py --job rollup --lake s3://bucket
 
 import argparse
 import shlex
+import sys
+import tempfile
+import zipfile
+from importlib import import_module
+from pathlib import Path
 
 
 def words() -> argparse.Namespace:
@@ -17,15 +22,29 @@ def words() -> argparse.Namespace:
     return options
 
 
+def unzipped() -> Path | None:
+    """Put the folder with what our zip file holds first on the path; None without such a file.
+
+    Spark puts the zip file itself on the path, where botocore cannot read the files beside its
+    modules.
+    """
+    for entry in sys.path:
+        if entry.endswith(".zip") and zipfile.is_zipfile(entry):
+            with zipfile.ZipFile(entry) as archive:
+                if any(name.startswith("botocore/") for name in archive.namelist()):
+                    folder = tempfile.mkdtemp(prefix="headrace-")
+                    archive.extractall(folder)
+                    sys.path.insert(0, folder)
+                    return Path(folder)
+    return None
+
+
 def main() -> None:
     """Run the job; raise SystemExit only if it failed, which is how Glue tells."""
-    from headrace.spark.archive import unzipped  # noqa: PLC0415 (only now is it known to be asked)
-
     options = words()
     unzipped()
-    from headrace.spark.lake.__main__ import main as run  # noqa: PLC0415 (now it can be imported)
-
-    code = run(["--lake", options.lake, "--json", options.job, *shlex.split(options.words)])
+    jobs = import_module("headrace.spark.lake.__main__")  # only now can all of it be imported
+    code = jobs.main(["--lake", options.lake, "--json", options.job, *shlex.split(options.words)])
     if code:
         raise SystemExit(code)
 

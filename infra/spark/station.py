@@ -5,6 +5,7 @@ spark-submit --py-files pipeline.zip station.py --station pipelines.air:cleaning
 
 import argparse
 import os
+from importlib import import_module
 from typing import Final
 
 VARIABLES: Final = {
@@ -32,12 +33,10 @@ def main() -> None:
     for name, variable in VARIABLES.items():
         if getattr(options, name):
             os.environ[variable] = getattr(options, name)
-    from headrace.spark.stations.__main__ import main as run  # noqa: PLC0415 (reads the environment)
-
     arguments = [options.station, "--json"]
     arguments += ["--drain"] if options.drain == "true" else []
     arguments += [f"--until={options.until}"] if options.until else []
-    code = run(arguments)
+    code = import_module("headrace.spark.stations.__main__").main(arguments)
     if code:
         raise SystemExit(code)
 

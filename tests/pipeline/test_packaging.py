@@ -104,8 +104,8 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
 ) -> None:
     archive = zipped(tmp_path / "headrace.zip", pure(libraries))
     code = (
-        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "from headrace.spark.archive import unzipped\n"
+        f"import sys; sys.path[:0] = [{str(HERE)!r}, {str(archive)!r}]\n"
+        "from lake import unzipped\n"
         "unzipped()\n"
         "from headrace.store.s3lake import connected\n"
         "print(connected('bucket', '').client.meta.endpoint_url)\n"

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from headrace.spark import archive
 from infra.local.engine import PROJECT_ROOT
 from infra.local.tables import Template
 from infra.spark import __main__ as package
@@ -169,13 +168,13 @@ def test_a_zip_file_of_ours_is_unpacked_before_the_path(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 
-    folder = archive.unzipped()
+    folder = lake.unzipped()
 
     assert folder is not None
     assert sys.path[0] == str(folder)
     assert (folder / "botocore" / "data" / "endpoints.json").exists()
     monkeypatch.setattr(sys, "path", path[:1])
-    assert archive.unzipped() is None
+    assert lake.unzipped() is None
 
 
 def test_the_guide_names_every_argument_and_file() -> None:

@@ -1,10 +1,12 @@
 """Numbers, lengths, sizes and times as people read them.  Pure: what time it is, is an argument."""
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import TaskError
 
 THIN: Final = "\u202f"  # a thin space that no line is broken at
 _CUT: Final = 14  # letters of an id that are shown whole
@@ -119,3 +121,14 @@ def upon(verb: str, what: str) -> str:
     """Return a verb with what it is done to: ``Restart 3 tasks``, and ``Run 3 tasks now``."""
     first, _, rest = verb.partition(" ")
     return " ".join(filter(None, (first, what, rest)))
+
+
+def latest(errors: Sequence[TaskError], most: int) -> str:
+    """Return the latest of a task's errors in a line of at most *most* letters."""
+    return ": ".join(filter(None, (errors[-1].type, errors[-1].message)))[:most] if errors else ""
+
+
+def sentence(text: str) -> str:
+    """Return *text* as a sentence: a capital first, and something that ends it."""
+    shown = text[:1].upper() + text[1:]
+    return shown if shown.endswith((".", "?", "!")) else f"{shown}."

@@ -69,6 +69,15 @@ class Errors:
             return None
         return text or None
 
+    def name(self, name: str, text: str) -> None:
+        """Check the name of something that is to be made."""
+        if not limits.NAME_RE.fullmatch(text):
+            self.add(
+                name,
+                "must be 1 to 128 letters, digits, dots, dashes or underscores, the first a letter "
+                "or digit",
+            )
+
     def tags(self, name: str, text: str) -> Mapping[str, str]:
         """Read tags written as ``key=value``, with commas between."""
         found: dict[str, str] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Self
 
+from console.chalicelib import formatting
 from console.chalicelib.parts import Link
 from headrace.domain.errors import FieldError, HeadraceError
 
@@ -102,17 +103,12 @@ class ErrorPage(Page):
         return cls(
             title=_NAMES.get(error.status, error.title),
             http_status=error.status,
-            detail=_sentence(error.detail),
+            detail=formatting.sentence(error.detail),
             not_done=not_done,
             fields=tuple(wrong for wrong in error.errors if wrong.message not in error.detail),
             request_id=request_id,
             way_on=way_on,
         )
-
-
-def _sentence(text: str) -> str:
-    shown = text[:1].upper() + text[1:]
-    return shown if shown.endswith((".", "?", "!")) else f"{shown}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from console.chalicelib.pages import Page
 from console.chalicelib.parts import Empty, Field, FilterForm, Option, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
+from console.chalicelib.views.navigation import pager, per_page
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
@@ -98,16 +99,13 @@ def show(context: RequestContext) -> Reply:
         rows = tuple(_row(context, entry) for entry in page.entries)
         cursor = page.cursor
     narrowed = any(given[name] for name in _NAMES[:-1])
+    shown = formatting.count_of(len(rows), "action") if rows else ""
     return AuditPage(
         title="Audit",
         http_status=400 if errors else 200,
         filter=_form(context, given, errors, limit, narrowed=narrowed),
         rows=rows,
-        pager=Pager(
-            formatting.count_of(len(rows), "action") if rows else "",
-            first=context.url(urls.AUDIT, given) if after else None,
-            next=context.url(urls.AUDIT, {**given, "cursor": cursor}) if cursor else None,
-        ),
+        pager=pager(context, shown, urls.AUDIT, cursor, given),
         empty=_empty(errors, narrowed=narrowed, more=cursor is not None),
     )
 
@@ -123,9 +121,7 @@ def _form(
               options=tuple(Option(action, action) for action in ACTIONS)),
         Field("from", "From, UTC", given["from"], "datetime-local", error=of("from")),
         Field("to", "To, UTC", given["to"], "datetime-local", error=of("to")),
-        Field("limit", "Per page", str(limit), "select", width="s", error=of("limit"),
-              options=tuple(Option(str(size), str(size), size == limit)
-                            for size in sorted({25, 50, 100, 250, limit}))),
+        per_page(limit, of("limit")),
     )  # fmt: skip
     return FilterForm(here, fields, (), here if narrowed else None, narrowed or bool(errors))
 

@@ -11,6 +11,7 @@ from console.chalicelib.parts import Choice, Empty, Field, Hidden, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Reply, Routes
 from console.chalicelib.views.actions import ACTIONS, action_named
+from console.chalicelib.views.navigation import pager
 from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -86,6 +87,7 @@ def show(context: RequestContext) -> Reply:
     here = context.url(urls.DEAD)
     operates = context.allows(Permission.OPERATE)
     left = len(groups) - len(shown)
+    queues = formatting.count_of(len(page.queues), "queue") if page.queues else ""
     return DeadPage(
         title="Dead letters",
         here=here,
@@ -100,15 +102,7 @@ def show(context: RequestContext) -> Reply:
             for each in _OFFERED
             if operates
         ),
-        pager=Pager(
-            shown=formatting.count_of(len(page.queues), "queue") if page.queues else "",
-            first=context.url(urls.DEAD, {"name": prefix})
-            if context.request.param("cursor")
-            else None,
-            next=context.url(urls.DEAD, {"name": prefix, "cursor": page.cursor})
-            if page.cursor
-            else None,
-        ),
+        pager=pager(context, queues, urls.DEAD, page.cursor, {"name": prefix}),
         empty=_empty(prefix, page.queues),
     )
 

@@ -11,6 +11,7 @@ from console.chalicelib.parts import Empty, Fact, Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
+from console.chalicelib.views.navigation import pager
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
@@ -82,11 +83,7 @@ def show(context: RequestContext) -> Reply:
         title="Keys",
         rows=tuple(_row(context, key) for key in page.keys),
         create=context.url(urls.CREATE_KEY),
-        pager=Pager(
-            formatting.count_of(len(page.keys), "key"),
-            first=context.url(urls.KEYS) if after else None,
-            next=context.url(urls.KEYS, {"cursor": page.cursor}) if page.cursor else None,
-        ),
+        pager=pager(context, formatting.count_of(len(page.keys), "key"), urls.KEYS, page.cursor),
         empty=Empty(
             "Keys would be here. The deployment's own admin key is not one of them.",
             "headrace key create station --role worker",

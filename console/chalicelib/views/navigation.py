@@ -1,10 +1,10 @@
-"""Ways to other pages: the top bar with its field that finds, breadcrumbs, links to tags."""
+"""Ways to other pages: the top bar with its search, breadcrumbs, links to tags, pages of lists."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from console.chalicelib import urls
-from console.chalicelib.parts import Link, Option
+from console.chalicelib.parts import Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes
 from headrace.domain import limits
@@ -68,6 +68,29 @@ def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ..
     """Return the visitor's queues to choose from, the first hundred."""
     page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
     return tuple(Option(one.name, one.name) for one in page.queues if one.name != but)
+
+
+def pager(
+    context: RequestContext,
+    shown: str,
+    route: str,
+    cursor: str | None,
+    query: Mapping[str, object] | None = None,
+) -> Pager:
+    """Return where a list goes on: at *cursor*, and from its beginning if this is not it."""
+    begun = context.request.param("cursor")
+    return Pager(
+        shown,
+        first=context.url(route, query) if begun else None,
+        next=context.url(route, {**(query or {}), "cursor": cursor}) if cursor else None,
+    )
+
+
+def per_page(limit: int, error: str) -> Field:
+    """Return the field for how many a page of a list has."""
+    sizes = sorted({25, 50, 100, 250, limit})
+    options = tuple(Option(str(size), str(size), size == limit) for size in sizes)
+    return Field("limit", "Per page", str(limit), "select", error=error, options=options, width="s")
 
 
 @routes.get(urls.SEARCH, Permission.READ)

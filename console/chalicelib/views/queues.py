@@ -13,7 +13,7 @@ from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.setting_fields import INFLIGHT_HINT
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
-from console.chalicelib.views.navigation import crumbs
+from console.chalicelib.views.navigation import crumbs, pager
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
@@ -92,7 +92,7 @@ def show(context: RequestContext) -> Reply:
     )
     seen = context.use.stats.overview(page.queues, each)
     rows = tuple(_row(context, queue, seen.queues[queue.name]) for queue in page.queues)
-    here = context.url(urls.QUEUES, {"name": prefix})
+    shown = formatting.count_of(len(rows), "queue")
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     return QueuesPage(
         title="Queues",
@@ -101,13 +101,7 @@ def show(context: RequestContext) -> Reply:
         rows=rows,
         as_of=seen.as_of,
         create=create,
-        pager=Pager(
-            shown=formatting.count_of(len(rows), "queue"),
-            first=here if context.request.param("cursor") else None,
-            next=context.url(urls.QUEUES, {"name": prefix, "cursor": page.cursor})
-            if page.cursor
-            else None,
-        ),
+        pager=pager(context, shown, urls.QUEUES, page.cursor, {"name": prefix}),
         empty=_empty(prefix),
     )
 
@@ -123,12 +117,7 @@ def create(context: RequestContext) -> Reply:
     """Make a queue, or say what is wrong with the form."""
     errors = Errors()
     name = context.request.given("name").strip()
-    if not limits.NAME_RE.fullmatch(name):
-        errors.add(
-            "name",
-            "must be 1 to 128 letters, digits, dots, dashes or underscores, "
-            "the first a letter or digit",
-        )
+    errors.name("name", name)
     settings = _settings(context, errors)
     if not errors:
         context.require(Permission.ADMINISTER, name)

@@ -21,9 +21,6 @@ from headrace.domain.schedule import ScheduleSettings
 
 routes: Final = Routes()
 _EVERY: Final = (1, 31_536_000)  # seconds
-_NAME: Final = (
-    "must be 1 to 128 letters, digits, dots, dashes or underscores, the first a letter or digit"
-)
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
 _NEW: Final = ScheduleSettings(cron="*/15 * * * *")
 _PREVIEW: Final = "preview"
@@ -57,9 +54,8 @@ def create(context: RequestContext) -> Reply:
     """Show what the form would lead to, or make the schedule, or say what is wrong."""
     errors = Errors()
     queue, name = context.request.given("queue").strip(), context.request.given("name").strip()
-    for field, text in (("queue", queue), ("name", name)):
-        if not limits.NAME_RE.fullmatch(text):
-            errors.add(field, _NAME)
+    errors.name("queue", queue)
+    errors.name("name", name)
     if not errors:
         context.require(Permission.OPERATE, queue)
         try:

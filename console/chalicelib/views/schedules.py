@@ -13,7 +13,7 @@ from console.chalicelib.parts import Button, Empty, Fact, Link, Pager, Text
 from console.chalicelib.request_context import RequestContext, each
 from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.confirm import Question, ask
-from console.chalicelib.views.navigation import queue_link, tag_links
+from console.chalicelib.views.navigation import pager, queue_link, tag_links
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
@@ -152,16 +152,13 @@ def show_all(context: RequestContext) -> Reply:
     after = context.request.param("cursor")
     page = context.use.schedules.seen_by(context.by, limit=_PAGE, cursor=after or None)
     rows = each(lambda schedule: _line(context, schedule), page.schedules)
-    more = context.url(urls.SCHEDULES, {"cursor": page.cursor}) if page.cursor else None
+    more = page.cursor is not None
+    shown = formatting.count_of(len(rows), "schedule") if rows else ""
     return SchedulesPage(
         title="Schedules",
         rows=rows,
         create=context.url(urls.CREATE_SCHEDULE) if context.allows(Permission.OPERATE) else None,
-        pager=Pager(
-            formatting.count_of(len(rows), "schedule") if rows else "",
-            first=context.url(urls.SCHEDULES) if after else None,
-            next=more,
-        ),
+        pager=pager(context, shown, urls.SCHEDULES, page.cursor),
         empty=Empty(
             "No schedule among those looked at so far is for this key's queues."
             if more

@@ -305,14 +305,14 @@ def _numbers(found: TaskSelection, action: TaskAction) -> tuple[Fact, ...]:
 def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, ...]:
     tasks = context.use.selections.sampled(found)
     return tuple(
-        SeenTask(task.id, context.url(urls.TASK, id=task.id), task.queue, _error(task.errors))
+        SeenTask(
+            task.id,
+            context.url(urls.TASK, id=task.id),
+            task.queue,
+            formatting.latest(task.errors, 200),
+        )
         for task in tasks
     )
-
-
-def _error(errors: tuple[Any, ...]) -> str:
-    last = errors[-1] if errors else None
-    return ": ".join(filter(None, (last.type, last.message)))[:200] if last else ""
 
 
 def _decision(

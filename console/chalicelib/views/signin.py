@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from console.chalicelib import urls
+from console.chalicelib import formatting, urls
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Field, Hidden
 from console.chalicelib.request_context import RequestContext
@@ -59,7 +59,7 @@ def sign_in(context: RequestContext) -> Reply:
             error.code,
             request_id,
         )
-        return _page(context, wanted, _sentence(error.detail), status=error.status)
+        return _page(context, wanted, formatting.sentence(error.detail), status=error.status)
     _log.info("signed in from %s, key %s, request %s", source, session.key_id, request_id)
     return Redirect(
         context.request.urls.safe_next(wanted),
@@ -104,7 +104,3 @@ def _page(
         hidden=(Hidden("next", context.request.urls.safe_next(wanted)),),
     )
     return replace(page, http_status=status)
-
-
-def _sentence(detail: str) -> str:
-    return f"{detail[:1].upper()}{detail[1:]}."

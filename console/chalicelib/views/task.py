@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from console.chalicelib import urls
+from console.chalicelib import formatting, urls
 from console.chalicelib.diagram import Diagram, lifecycle
 from console.chalicelib.pages import Page
 from console.chalicelib.parts import Button, Fact, Link, Text
@@ -90,7 +90,7 @@ def show(context: RequestContext) -> Reply:
         dead_reason=task.dead_reason or "",
         diagram=lifecycle(status),
         reasons=tuple(
-            ReasonRow(reason.code.value, _sentence(reason.detail), reason.until)
+            ReasonRow(reason.code.value, formatting.sentence(reason.detail), reason.until)
             for reason in context.use.explain.reasons(task)
         )
         if task.state is State.ENQUEUED
@@ -204,7 +204,3 @@ def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:
 def _texts(task: Task) -> tuple[Text, ...]:
     every = (("Payload", task.payload), ("Result", task.result), ("Progress", task.progress))
     return tuple(Text.of(title, text) for title, text in every if text is not None)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

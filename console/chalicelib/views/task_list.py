@@ -19,7 +19,7 @@ from console.chalicelib.parts import (
 )
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.views.actions import ACTIONS
-from console.chalicelib.views.navigation import tag_links
+from console.chalicelib.views.navigation import per_page, tag_links
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS, TaskFilter
@@ -148,10 +148,7 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
             Option("asc", "oldest first", order == "asc"),
             Option("desc", "newest first", order == "desc"),
         )),
-        Field("limit", "Per page", str(wanted.limit), "select", width="s",
-              error=error_of("limit"), options=tuple(
-                  Option(str(size), str(size), size == wanted.limit)
-                  for size in sorted({25, 50, 100, 250, wanted.limit}))),
+        per_page(wanted.limit, error_of("limit")),
     )  # fmt: skip
     if given["fingerprint"]:
         alike = Field("fingerprint", "Errors like", given["fingerprint"],
@@ -215,8 +212,6 @@ def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
 
 def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> TaskRow:
     """Return a row; *means* says what its time is, where the heading does not."""
-    last = task.errors[-1] if task.errors else None
-    message = ": ".join(filter(None, (last.type, last.message))) if last else ""
     return TaskRow(
         id=task.id,
         url=context.url(urls.TASK, id=task.id),
@@ -227,7 +222,7 @@ def _row(context: RequestContext, task: Task, means: Mapping[State, str]) -> Tas
         attempts=task.attempts,
         worker=task.worker or "",
         tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
-        error=message[:300],
+        error=formatting.latest(task.errors, 300),
         age=task.created_at,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition, Equals
-from headrace.domain.lifecycle import Action, Actor, rule, rules
+from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.queue import Queue
 from headrace.domain.task import Hop, State, Task
 
@@ -27,10 +27,12 @@ class BulkAction(StrEnum):
 
 
 STATES_BY_ACTION: Final = {
-    BulkAction.DELETE: (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED),
-    BulkAction.RESTART: (State.DEAD, State.SUCCEEDED),
-    BulkAction.RUN: (State.ENQUEUED,),
-    BulkAction.MOVE: (State.ENQUEUED, State.DEAD),
+    action: tuple(
+        row.source
+        for row in LIFECYCLE
+        if row.action is Action(action) and row.actor is Actor.OPERATOR and row.source is not None
+    )
+    for action in BulkAction
 }
 """The states an action takes tasks from, when its filter names none."""
 

@@ -12,8 +12,8 @@ from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
 from examples.ngsi.ngsi import CORRELATOR_TAG, Row, split
 from examples.ngsi.traffic import Notification
 from examples.ngsi.trouble import ON_PURPOSE, fails_once
-from headrace.client.models import Task
 from headrace.domain.task import FINISHED, State
+from headrace.wire.tasks import Task
 
 RowsOfTask = Mapping[str, Sequence[Row]]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.client.call import Consumed
+from headrace.client.calls import Consumed
 
 END_SECONDS = 20.0
 """How long a worker may take to end, its own shutdown timeout included."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx2 as httpx
 
 from examples.ngsi.traffic import Notification
-from headrace.client.call import UNITS_HEADER, Consumed, Usage
+from headrace.client.calls import UNITS_HEADER, Consumed, Usage
 
 THREADS = 4
 TIMEOUT_SECONDS = 15.0

@@ -14,9 +14,9 @@ from examples.ngsi.display import Display, Standing
 from examples.ngsi.posting import Posting, PostingFailed
 from examples.ngsi.spark_process import StationsFailed
 from headrace import Client, RetryStrategy
-from headrace.client.models import Task
 from headrace.domain.errors import HeadraceError
 from headrace.domain.task import State
+from headrace.wire.tasks import Task
 from infra.local.launch import Launched, launched
 
 QUEUES = (NOTIFY_QUEUE, ENTITIES_QUEUE)

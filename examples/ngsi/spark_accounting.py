@@ -14,7 +14,7 @@ from examples.ngsi.accounting import expected_rows, matched, wrong_end
 from examples.ngsi.ngsi import Row
 from examples.ngsi.traffic import Notification
 from examples.ngsi.values import instant_of, instant_text
-from headrace.client.models import Task
+from headrace.wire.tasks import Task
 
 Key = tuple[str, ...]
 Value = tuple[str, str, str | None]

@@ -18,8 +18,8 @@ from examples.ngsi.series import series
 from examples.ngsi.spark_accounting import compared, expected
 from examples.ngsi.spark_process import Stations, Up
 from examples.ngsi.spark_summary import OfType, SparkSummary
-from headrace.client.models import Task
 from headrace.domain.task import State
+from headrace.wire.tasks import Task
 
 SHARDS = 1
 """Of each queue: a core for each of two stations is what a small machine has."""

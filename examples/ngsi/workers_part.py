@@ -16,9 +16,9 @@ from examples.ngsi.running import QUEUES, Options, service, tasks_of, watch
 from examples.ngsi.summary import Summary
 from examples.ngsi.traffic import Notification, notifications
 from headrace import Client
-from headrace.client.call import Consumed
-from headrace.client.models import Task
+from headrace.client.calls import Consumed
 from headrace.domain.task import State
+from headrace.wire.tasks import Task
 
 WORKERS = 4
 LEASE_SECONDS = 3

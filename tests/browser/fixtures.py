@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.client.client import Client
-from headrace.client.models import NewKey
 from headrace.client.sending import Failure, NewTask, Report
+from headrace.wire.service import NewKey
 
 EVIL: Final = (
     "<script>document.title='broken in'; alert(1)</script>"

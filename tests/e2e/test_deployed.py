@@ -16,9 +16,9 @@ import pytest
 import urllib3
 
 from headrace import Client
-from headrace.client.models import Task
 from headrace.client.sending import Report
 from headrace.runtime.headers import ALWAYS
+from headrace.wire.tasks import Task
 from tests.e2e.conftest import soon
 from tests.e2e.stack import Stack
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import boto3
 
 from headrace import Client
-from headrace.client.models import LeasedTask
 from headrace.client.sending import Report
+from headrace.wire.tasks import LeasedTask
 from tests.e2e.stack import Stack
 
 _QUEUE = "e2e.update"

@@ -13,10 +13,10 @@ from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE, app
 from examples.ngsi.ngsi import Attribute, Row, split
 from examples.ngsi.rows_file import RowsFile
 from examples.ngsi.traffic import Notification, notifications
-from headrace.client.models import Task
 from headrace.client.worker.worker import Worker
 from headrace.domain.task import State
 from headrace.testing import MemoryService
+from headrace.wire.tasks import Task
 
 ROOM = b'{"id": "Room1", "type": "Room", "t": {"type": "Number", "value": 20}}'
 ROW = Row("Room1", "Room", "2026-11-21T08:00:00.000000Z", "x", "/", {"t": Attribute("Number", 20)})

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.client.client import Client
-from headrace.client.models import Task
 from headrace.client.sending import NewTask
+from headrace.wire.tasks import Task
 from infra.local.engine import PROJECT_ROOT
 from infra.local.launch import Launched, launched
 from tests.functional.workers.proxy import proxy_to

@@ -5,13 +5,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.client.models import LeasedTask
 from headrace.client.sending import Failure, NewTask, Report
 from headrace.domain.errors import LeaseLost
 from headrace.history.changelog import Changelog, Line
 from headrace.store.base import Lake
 from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
+from headrace.wire.tasks import LeasedTask
 
 START = 1_795_219_200_000_000  # 2026-11-21 00:00 UTC
 SECOND = 1_000_000

@@ -26,10 +26,10 @@ from examples.ngsi.spark.readings import (
 from examples.ngsi.spark.stations import loading_into, split_up, splitting
 from examples.ngsi.spark.table import Loading, batch_of, read
 from examples.ngsi.spark_accounting import compared, expected
-from headrace.client.models import Task
 from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.stations.outcomes import Fail, Move, Taken
+from headrace.wire.tasks import Task
 from tests.pipeline.harness import PipelineHarness
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -9,7 +9,6 @@ import pytest
 
 from headrace.client.client import Client
 from headrace.client.codec import Codec
-from headrace.client.models import Enqueued
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
@@ -25,6 +24,7 @@ from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
 from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
+from headrace.wire.tasks import Enqueued
 from tests.pipeline.stories import MINUTE, START, Story, at, write
 
 SQL = "SELECT task_id, version, queue_to AS queue, payload, at FROM changes WHERE move = 'enqueue'"

@@ -28,11 +28,11 @@ from headrace.cli.commands import (
 from headrace.cli.output import answer, document, done, line, many, rows, span, when
 from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit, Failed
-from headrace.client.models import AuditEntry, Key
 from headrace.domain.access import Role
+from headrace.wire.service import AuditEntry, Key
 
 if TYPE_CHECKING:
-    from headrace.client.models import NewKey
+    from headrace.wire.service import NewKey
 
 _HAPPENED: Final = {"revoke_key": "revoked", "rotate_key": "rotated", "create_key": "made"}
 

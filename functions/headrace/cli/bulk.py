@@ -18,8 +18,8 @@ from headrace.cli.filters import described, filter_options, take_filters
 from headrace.cli.output import count_of, document, many, progress, rows
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import Action
-from headrace.client.models import Bulk, BulkResult
 from headrace.domain.errors import NotFound
+from headrace.wire.tasks import Bulk, BulkResult
 
 _target: Final = options(
     click.argument("ids", nargs=-1, metavar="[ID]..."),

@@ -11,10 +11,10 @@ from headrace.cli.output import clean, document, line, rows, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.work import Order
-from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Failure, Report, Status
 from headrace.domain import limits
 from headrace.domain.task import State
+from headrace.wire.tasks import LeasedTask, Reported
 
 LEASE_VARIABLE: Final = "HEADRACE_LEASE"
 

@@ -16,10 +16,11 @@ from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.output import cell, document, grid, many, span, write
 from headrace.cli.session import CliSession, Exit, exit_of
 from headrace.client.client import Client
-from headrace.client.models import Queue, Stats, WorkerSeen
 from headrace.domain.cost import SHARD_DELIVERIES
 from headrace.domain.errors import Forbidden, HeadraceError, NotFound, Unauthenticated
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.wire.queues import Queue, Stats
+from headrace.wire.service import WorkerSeen
 
 _MARKS: Final = {"ok": ("ok", "green"), "advice": ("!", "yellow"), "failed": ("x", "red")}
 _ROLE: Final = re.compile(r"an? (\w+) key may not")

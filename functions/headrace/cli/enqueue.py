@@ -22,11 +22,11 @@ from headrace.cli.lines import (
 from headrace.cli.output import document, line, made_fields, progress
 from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit
-from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
 from headrace.domain.ids import new_task_id
+from headrace.wire.tasks import Enqueued
 
 _STDIN: Final = "-"
 

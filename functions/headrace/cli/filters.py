@@ -13,9 +13,9 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli.commands import options, split, tag_option
 from headrace.cli.params import INSTANT
-from headrace.client.models import Task
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
+from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
     from headrace.client.client import Client

@@ -15,10 +15,10 @@ import msgspec
 
 from headrace.client.batches import batches_of
 from headrace.client.codec import PLAIN
-from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
+from headrace.wire.tasks import Enqueued
 
 if TYPE_CHECKING:
     from headrace.client.client import Client

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
-from headrace.client.models import Count, Enqueued, TaskError
+from headrace.wire.tasks import Count, Enqueued, TaskError
 
 _ANY_WIDTH: Final = 100_000
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))

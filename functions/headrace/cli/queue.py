@@ -22,9 +22,9 @@ from headrace.cli.output import answer, count_of, document, done, facts, many, p
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
 from headrace.client.calls.queues import merged, recount_queue
-from headrace.client.models import Queue
 from headrace.domain.errors import QueueExists
 from headrace.domain.task import State
+from headrace.wire.queues import Queue
 
 _MINUTE: Final = 60
 _STATES: Final = tuple(map(str, State))

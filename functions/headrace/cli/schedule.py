@@ -17,7 +17,7 @@ from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, 
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Failed
 from headrace.cli.workers import load_app
-from headrace.client.models import Schedule, ScheduleInShort
+from headrace.wire.queues import Schedule, ScheduleInShort
 
 
 @click.group(

@@ -32,8 +32,8 @@ from headrace.cli.output import (
 )
 from headrace.cli.session import CliSession
 from headrace.cli.watching import tail
-from headrace.client.models import Task
 from headrace.domain import limits
+from headrace.wire.tasks import Task
 
 
 @click.group(

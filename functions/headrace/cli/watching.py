@@ -37,8 +37,9 @@ from headrace.cli.output import (
 from headrace.cli.params import INSTANT
 from headrace.cli.session import CliSession
 from headrace.client.client import Client
-from headrace.client.models import Stats, Task
 from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
+from headrace.wire.queues import Stats
+from headrace.wire.tasks import Task
 
 _NUMBERS: Final = ("Scheduled", "Ready", "In flight", "Succeeded", "Dead")
 _RATES: Final = ("In/s", "Out/s", "Done/s", "Fail/s")

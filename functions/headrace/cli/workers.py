@@ -18,8 +18,8 @@ from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
-from headrace.client.models import WorkerSeen
 from headrace.domain.errors import InvalidRequest
+from headrace.wire.service import WorkerSeen
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App

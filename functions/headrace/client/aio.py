@@ -11,14 +11,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batches import Errors, batches_of, checked, raises
-from headrace.client.call import ApiCall, CallFailed, CallStep, Consumed, PagedCall, SteppedCall
-from headrace.client.calls import queues, service, tasks, work
+from headrace.client.calls import (
+    ApiCall,
+    CallFailed,
+    CallStep,
+    Consumed,
+    PagedCall,
+    SteppedCall,
+    queues,
+    service,
+    tasks,
+    work,
+)
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.models import Enqueued, Queue, Reported
 from headrace.client.sending import NewTask, Report
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
 from headrace.domain.errors import VersionMismatch
+from headrace.wire.queues import Queue
+from headrace.wire.tasks import Enqueued, Reported
 
 if TYPE_CHECKING:
     import httpx2 as httpx

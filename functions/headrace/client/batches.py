@@ -15,14 +15,13 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
-from headrace.client.call import ApiCall
-from headrace.client.calls import tasks
+from headrace.client.calls import ApiCall, tasks
 from headrace.client.codec import Codec
-from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.wire.carried import JsonValue
+from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")
 

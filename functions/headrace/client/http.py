@@ -13,7 +13,7 @@ import httpx2 as httpx
 import msgspec
 import tenacity
 
-from headrace.client.call import (
+from headrace.client.calls import (
     ATTEMPT_HEADER,
     KEY_HEADER,
     UNITS_HEADER,

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.call import instant_text
+from headrace.client.calls import instant_text
 from headrace.client.codec import Codec
 from headrace.client.settings import utc_now
 from headrace.domain import limits

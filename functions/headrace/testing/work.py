@@ -10,13 +10,13 @@ from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
-from headrace.client.models import LeasedTask
 from headrace.client.sending import Report
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State
 from headrace.ops.shared.queues import QueueOperations
 from headrace.testing.conditions import ManualClock
 from headrace.testing.stores import LaggingStore
+from headrace.wire.tasks import LeasedTask
 
 NAME: Final = "test"
 LIMIT: Final = 10_000

@@ -9,8 +9,8 @@ import httpx2 as httpx
 import msgspec
 
 from headrace import App, AsyncClient, Client, Codec, Report
-from headrace.client.codec import PLAIN
-from headrace.client.models import LeasedTask, remember_codec
+from headrace.client.codec import PLAIN, remember_codec
+from headrace.wire.tasks import LeasedTask
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 AT = "2026-11-21T08:00:00.000000Z"

@@ -14,8 +14,7 @@ import pytest
 from headrace import Context, Reject, Report, Retry
 from headrace.client.app import attempts
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
-from headrace.client.codec import PLAIN, Unreadable
-from headrace.client.models import remember_codec
+from headrace.client.codec import PLAIN, Unreadable, remember_codec
 from headrace.client.sending import Failure, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, LeaseLost

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headrace import App
-from headrace.client.models import Task
 from headrace.domain.errors import Forbidden, InvalidRequest
 from headrace.testing import MemoryService
+from headrace.wire.tasks import Task
 from tests.unit.app.app_doubles import FakeHttp, call, queue_view
 
 

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from headrace.cli.doctor import horizon, queue_advice, skew_advice, version_advice
-from headrace.client.models import Queue, Stats, WorkerSeen
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.testing import MemoryService
 from headrace.testing.conditions import START
+from headrace.wire.queues import Queue, Stats
+from headrace.wire.service import WorkerSeen
 from tests.unit.cli.cli_runner import Cli, Ran
 
 

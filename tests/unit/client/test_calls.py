@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from headrace import Client, NewTask, Report, RetryStrategy
-from headrace.client.call import Consumed
+from headrace.client.calls import Consumed
 from headrace.client.codec import Unreadable
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge

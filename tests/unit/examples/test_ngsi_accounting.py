@@ -15,7 +15,7 @@ from examples.ngsi.ngsi import Row, split
 from examples.ngsi.rows_file import RowsFile, Written
 from examples.ngsi.traffic import notifications
 from examples.ngsi.trouble import ON_PURPOSE, fails_once
-from headrace.client.models import Task
+from headrace.wire.tasks import Task
 
 CREATED = datetime(2026, 11, 21, 8, tzinfo=UTC)
 

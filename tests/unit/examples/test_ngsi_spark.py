@@ -20,7 +20,7 @@ from examples.ngsi.spark_accounting import compared, expected
 from examples.ngsi.spark_process import SparkLeftOut, Stations
 from examples.ngsi.spark_summary import OfType, SparkSummary
 from examples.ngsi.traffic import Notification
-from headrace.client.models import Task
+from headrace.wire.tasks import Task
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NUMBER = 140

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.client.models import Count, Recount
 from headrace.client.sending import Report
 from headrace.domain.errors import Forbidden, NotFound, Unauthenticated
 from headrace.domain.task import State
 from headrace.testing import ManualClock, MemoryService
+from headrace.wire.queues import Recount
+from headrace.wire.tasks import Count
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.client.models import Reported
 from headrace.client.worker.reporting import came_of, failed, released
 from headrace.domain.task import State
+from headrace.wire.tasks import Reported
 from tests.unit.worker.worker_harness import START, leased
 
 

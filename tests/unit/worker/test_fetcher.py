@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from headrace.client.app.app import App
-from headrace.client.models import Dequeued
 from headrace.client.worker.fetcher import Fetcher
 from headrace.client.worker.inflight import OpenGroups
 from headrace.client.worker.settings import WorkerSettings
@@ -17,6 +16,7 @@ from headrace.domain.errors import (
     NotFound,
     RateLimited,
 )
+from headrace.wire.tasks import Dequeued
 from tests.unit.worker.worker_harness import FakeService, Monotonic, dice, heard
 
 

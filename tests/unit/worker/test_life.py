@@ -18,7 +18,6 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
 from headrace.client.app.outcomes import Reject, Retry, SoftTimeLimit
-from headrace.client.models import LeasedTask
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import (
@@ -29,6 +28,7 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.wire.tasks import LeasedTask
 from tests.unit.worker.worker_harness import SOON, FakeService
 
 BLOCK = 0.002  # seconds between two steps of a handler that waits for an exception

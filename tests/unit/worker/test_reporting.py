@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headrace.client.models import Reported
 from headrace.client.sending import Report, SpawnedTask
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import InflightTask
@@ -21,6 +20,7 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.wire.tasks import Reported
 from tests.unit.worker.worker_harness import FakeService, Losses, Monotonic, dice, heard, held
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from headrace.client.models import Dequeued
 from headrace.client.worker.fetcher import Source, Sources
+from headrace.wire.tasks import Dequeued
 from tests.unit.worker.worker_harness import START, dice, leased
 
 

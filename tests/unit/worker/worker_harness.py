@@ -11,13 +11,13 @@ import msgspec
 
 from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
-from headrace.client.codec import PLAIN, Codec
-from headrace.client.models import Dequeued, Lease, LeasedTask, Reported, remember_codec
+from headrace.client.codec import PLAIN, Codec, remember_codec
 from headrace.client.sending import Report, reports_body
 from headrace.client.worker.inflight import InflightTask, Interruption
 from headrace.client.worker.service import ServiceClock
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
+from headrace.wire.tasks import Dequeued, Lease, LeasedTask, Reported
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 KEEPALIVE = 30.0

@@ -8,10 +8,11 @@ from headrace.cli.checks.run import Smoke, expect, words
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import queues, service, tasks, work
-from headrace.client.models import AuditEntry, Task, WorkerSeen
 from headrace.client.sending import NewTask
 from headrace.domain.errors import Forbidden, LeaseLost, Unauthenticated
 from headrace.domain.task import State
+from headrace.wire.service import AuditEntry, WorkerSeen
+from headrace.wire.tasks import Task
 
 _REVOKED_SECONDS: Final = 75.0  # 60 behind an authorizer that keeps what it has seen
 

@@ -14,9 +14,9 @@ import tenacity
 
 from headrace.cli.checks.made import Made
 from headrace.cli.checks.wire import PROBLEM, Exchange, Wire, Wrong
-from headrace.client.call import ApiCall
-from headrace.client.models import LeasedTask
+from headrace.client.calls import ApiCall
 from headrace.domain.errors import Forbidden, HeadraceError
+from headrace.wire.tasks import LeasedTask
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from headrace.cli.checks.made import NOTIFICATIONS
 from headrace.cli.checks.run import LeftOut, Smoke, expect
 from headrace.cli.checks.wire import JSON, Exchange, Wrong
 from headrace.cli.output import many, span
-from headrace.client.call import UNITS_HEADER
-from headrace.client.calls import service, tasks
+from headrace.client.calls import UNITS_HEADER, service, tasks
 from headrace.client.sending import NewTask, tasks_body
 from headrace.domain.errors import (
     HeadraceError,

@@ -9,10 +9,10 @@ from headrace.cli.checks.run import EXACT, Smoke, expect
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import tasks, work
-from headrace.client.models import LeasedTask, Reported, Task
 from headrace.client.sending import Failure, NewTask, Report, SpawnedTask
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.ids import new_idempotency_key
+from headrace.wire.tasks import LeasedTask, Reported, Task
 
 DUE: Final = ("exact", "fails", "moves", "back")
 LATER: Final = "later"

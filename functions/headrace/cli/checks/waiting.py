@@ -10,10 +10,10 @@ from headrace.cli.checks.run import EXACT, MINUTELY_SECONDS, Smoke, expect, word
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import queues, tasks, work
-from headrace.client.models import Task
 from headrace.client.sending import NewTask
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State
+from headrace.wire.tasks import Task
 
 EVERY_SECONDS: Final = 182
 """A put enqueues the ticks of the next three minutes by itself: this one only the scheduler can."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx2 as httpx
 import msgspec
 
-from headrace.client.call import (
+from headrace.client.calls import (
     ATTEMPT_HEADER,
     KEY_HEADER,
     UNITS_HEADER,

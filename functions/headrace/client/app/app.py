@@ -19,9 +19,10 @@ from headrace.client.app.posting import AppQueues, Posting
 from headrace.client.app.signature import name_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
-from headrace.client.models import LeasedTask, Schedule
 from headrace.client.sending import Report
 from headrace.client.settings import utc_now
+from headrace.wire.queues import Schedule
+from headrace.wire.tasks import LeasedTask
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

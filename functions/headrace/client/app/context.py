@@ -10,10 +10,10 @@ from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import Options
 from headrace.client.codec import Codec, JsonValue
-from headrace.client.models import LeasedTask
 from headrace.client.sending import NewTask, SpawnedTask, carried
 from headrace.domain import limits
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
+from headrace.wire.tasks import LeasedTask
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

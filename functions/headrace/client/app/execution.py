@@ -6,8 +6,8 @@ from typing import Literal, Protocol
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
-from headrace.client.models import LeasedTask
 from headrace.client.sending import Report
+from headrace.wire.tasks import LeasedTask
 
 _BOUNDS = (0.001, 31_536_000)
 

@@ -20,9 +20,9 @@ from headrace.client.app.posting import Posting
 from headrace.client.app.signature import Signature, fitting
 from headrace.client.batches import Errors, checked, raises
 from headrace.client.codec import JsonValue
-from headrace.client.models import Enqueued
 from headrace.client.sending import NewTask
 from headrace.domain.errors import InvalidRequest
+from headrace.wire.tasks import Enqueued
 
 Dedupe: TypeAlias = str | Callable[..., str | None] | Literal[True]
 Key: TypeAlias = Callable[[Mapping[str, Any]], str | None]

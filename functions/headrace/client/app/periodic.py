@@ -11,9 +11,9 @@ from headrace.client.app.function import TaskFunction
 from headrace.client.app.posting import AppQueues
 from headrace.client.client import Client
 from headrace.client.codec import Unreadable
-from headrace.client.models import Schedule
 from headrace.domain import limits
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.wire.queues import Schedule
 
 _UTC: Final = "UTC"  # what the service takes for a schedule without a time zone
 _EVERY_SECONDS: Final = (1, 31_536_000)

@@ -13,13 +13,14 @@ from weakref import WeakKeyDictionary
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
 from headrace.client.batches import Errors
-from headrace.client.call import ApiCall
+from headrace.client.calls import ApiCall
 from headrace.client.calls.queues import create_queue
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.models import Enqueued, Queue
 from headrace.client.sending import NewTask
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
+from headrace.wire.queues import Queue
+from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")
 

@@ -1,1 +1,239 @@
-"""Every endpoint of the API, described once for both clients."""
+"""One call of the API as a value: what goes out, how the answer is read, and what it has cost.
+
+Both clients send the same calls; each endpoint is described once, in the modules beside this.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.client.codec import Codec, decoded
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
+
+T = TypeVar("T")
+
+KEY_HEADER: Final = "Idempotency-Key"
+ATTEMPT_HEADER: Final = "X-Attempt"
+UNITS_HEADER: Final = "X-Consumed-Units"
+_UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")
+_ACCEPTED: Final = 202
+
+
+class CallFailed(Exception):
+    """A try that failed and may be repeated; ``error`` is what is raised in the end."""
+
+    def __init__(self, error: HeadraceError, *, wait: float | None = None) -> None:
+        super().__init__(error.detail)
+        self.error = error
+        self.wait = wait  # seconds, where the service names them
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """A response, before it is decoded."""
+
+    status: int
+    body: bytes
+    codec: Codec
+
+    @property
+    def in_background(self) -> bool:
+        """Whether the operation goes on after the answer."""
+        return self.status == _ACCEPTED
+
+
+Body: TypeAlias = Callable[[Codec], bytes]
+Read: TypeAlias = Callable[[RawAnswer], T]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[T]):
+    """One request and how its answer is read.
+
+    ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
+    ``key`` goes with each try, so that the service answers a repeat as the first one and does
+    nothing more.  ``attempt`` is which try the first one sent from here is, where it is known.
+    """
+
+    method: str
+    path: str
+    read: Read[T]
+    params: Mapping[str, str] | None = None
+    body: Body | None = None
+    repeatable: bool = True
+    key: str | None = None
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """Some entries of a list, and where it goes on."""
+
+    entries: list[T]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCall(Generic[T]):
+    """A list as the calls for its pages, one after the other."""
+
+    at: Callable[[str | None], ApiCall[ListPage[T]]]
+
+
+class CallStep(Protocol):
+    """An answer that may not be the last; ``cursor`` goes on, None when it was."""
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor that the next call sends."""
+
+
+S = TypeVar("S", bound=CallStep)
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedCall(Generic[S]):
+    """An operation that may take several calls, and what their answers come to."""
+
+    at: Callable[[str | None], ApiCall[S]]
+    total: Callable[[Sequence[S]], S]
+
+
+def path_of(*parts: str) -> str:
+    """The path of *parts* under ``/v1``, names percent-encoded.
+
+    Raises InvalidRequest for a name that would make it the path of something else.
+    """
+    for part in parts:
+        if part in ("", ".", ".."):
+            message = f"cannot be {part!r}"
+            raise InvalidRequest(f"a name {message}", errors=[FieldError("name", message)])
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def params_of(**given: object) -> dict[str, str]:
+    """The query's parameters; None is left out.
+
+    Raises InvalidRequest naming the one that is an instant without a time zone.
+    """
+    words = {name.removesuffix("_"): value for name, value in given.items() if value is not None}
+    return {name: _parameter(name, value) for name, value in words.items()}
+
+
+def _parameter(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return instant_text(value, field=name)
+    return str(value)
+
+
+def instant_text(at: datetime, *, field: str) -> str:
+    """*at* as the API writes instants.
+
+    Raises InvalidRequest naming *field* for one without a time zone.
+    """
+    if at.utcoffset() is None:
+        when = at.replace(tzinfo=None).isoformat()
+        message = f"needs a time zone, as datetime(…, tzinfo=UTC) has, and {when} has none"
+        raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)])
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@cache
+def _decoder_of(shape: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type)
+    """The decoder for JSON of *shape*, made once."""
+    return msgspec.json.Decoder(shape)
+
+
+def reads(shape: type[T]) -> Read[T]:
+    """How an answer of *shape* is read."""
+    decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
+
+    def read(answer: RawAnswer) -> T:
+        try:
+            found: T = decoder.decode(answer.body)
+        except msgspec.DecodeError:
+            found = decoded(decoder, answer.body)
+        return found
+
+    return read
+
+
+class ListAnswer(Protocol):
+    """An answer that holds some entries of a list."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the list goes on; None at its end."""
+
+
+A = TypeVar("A", bound=ListAnswer)
+
+
+def lists(
+    path: str,
+    shape: type[A],
+    entries: Callable[[A, RawAnswer], list[T]],
+    params: Mapping[str, str],
+) -> PagedCall[T]:
+    """A list whose pages are answers of *shape*, with its *entries* in them."""
+
+    def read(answer: RawAnswer) -> ListPage[T]:
+        page = reads(shape)(answer)
+        return ListPage(entries(page, answer), page.cursor)
+
+    return PagedCall(
+        lambda cursor: ApiCall("GET", path, read, params={**params, **params_of(cursor=cursor)})
+    )
+
+
+def nothing(_answer: RawAnswer) -> None:
+    """Read an answer that says nothing but that it is done."""
+
+
+# ------------------------------------------------------------------------------------------ cost
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Calls that were answered, and the DynamoDB units they took."""
+
+    calls: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+
+    def __add__(self, other: "Consumed") -> "Consumed":
+        """Both together."""
+        return Consumed(
+            self.calls + other.calls,
+            self.write_units + other.write_units,
+            self.read_units + other.read_units,
+        )
+
+
+class Usage:
+    """Adds up what calls cost; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._so_far = Consumed()
+
+    @property
+    def so_far(self) -> Consumed:
+        """The cost of all calls together."""
+        return self._so_far
+
+    def add(self, header: str | None) -> None:
+        """Note one answer with this X-Consumed-Units; one without counts as a call."""
+        found = _UNITS.fullmatch(header or "")
+        units = (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+        with self._lock:
+            self._so_far += Consumed(1, *units)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.client.call import (
+from headrace.client.calls import (
     ApiCall,
     PagedCall,
     RawAnswer,
@@ -18,23 +18,14 @@ from headrace.client.call import (
     reads,
 )
 from headrace.client.calls.tasks import read_one
-from headrace.client.codec import Codec
-from headrace.client.models import (
-    Enqueued,
-    Metrics,
-    Purged,
-    Queue,
-    Recount,
-    Schedule,
-    Stats,
-    remember_codec,
-)
+from headrace.client.codec import Codec, remember_codec
 from headrace.client.sending import carried, json_body
 from headrace.domain import limits
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.wire.carried import JsonValue
-from headrace.wire.queues import Queues
+from headrace.wire.queues import Metrics, Purged, Queue, Queues, Recount, Schedule, Stats
+from headrace.wire.tasks import Enqueued
 
 _SHOWN_ONLY: Final = ("stats", "schedules")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.client.call import (
+from headrace.client.calls import (
     ApiCall,
     PagedCall,
     RawAnswer,
@@ -18,14 +18,13 @@ from headrace.client.call import (
     path_of,
     reads,
 )
-from headrace.client.models import AuditEntry, Health, Key, NewKey
 from headrace.client.sending import json_body
 from headrace.domain import limits
 from headrace.domain.errors import Conflict, FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.wire.base import Answer
 from headrace.wire.carried import JsonValue
-from headrace.wire.service import AuditEntries, Keys
+from headrace.wire.service import AuditEntries, AuditEntry, Health, Key, Keys, NewKey
 
 
 class _Made(Answer, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.call import (
+from headrace.client.calls import (
     ApiCall,
     PagedCall,
     RawAnswer,
@@ -20,8 +20,7 @@ from headrace.client.call import (
     path_of,
     reads,
 )
-from headrace.client.codec import Codec
-from headrace.client.models import Bulk, Count, Enqueued, Reason, Task, remember_codec
+from headrace.client.codec import Codec, remember_codec
 from headrace.client.sending import NewTask, Overwritable, json_body, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
@@ -29,7 +28,16 @@ from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
 from headrace.wire.carried import JsonValue
-from headrace.wire.tasks import EnqueueResults, Explained, Tasks
+from headrace.wire.tasks import (
+    Bulk,
+    Count,
+    Enqueued,
+    EnqueueResults,
+    Explained,
+    Reason,
+    Task,
+    Tasks,
+)
 
 Action: TypeAlias = Literal["delete", "restart", "run", "move"]
 

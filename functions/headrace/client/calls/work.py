@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.call import (
+from headrace.client.calls import (
     ApiCall,
     PagedCall,
     RawAnswer,
@@ -17,13 +17,13 @@ from headrace.client.call import (
     path_of,
     reads,
 )
-from headrace.client.models import Dequeued, Lease, Reported, WorkerSeen, remember_codec
+from headrace.client.codec import remember_codec
 from headrace.client.sending import Report, json_body, reports_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
-from headrace.wire.service import Commanded, Workers
-from headrace.wire.tasks import Leased, ReportResults
+from headrace.wire.service import Commanded, Workers, WorkerSeen
+from headrace.wire.tasks import Dequeued, Lease, Leased, Reported, ReportResults
 
 Order: TypeAlias = Literal["preference", "due"]
 

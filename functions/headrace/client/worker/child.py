@@ -18,11 +18,11 @@ from typing import Final, Literal, TypeAlias
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
 from headrace.client.app.outcomes import SoftTimeLimit
-from headrace.client.codec import PLAIN
-from headrace.client.models import LeasedTask, remember_codec
+from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
 from headrace.client.worker.logs import Configured
 from headrace.client.worker.reporting import failed, report_of
+from headrace.wire.tasks import LeasedTask
 
 ToChild: TypeAlias = (
     tuple[Literal["run"], LeasedTask, Literal["sync", "async"]]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.app.app import App
-from headrace.client.models import Dequeued, LeasedTask
 from headrace.client.worker.inflight import GroupLease, GroupsInUse, OpenGroups
 from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
 from headrace.client.worker.settings import WorkerSettings
@@ -26,6 +25,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import BATCH, DEQUEUE_QUEUES
+from headrace.wire.tasks import Dequeued, LeasedTask
 
 _GROWTH: Final = 5
 """How many times its pause an empty queue is left alone, in the end."""

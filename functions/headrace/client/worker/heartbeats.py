@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from headrace.client.models import Reported
 from headrace.client.sending import Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import NOTHING, GroupLease, InflightTask
@@ -28,6 +27,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.limits import BATCH, WORKER_TASKS
+from headrace.wire.tasks import Reported
 
 _LONGEST_REST: Final = 0.25
 _SHORTEST_REST: Final = 0.02

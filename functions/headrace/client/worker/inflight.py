@@ -21,11 +21,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import Codec
-from headrace.client.models import Lease, LeasedTask
 from headrace.client.sending import Report, carried
 from headrace.client.worker.service import Monotonic, WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound
 from headrace.domain.limits import PROGRESS_BYTES
+from headrace.wire.tasks import Lease, LeasedTask
 
 KEEPALIVE: Final = 60.0
 """Seconds that a group lasts between two extensions, by default."""

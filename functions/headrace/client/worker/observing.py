@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from headrace.client.app.execution import TaskRoute
-from headrace.client.models import LeasedTask
+from headrace.wire.tasks import LeasedTask
 
 _log = logging.getLogger("headrace.worker")
 

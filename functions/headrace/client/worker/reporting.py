@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
-from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import GroupLease, InflightTask, Interruption
@@ -32,6 +31,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.limits import BATCH
 from headrace.domain.task import State
+from headrace.wire.tasks import LeasedTask, Reported
 
 _LINGER_SECONDS: Final = 0.005
 _LONGEST_WAIT: Final = 2.0

@@ -13,13 +13,12 @@ from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
 from headrace.client.app.app import App
-from headrace.client.call import ApiCall
-from headrace.client.calls import queues, work
+from headrace.client.calls import ApiCall, queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
-from headrace.client.models import Dequeued, Lease, Reported
 from headrace.client.sending import Failure, Report
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.wire.tasks import Dequeued, Lease, Reported
 
 Monotonic: TypeAlias = Callable[[], float]
 Refused: TypeAlias = InvalidRequest | Forbidden

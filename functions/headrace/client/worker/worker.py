@@ -19,7 +19,6 @@ from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
-from headrace.client.models import LeasedTask, Reported
 from headrace.client.sending import Report
 from headrace.client.settings import utc_now
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
@@ -42,6 +41,7 @@ from headrace.client.worker.service import Monotonic, RemoteService, ServiceCloc
 from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import BATCH
+from headrace.wire.tasks import LeasedTask, Reported
 
 _UNREPORTED: Final = 250
 """Reports that may wait for the service before no more tasks are fetched."""

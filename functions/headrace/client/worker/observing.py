@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import ParamSpec
 
 from headrace.client.app.execution import TaskRoute
 from headrace.wire.tasks import LeasedTask
+
+P = ParamSpec("P")
 
 _log = logging.getLogger("headrace.worker")
 
@@ -36,23 +39,27 @@ class Observers(Observer):
 
     def taken(self, queue: str, count: int) -> None:
         """Notify all."""
-        self._notify(lambda observer: observer.taken(queue, count))
+        for observer in self._all:
+            _notify(observer.taken, queue, count)
 
     def started(self, task: LeasedTask, route: TaskRoute) -> None:
         """Notify all."""
-        self._notify(lambda observer: observer.started(task, route))
+        for observer in self._all:
+            _notify(observer.started, task, route)
 
     def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
         """Notify all."""
-        self._notify(lambda observer: observer.ended(task, route, outcome, seconds))
+        for observer in self._all:
+            _notify(observer.ended, task, route, outcome, seconds)
 
     def lost(self, task: LeasedTask, why: str) -> None:
         """Notify all."""
-        self._notify(lambda observer: observer.lost(task, why))
-
-    def _notify(self, notify: Callable[[Observer], None]) -> None:
         for observer in self._all:
-            try:
-                notify(observer)
-            except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
-                _log.exception("%s failed", type(observer).__name__)
+            _notify(observer.lost, task, why)
+
+
+def _notify(note: Callable[P, None], *what: P.args, **more: P.kwargs) -> None:
+    try:
+        note(*what, **more)
+    except Exception:  # noqa: BLE001 (who only looks on must not harm the work)
+        _log.exception("%s failed", type(getattr(note, "__self__", note)).__name__)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.sending import Failure, Report
@@ -104,8 +104,7 @@ def report_of(error: BaseException, task: LeasedTask) -> Report | None:
     return failed(task, type(error).__name__, str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class ReportAnswer:
+class ReportAnswer(NamedTuple):
     """The answer to a report, or why it came to nothing."""
 
     held: InflightTask
@@ -271,22 +270,23 @@ class Reporter:
         for kept, result in zip(batch, results, strict=True):
             if result is None:
                 yield _dropped(kept, "the service refused its report")
-            else:
-                yield from self._answered(kept, result, sent_at)
+            elif answer := self._answered(kept, result, sent_at):
+                yield answer
 
-    def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> Iterator[ReportAnswer]:
+    def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> ReportAnswer | None:
         if result.now is not None:
             self._clock.heard(result.now, sent_at=sent_at)
         if result.outcome == "OK":
-            yield ReportAnswer(kept.held, kept.report, result)
-        elif result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:
+            return ReportAnswer(kept.held, kept.report, result)
+        if result.outcome == "INVALID" and kept.report.status in {"SUCCEEDED", "MOVED"}:
             # The stored state speaks against it: a queue to move to is missing, say.
             instead = failed(kept.held.task, "InvalidReport", result.detail or "")
             self.add(kept.held, instead)
         elif result.outcome == "NOT_FOUND" and kept.tried:
             _log.info("Task %s is gone: an earlier try of its report has counted", result.task_id)
         else:
-            yield _dropped(kept, f"the service says {result.outcome}")
+            return _dropped(kept, f"the service says {result.outcome}")
+        return None
 
     def _drop(self, line: _Line, batch: list[_Kept], why: str) -> Iterator[ReportAnswer]:
         line.backoff.worked()  # it was an answer

@@ -132,7 +132,7 @@ class Worker:
             client = client or app.client
             self._where = f" at {client.settings.url}"
             service = RemoteService(client)
-        self._app, self._service = app, service
+        self._app, self._codec = app, service.codec
         self._log_format: LogFormat | None = log_format
         self._clock = clock = ServiceClock(monotonic)
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -273,7 +273,7 @@ class Worker:
             now=self._clock.monotonic(),
             lease_ends=self._clock.monotonic_at(task.lease.expires_at),
             group=group,
-            codec=self._service.codec,
+            codec=self._codec,
         )
         self.inflight.add(held)
         if self.closed:

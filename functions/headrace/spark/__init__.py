@@ -13,7 +13,8 @@ formats ``headrace``, ``headrace.enqueue``, ``headrace.table`` and ``headrace.ex
 >>> Station(queue="raw", to="clean", transform=cleaned).run(session("cleaning"), drain=True)
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.spark.sources import register
@@ -27,10 +28,8 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 (each name is another thing)
+def __getattr__(name: str) -> object:
     """Import a name only on first use: the lake's jobs need neither boto3 nor a queue."""
-    from importlib import import_module  # noqa: PLC0415
-
     if name not in _PLACES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

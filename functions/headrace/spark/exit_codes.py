@@ -4,7 +4,7 @@ import logging
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final
 
 from headrace.domain import errors
@@ -36,6 +36,20 @@ def failed(error: Exception) -> int:
     return code
 
 
+def exit_code(job: Callable[[], int], *, interrupted: str) -> int:
+    """Run *job*; return its exit code, or that of its error, or of Ctrl-C, told as *interrupted*.
+
+    Raises what is a defect.
+    """
+    try:
+        return job()
+    except Exception as error:  # noqa: BLE001 (a defect is raised again there)
+        return failed(error)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{interrupted}\n")
+        return INTERRUPTED
+
+
 def first_line(error: Exception) -> str:
     """The first line of Spark's message, before it shows the query and the plan."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -44,11 +58,8 @@ def first_line(error: Exception) -> str:
 def hush() -> None:
     """Keep to ourselves what Py4J and PySpark log of each call that fails: we say why it did."""
     logging.getLogger().addFilter(_not_of_py4j)
-    with suppress(ImportError):  # which is reported later
-        from pyspark.logger import PySparkLogger  # noqa: PLC0415 (it may be missing)
-
-        for name in _WORDY:
-            PySparkLogger.getLogger(name).disabled = True
+    for name in _WORDY:
+        logging.getLogger(name).disabled = True
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
@@ -57,11 +68,9 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 def _spark_ended() -> bool:
     """Whether the Java that this process has started is no more."""
-    try:
-        from pyspark import SparkContext  # noqa: PLC0415 (it may be missing)
-    except ImportError:
-        return False
-    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    gateway = getattr(context, "_gateway", None)  # no other way
+    java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if java is None:
         return False
     try:

@@ -12,18 +12,18 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
 from headrace.cli.jobs import LAKE, LAKE_JOBS, OUTPUT, SparkJob, parsed
 from headrace.domain.errors import InvalidRequest
-from headrace.spark.exit_codes import DONE, FAILED, INTERRUPTED, failed, hush
+from headrace.spark.exit_codes import DONE, FAILED, exit_code, hush
+from headrace.spark.lake.frames import LakeFrames, absolute
+from headrace.spark.lake.proof import proof, proof_with_table
+from headrace.spark.lake.rollup import compact, rollup
 from headrace.spark.session import session
 from headrace.store.lake import FolderLake, lake_at
-
-if TYPE_CHECKING:
-    from headrace.spark.lake.frames import LakeFrames
 
 SETTLE_SECONDS: Final = 90.0
 """The recorder gathers changes for up to a minute."""
@@ -55,7 +55,7 @@ class LakeCall(NamedTuple):
     job: str
     lake: str
     output: JobOutput
-    run: "Callable[[LakeFrames, JobOutput], int]"
+    run: Callable[[LakeFrames, JobOutput], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,22 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(called, int):
         return called
     hush()
-    try:
-        _look_for(called.lake, begins=called.job == "backfill")
-        called.output.progress("starting Spark")
-        local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
-        spark = session(f"headrace lake {called.job}", **local)
-        from headrace.spark.lake.frames import LakeFrames, absolute  # noqa: PLC0415 (needs PySpark)
+    return exit_code(partial(_run, called), interrupted="interrupted")
 
-        try:
-            return called.run(LakeFrames(spark, absolute(called.lake)), called.output)
-        finally:
-            spark.stop()
-    except Exception as error:  # noqa: BLE001 (a defect is raised again there)
-        return failed(error)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+
+def _run(called: LakeCall) -> int:
+    _look_for(called.lake, begins=called.job == "backfill")
+    called.output.progress("starting Spark")
+    local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
+    spark = session(f"headrace lake {called.job}", **local)
+    try:
+        return called.run(LakeFrames(spark, absolute(called.lake)), called.output)
+    finally:
+        spark.stop()
 
 
 def _look_for(address: str, *, begins: bool) -> None:
@@ -100,9 +96,7 @@ def _look_for(address: str, *, begins: bool) -> None:
         raise InvalidRequest(message)
 
 
-def _rollup(lake: "LakeFrames", output: JobOutput, *, everything: bool) -> int:
-    from headrace.spark.lake.rollup import rollup  # noqa: PLC0415 (needs PySpark)
-
+def _rollup(lake: LakeFrames, output: JobOutput, *, everything: bool) -> int:
     today = datetime.now(UTC).date()
     done = rollup(lake, today=today, everything=everything, say=output.progress)
     days = ", ".join(map(str, done.days)) or "none"
@@ -116,9 +110,7 @@ def _rollup(lake: "LakeFrames", output: JobOutput, *, everything: bool) -> int:
     return DONE
 
 
-def _compact(lake: "LakeFrames", output: JobOutput) -> int:
-    from headrace.spark.lake.rollup import compact  # noqa: PLC0415 (needs PySpark)
-
+def _compact(lake: LakeFrames, output: JobOutput) -> int:
     done = compact(lake, say=output.progress)
     lines = [
         f"{one.table}: {one.days} days, {one.files_before:,} files are now {one.files_after:,}"
@@ -129,13 +121,9 @@ def _compact(lake: "LakeFrames", output: JobOutput) -> int:
 
 
 def _proof(
-    lake: "LakeFrames", output: JobOutput, *, since: date | None, live: bool, settle: float | None
+    lake: LakeFrames, output: JobOutput, *, since: date | None, live: bool, settle: float | None
 ) -> int:
-    from headrace.spark.lake.proof import proof  # noqa: PLC0415 (needs PySpark)
-
     if live:
-        from headrace.spark.lake.proof import proof_with_table  # noqa: PLC0415 (needs boto3)
-
         report = proof_with_table(
             lake,
             {},
@@ -161,8 +149,8 @@ def _proof(
     return DONE if report.holds else FAILED
 
 
-def _backfill(lake: "LakeFrames", output: JobOutput, *, export: str, payloads: str | None) -> int:
-    from headrace.spark.lake.backfill import backfill  # noqa: PLC0415 (needs PySpark)
+def _backfill(lake: LakeFrames, output: JobOutput, *, export: str, payloads: str | None) -> int:
+    from headrace.spark.lake.backfill import backfill  # noqa: PLC0415 (needs PyArrow)
 
     patterns = os.environ.get("HEADRACE_LAKE_PAYLOADS", "") if payloads is None else payloads
     kept = [one.strip() for one in patterns.split(",") if one.strip()]
@@ -181,7 +169,7 @@ def _backfill(lake: "LakeFrames", output: JobOutput, *, export: str, payloads: s
 
 
 def _replay(  # noqa: PLR0913 (its options)
-    lake: "LakeFrames",
+    lake: LakeFrames,
     output: JobOutput,
     *,
     name: str,
@@ -192,8 +180,7 @@ def _replay(  # noqa: PLR0913 (its options)
     start: datetime | None,
     dry_run: bool,
 ) -> int:
-    from headrace.client.client import Client  # noqa: PLC0415 (only a replay speaks to the service)
-    from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (needs PySpark)
+    from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (alone speaks to the service)
 
     query = Path(str(file)).read_text() if sql is None else sql
     replay = jobs.Replay(name, query, queue, speed, start)
@@ -220,7 +207,6 @@ def _replay(  # noqa: PLR0913 (its options)
         rows,
         replay,
         found,
-        lambda codec: Client(codec=codec),
         now=datetime.now(UTC),
         say=say,
     )
@@ -251,7 +237,7 @@ def _command() -> click.Group:
     return group
 
 
-def _called(job: SparkJob, run: Callable[..., int], **given: Any) -> LakeCall:  # noqa: ANN401 (its own)
+def _called(job: SparkJob, run: Callable[..., int], **given: object) -> LakeCall:
     job.check(given)
     top = click.get_current_context().find_root().params
     output = JobOutput(quiet=top["quiet"], as_json=top["json"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
@@ -39,7 +39,7 @@ class Verbatim:
         """Return the text *value* as it is."""
         return str(value).encode()
 
-    def decode(self, text: bytes) -> Any:  # noqa: ANN401 (a codec's promise)
+    def decode(self, text: bytes) -> str:
         """Return *text* as it is."""
         return text.decode()
 
@@ -186,7 +186,7 @@ def replayed(
     rows: DataFrame,
     replay: Replay,
     selection: ReplaySelection,
-    connect: Connect,
+    connect: Connect = lambda codec: Client(codec=codec),
     *,
     now: datetime,
     say: Callable[[Replayed], None] = lambda _: None,

@@ -4,6 +4,7 @@ They carry the names of the API where it has one; ``docs/guide/stations.md`` sho
 Needs neither Spark nor Arrow.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -167,4 +168,4 @@ def markdown() -> str:
 
 
 if __name__ == "__main__":
-    print(markdown())  # noqa: T201  this is the command that prints the docs
+    sys.stdout.write(f"{markdown()}\n")

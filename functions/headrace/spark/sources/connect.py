@@ -121,12 +121,12 @@ class _Explained:
     there: Any
     connection: StoreConnection
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
+    def __getattr__(self, name: str) -> object:
         call = getattr(self.there, name)
         if not callable(call):
             return call
 
-        def explained(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+        def explained(*given: object, **named: object) -> object:
             try:
                 answer = call(*given, **named)
             except Exception as error:
@@ -198,10 +198,10 @@ class RetryingStore:
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[float, float], float] = random.uniform
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the store has)
+    def __getattr__(self, name: str) -> Callable[..., object]:
         call = getattr(self.store, name)
 
-        def retrying(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (likewise)
+        def retrying(*given: object, **named: object) -> object:
             bound = _FIRST
             for _ in range(TRIES - 1):
                 try:

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     WriterCommitMessage,
 )
+from typing_extensions import override
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
@@ -117,10 +118,12 @@ class EnqueueSource(DataSource):
     def name(cls) -> str:
         return ENQUEUE
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "EnqueueWriter":  # noqa: FBT001 (Spark's)
+    @override
+    def writer(self, schema: "StructType", overwrite: bool) -> "EnqueueWriter":
         return EnqueueWriter(self._sending(schema, overwrite=overwrite))
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "EnqueueStreamWriter":  # noqa: FBT001, N802 (Spark's)
+    @override
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "EnqueueStreamWriter":
         return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite))
 
     def _sending(self, schema: "StructType", *, overwrite: bool) -> Sending:
@@ -158,7 +161,8 @@ class EnqueueStreamWriter(DataSourceStreamWriter):
     def write(self, iterator: Iterator[Row]) -> EnqueueSummary:
         return enqueued(self.sending, (row.asDict() for row in iterator))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
+    @override
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         _checked(messages)
 
 

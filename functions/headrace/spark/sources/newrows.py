@@ -181,7 +181,7 @@ def _key(name: str, text: str | None) -> str | None:
     return text
 
 
-def _tags(name: str, pairs: Any) -> dict[str, str]:  # noqa: ANN401 (as Arrow has it)
+def _tags(name: str, pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[str, str]:
     tags: dict[str, Any] = {} if pairs is None else dict(pairs)  # a map, or its pairs
     if len(tags) > limits.TAGS:
         message = f"{name} must be at most {limits.TAGS}, not {len(tags)}"

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import pyarrow as pa
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError
@@ -71,25 +73,29 @@ class QueueSource(api.DataSource):
         """Return the columns of a leased task."""
         return SCHEMA
 
-    def reader(self, schema: StructType) -> "QueueReader":  # noqa: ARG002 (always all columns)
+    @override
+    def reader(self, schema: StructType) -> "QueueReader":
         """The reader of a batch.  Raises InvalidRequest for wrong options."""
         return QueueReader(QueueReading.of(self.options))
 
-    def streamReader(self, schema: StructType) -> "QueueStream":  # noqa: ARG002, N802 (Spark's)
+    @override
+    def streamReader(self, schema: StructType) -> "QueueStream":
         """The reader of a stream.  Raises InvalidRequest for wrong options."""
         return QueueStream(QueueReading.of(self.options, lease_seconds=_STREAM_SECONDS))
 
-    def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":  # noqa: FBT001 (Spark's)
+    @override
+    def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":
         """The writer that settles a batch.
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
         return QueueWriter(outlet_of(self.options, schema, overwrite=overwrite))
 
-    def streamWriter(  # noqa: N802 (Spark's)
+    @override
+    def streamWriter(
         self,
         schema: StructType,
-        overwrite: bool,  # noqa: FBT001 (Spark's)
+        overwrite: bool,
     ) -> "QueueStreamWriter":
         """The writer that settles a stream.
 
@@ -149,6 +155,11 @@ class QueuePartition(api.InputPartition):
         self.shard = shard
 
 
+def _leased(partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
+    ours = cast("QueuePartition", partition)
+    return leased(ours.intake, ours.shard)
+
+
 class QueueReader(api.DataSourceReader):
     """Leases up to ``max_rows`` due tasks; all reads of one plan are of one group."""
 
@@ -161,8 +172,7 @@ class QueueReader(api.DataSourceReader):
 
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share holds already, and what it can lease."""
-        assert isinstance(partition, QueuePartition)  # noqa: S101 (we made it)
-        return leased(partition.intake, partition.shard)
+        return _leased(partition)
 
 
 @dataclass(slots=True)
@@ -190,18 +200,21 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         """Go to the executors without the heartbeats."""
         return (QueueStream, (self.reading,))
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's)
+    @override
+    def initialOffset(self) -> dict[str, int]:
         """Return the offset before all others."""
         return {"epoch": 0}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's)
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
         """Note that only what is due by now is wanted."""
         self._until = opened(self.reading.connection).now()
 
-    def latestOffset(  # noqa: N802 (Spark's)
+    @override
+    def latestOffset(
         self,
         start: dict[str, int] | None = None,
-        limit: object = None,  # noqa: ARG002 (a batch has max_rows)
+        limit: object = None,
     ) -> dict[str, int]:
         """Return a new offset if something is due, else where it stands.
 
@@ -214,7 +227,8 @@ class QueueStream(api.DataSourceStreamReader, Drained):
             return {"epoch": max(micros(shards.now()), last + 1)}
         return {"epoch": last}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[QueuePartition]:  # noqa: ARG002 (see above)
+    @override
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[QueuePartition]:
         """Open a group for the batch that ends at *end*, once."""
         epoch = self._open.get(end["epoch"])
         if epoch is None:
@@ -230,8 +244,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share holds already, and what it can lease."""
-        assert isinstance(partition, QueuePartition)  # noqa: S101 (we made it)
-        return leased(partition.intake, partition.shard)
+        return _leased(partition)
 
     def commit(self, end: dict[str, int]) -> None:
         """End the batches up to *end*."""

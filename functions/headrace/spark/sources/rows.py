@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,6 +18,9 @@ from headrace.domain.limits import (
 )
 from headrace.domain.plan import TaskSpec
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS: Final = {
     "id": "string",
@@ -192,7 +195,7 @@ def rows_of(batches: Iterable[Any], default: str) -> Iterator[SettlingRow]:
             yield SettlingRow(id_, lease, action or default, to_queue, payload, delay, error)
 
 
-def _values(column: Any) -> list[Any]:  # noqa: ANN401 (Arrow's)
+def _values(column: "pa.Array") -> list[Any]:
     """Return the values of a column; bytes that are no UTF-8, which Spark allows, as surrogates."""
     try:
         return list(column.to_pylist())

@@ -18,6 +18,7 @@ from typing import Any, Final
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
+from typing_extensions import override
 
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.domain.task import State
@@ -248,7 +249,8 @@ class QueueStreamWriter(api.DataSourceStreamWriter):
         """Settle the rows of one partition."""
         return _settled(self.outlet, (_row(row, self.outlet.default) for row in iterator))
 
-    def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
+    @override
+    def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:
         """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.outlet, messages)
 

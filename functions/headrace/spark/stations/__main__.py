@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
+from pyspark.errors import (
+    AnalysisException,
+    PySparkAttributeError,
+    PySparkTypeError,
+    PySparkValueError,
+)
 
 from headrace.cli.jobs import OUTPUT, STATION_RUN, parsed
 from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.spark.exit_codes import DONE, INTERRUPTED, failed, first_line, hush
+from headrace.spark.exit_codes import DONE, exit_code, first_line, hush
 from headrace.spark.session import session
 from headrace.spark.stations.figures import Batch, Run, as_json, logged
 from headrace.spark.stations.station import Station
@@ -37,6 +43,8 @@ _LOCAL: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "8",
 }
+
+_MISUSE: Final = AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError
 
 
 class StationCall(NamedTuple):
@@ -59,16 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     hush()
     stop = threading.Event()
-    try:
+
+    def job() -> int:
         with _stopped_by_signals(stop) as heed:
             run = _run(called, stop, heed)
-    except Exception as error:  # noqa: BLE001 (a defect is raised again there)
-        return failed(error)
-    except KeyboardInterrupt:
-        print("interrupted; what was held has been given back", file=sys.stderr)
-        return INTERRUPTED
-    print(json.dumps(run.body()))
-    return DONE
+        print(json.dumps(run.body()))
+        return DONE
+
+    return exit_code(job, interrupted="interrupted; what was held has been given back")
 
 
 def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -> Run:
@@ -78,14 +84,6 @@ def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else _LOCAL
     spark = session(f"headrace station {station.queue}", **local, **CONF)
     heed()  # once more: Spark listens to Ctrl-C itself
-    from pyspark.errors import (  # noqa: PLC0415 (only now is it known to be there)
-        AnalysisException,
-        PySparkAttributeError,
-        PySparkTypeError,
-        PySparkValueError,
-    )
-
-    misuse = AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError
     try:
         return station.run(
             spark,
@@ -94,7 +92,7 @@ def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -
             on_batch=_announcer(as_lines=called.json, quiet=called.quiet),
             stop=stop,
         )
-    except misuse as error:
+    except _MISUSE as error:
         message = f"transform: {first_line(error)}"
         raise InvalidRequest(message) from error
     finally:

@@ -171,28 +171,30 @@ def _outcomes(
     function: Function, retry_on: tuple[type[Exception], ...], row: dict[str, Any]
 ) -> list[dict[str, Any]]:
     try:
-        given = function(
-            Taken(
-                row["id"],
-                row["queue"],
-                msgspec.json.decode(row["payload"]),
-                dict(row["tags"] or ()),
-                row["attempts"],
-                row["created_at"],
-                row["scheduled_at"],
-            )
-        )
-        if given is None:
-            return []
-        several = list(given) if isinstance(given, Iterable) else [given]
-    except retry_on as error:
-        return [Retry(_failure(error)).row()]
-    except Exception as error:  # noqa: BLE001 (whatever a task's own code may raise)
-        return [Fail(_failure(error)).row()]
-    try:
+        try:
+            several = _called(function, row)
+        except retry_on as error:
+            return [Retry(_failure(error)).row()]
         return [_row(outcome) for outcome in several]
-    except Exception as error:  # noqa: BLE001 (whatever stands in an outcome)
+    except Exception as error:  # noqa: BLE001 (whatever a task's own code raises or returns)
         return [Fail(_failure(error)).row()]
+
+
+def _called(function: Function, row: dict[str, Any]) -> list[Outcome]:
+    given = function(
+        Taken(
+            row["id"],
+            row["queue"],
+            msgspec.json.decode(row["payload"]),
+            dict(row["tags"] or ()),
+            row["attempts"],
+            row["created_at"],
+            row["scheduled_at"],
+        )
+    )
+    if given is None:
+        return []
+    return list(given) if isinstance(given, Iterable) else [given]
 
 
 def _failure(error: Exception) -> str:
@@ -215,7 +217,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     return {name: _value(f"{kind}.{name}", value) for name, value in outcome.row().items()}
 
 
-def _value(field: str, value: Any) -> str | float | None:  # noqa: ANN401 (to be looked at)
+def _value(field: str, value: object) -> str | float | None:
     """The value of column *field*, if it is of the column's type."""
     if value is None:
         return None
@@ -236,5 +238,5 @@ def _value(field: str, value: Any) -> str | float | None:  # noqa: ANN401 (to be
     return value
 
 
-def _dump(value: Any) -> str:  # noqa: ANN401 (JSON is anything)
+def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

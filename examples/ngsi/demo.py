@@ -19,12 +19,13 @@ from pathlib import Path
 from rich.console import Console
 
 from examples.ngsi.running import FAILURES, SHOWN, Options
-from examples.ngsi.spark_part import by_stations
-from examples.ngsi.spark_process import USUAL, SparkLeftOut
-from examples.ngsi.spark_summary import SparkSummary
-from examples.ngsi.summary import Summary
+from examples.ngsi.spark_part import USUAL, SparkLeftOut, by_stations
+from examples.ngsi.summary import SparkSummary, Summary
 from examples.ngsi.workers_part import ROWS_NAME, by_workers
 from infra.local import LocalServiceError
+
+MOST = 1_000_000
+"""Notifications of one run."""
 
 
 def _options() -> Options:
@@ -53,8 +54,8 @@ def _options() -> Options:
         help="a Python with PySpark (.venv-spark/bin/python), or no: leave that part out",
     )
     options = Options(**vars(parser.parse_args()))
-    if not 1 <= options.notifications <= 1_000_000:  # noqa: PLR2004 (as the message says)
-        parser.error("--notifications takes 1 to 1,000,000")
+    if not 1 <= options.notifications <= MOST:
+        parser.error(f"--notifications takes 1 to {MOST:,}")
     if options.keep and (options.keep / ROWS_NAME).exists():
         parser.error(f"{options.keep} holds the rows of an earlier run already")
     return options

@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from examples.ngsi.time_index import attributes_of, time_index
-from examples.ngsi.values import MOST_LEVELS, Json, instant_text, too_deep, typed_value, unit_of
+from examples.ngsi.values import (
+    MOST_LEVELS,
+    Json,
+    attributes_of,
+    instant_text,
+    time_index,
+    too_deep,
+    typed_value,
+    unit_of,
+)
 
 SERVICE_TAG = "fiware-service"
 SERVICE_PATH_TAG = "fiware-servicepath"

@@ -9,10 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
-from examples.ngsi.crew import WorkerFailed
 from examples.ngsi.display import Display, Standing
 from examples.ngsi.posting import Posting, PostingFailed
-from examples.ngsi.spark_process import StationsFailed
 from headrace import Client, RetryStrategy
 from headrace.domain.errors import HeadraceError
 from headrace.domain.task import State
@@ -31,6 +29,14 @@ MOST_NOTE = 2000
 
 class Stuck(Exception):
     """Time is up and tasks are unfinished; the text says which."""
+
+
+class WorkerFailed(Exception):
+    """A worker ended although nobody asked it to; the text holds its last words."""
+
+
+class StationsFailed(Exception):
+    """The stations' process ended although nobody asked it to; the text holds its last words."""
 
 
 FAILURES = (Stuck, WorkerFailed, PostingFailed, StationsFailed, HeadraceError)

@@ -1,34 +1,172 @@
-"""The demo's second part: the same queues, worked by two stations on Spark."""
+"""The demo's second part: the same queues, worked by two stations on Spark in one process.
 
+It has a Python of its own, because Spark is no part of what the demo needs.  What it logs is kept
+in a file, to be shown when it fails.
+"""
+
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 
-from examples.ngsi.accounting import retries
+from examples.ngsi.accounting import compared, expected, retries
 from examples.ngsi.display import Display
 from examples.ngsi.posting import Posting
-from examples.ngsi.running import Options, Stuck, service, tasks_of, watch
-from examples.ngsi.series import series
-from examples.ngsi.spark_accounting import compared, expected
-from examples.ngsi.spark_process import Stations, Up
-from examples.ngsi.spark_summary import OfType, SparkSummary
+from examples.ngsi.running import Options, StationsFailed, Stuck, service, tasks_of, watch
+from examples.ngsi.summary import OfType, SparkSummary
+from examples.ngsi.traffic import series
 from headrace.domain.task import State
 from headrace.wire.tasks import Task
 
-SHARDS = 1
+PROJECT: Final = Path(__file__).parents[2]
+USUAL: Final = PROJECT / ".venv-spark" / "bin" / "python"
+"""Where ``make`` puts the Python that has PySpark."""
+
+NO_PYSPARK: Final = "there is no PySpark: `make .venv-spark/.ready` sets it up, or says why not"
+END_SECONDS: Final = 60.0
+"""How long it may take to end, the last look at the table included."""
+
+TIDY_SECONDS: Final = 5.0
+"""How long its Java has to remove its temporary files."""
+
+LOOK_SECONDS: Final = 0.1
+SHOWN_CHARACTERS: Final = 2000
+SHARDS: Final = 1
 """Of each queue: a core for each of two stations is what a small machine has."""
 
-LEASE_SECONDS = 30
-START_SECONDS = 120.0
+LEASE_SECONDS: Final = 30
+START_SECONDS: Final = 120.0
 """How long Spark may take to start."""
 
-LOOK_SECONDS = 0.1
+
+class SparkLeftOut(Exception):
+    """There is no Spark here, or no Java for it; the text says which in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """Spark has started: its version, its Java's, and the seconds it took."""
+
+    spark: str
+    java: str
+    seconds: float
+
+
+class Stations:
+    """The process, started; to be used as a context, which ends it."""
+
+    def __init__(self, python: Path, dynamodb_url: str, folder: Path, fatal: str) -> None:
+        """Start it.  *folder* takes table and log; at *fatal* one of its workers dies."""
+        if not python.exists():
+            raise SparkLeftOut(NO_PYSPARK)
+        folder = folder.absolute()
+        self.token = folder / "fatal-token"
+        self.token.touch()
+        self._log = folder / "spark.log"
+        self._facts: dict[str, Any] = {}
+        self.settled = 0
+        environment = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("HEADRACE_")},
+            "HEADRACE_DYNAMODB_URL": dynamodb_url,
+            "PYTHONPATH": os.pathsep.join([str(PROJECT / "functions"), str(PROJECT)]),
+        }
+        command = [str(python.absolute()), "-m", "examples.ngsi.spark", str(folder)]
+        with self._log.open("wb") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 (our own program and arguments)
+                [*command, f"--fatal={fatal}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=PROJECT,
+                env=environment,
+                text=True,
+                # Ctrl-C reaches the demo only, which then ends this in good order.
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def up(self) -> Up | None:
+        """What has started, or None as long as it has not.
+
+        Raises SparkLeftOut when it never will, StationsFailed when the process has ended.
+        """
+        self._check()
+        facts = self._facts
+        return Up(facts["spark"], facts["java"], facts["seconds"]) if "java" in facts else None
+
+    @property
+    def killed(self) -> bool:
+        """Whether the worker that was to die has died."""
+        return not self.token.exists()
+
+    def finished(self) -> Mapping[str, int]:
+        """Let the stations end; return how many readings there are, and how many in the files.
+
+        Raises StationsFailed.
+        """
+        if self._process.stdin:
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_SECONDS)
+            self._reader.join()
+        if self._process.poll() != 0 or "readings" not in self._facts:
+            raise StationsFailed(self._last_words())
+        return self._facts
+
+    @contextlib.contextmanager
+    def ended_after(self) -> Iterator[None]:
+        """End it after the block, however that ends; whatever it has started goes with it."""
+        try:
+            yield
+        finally:
+            deadline = time.monotonic() + TIDY_SECONDS
+            number = signal.SIGTERM
+            with contextlib.suppress(ProcessLookupError):  # until none of the group is left
+                while True:
+                    os.killpg(self._process.pid, number)
+                    self._process.poll()
+                    time.sleep(LOOK_SECONDS)
+                    if time.monotonic() > deadline:
+                        number = signal.SIGKILL
+            self._reader.join()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            facts = json.loads(line)
+            if "queue" in facts:
+                self.settled += facts["tasks"]
+            else:
+                self._facts = {**self._facts, **facts}
+
+    def _check(self) -> None:
+        if self._process.poll() is None:
+            return
+        self._reader.join()
+        if "missing" in self._facts:
+            raise SparkLeftOut(self._facts["missing"])
+        raise StationsFailed(self._last_words())
+
+    def _last_words(self) -> str:
+        log = self._log.read_text(errors="replace")[-SHOWN_CHARACTERS:]
+        ended = f"the stations' process ended, status {self._process.poll()}"
+        return "\n".join(filter(None, [ended, self._facts.get("failed"), log]))
 
 
 def by_stations(options: Options, python: Path, folder: Path, console: Console) -> SparkSummary:

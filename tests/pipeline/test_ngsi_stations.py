@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from examples import ngsi
+from examples.ngsi.accounting import compared, expected
 from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
-from examples.ngsi.series import series
 from examples.ngsi.spark.play import lines_of
 from examples.ngsi.spark.readings import (
     COLUMNS,
@@ -25,7 +25,7 @@ from examples.ngsi.spark.readings import (
 )
 from examples.ngsi.spark.stations import loading_into, split_up, splitting
 from examples.ngsi.spark.table import Loading, batch_of, read
-from examples.ngsi.spark_accounting import compared, expected
+from examples.ngsi.traffic import series
 from headrace.domain.plan import TaskSpec
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.stations.outcomes import Fail, Move, Taken

@@ -2,7 +2,7 @@
 
 from pyspark.daemon import manager
 
-import examples.ngsi.spark.rehearsal
+import examples.ngsi.spark.play
 import headrace.spark.stations.jobs
 
 __all__ = ["examples", "headrace"]

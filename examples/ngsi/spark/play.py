@@ -1,20 +1,23 @@
-"""Both stations at work side by side, as the demo has them, until it wants no more."""
+"""Both stations side by side, as the demo has them: with trouble, until it wants no more."""
 
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from examples.ngsi.spark.rehearsal import Rehearsed
-from examples.ngsi.spark.stations import loading_into, splitting
+from examples.ngsi.ngsi import CORRELATOR_TAG
+from examples.ngsi.spark.stations import loading_into, split_up, splitting
 from examples.ngsi.spark.table import read
+from examples.ngsi.trouble import ON_PURPOSE, fails_once, taken
 from headrace.spark import Station
 from headrace.spark.stations.figures import Batch
-from headrace.spark.stations.outcomes import guard
+from headrace.spark.stations.outcomes import Outcome, Retry, Taken, guard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,3 +88,20 @@ def lines_of(spark: "SparkSession", table: str) -> Iterator[str]:
 def _set_at_end(stop: threading.Event) -> None:
     sys.stdin.read()
     stop.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """The first station's function: one task in ten fails once, and one kills its process once."""
+
+    token: Path
+    fatal: str
+    """Correlator of the notification whose task kills whoever has it and finds the token."""
+
+    def __call__(self, task: Taken) -> Outcome:
+        """The outcome of *task*."""
+        if task.tags.get(CORRELATOR_TAG) == self.fatal and taken(self.token):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task.attempts == 1 and fails_once(task.id):
+            return Retry(ON_PURPOSE)
+        return split_up(task)

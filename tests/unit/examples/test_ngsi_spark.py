@@ -13,13 +13,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from examples.ngsi.accounting import compared, expected
 from examples.ngsi.app import ENTITIES_QUEUE
 from examples.ngsi.ngsi import split
-from examples.ngsi.series import LATE_BY, series
-from examples.ngsi.spark_accounting import compared, expected
-from examples.ngsi.spark_process import SparkLeftOut, Stations
-from examples.ngsi.spark_summary import OfType, SparkSummary
-from examples.ngsi.traffic import Notification
+from examples.ngsi.spark_part import SparkLeftOut, Stations
+from examples.ngsi.summary import OfType, SparkSummary
+from examples.ngsi.traffic import LATE_BY, Notification, series
 from headrace.wire.tasks import Task
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.ngsi.time_index import time_index
-from examples.ngsi.values import Json, instant_of, instant_text, typed_value, unit_of
+from examples.ngsi.values import Json, instant_of, instant_text, time_index, typed_value, unit_of
 
 RECEIVED = datetime(2026, 11, 21, 8, tzinfo=UTC)
 DAY = "2017-06-19T11:46:45.000000Z"

@@ -18,6 +18,7 @@ import pytest
 from headrace.client.app.app import App
 from headrace.client.app.context import Context
 from headrace.client.app.outcomes import Reject, Retry, SoftTimeLimit
+from headrace.client.worker.inflight import InflightTask, InflightTasks
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import (
@@ -403,6 +404,26 @@ def test_what_does_not_finish_in_time_is_interrupted_and_released(
 
     assert harness.service.statuses() == dict.fromkeys(ids, "RELEASED")
     assert len(harness.caught) == 2
+
+
+def test_a_report_is_kept_before_its_task_is_let_go(harness: WorkerHarness) -> None:
+    seen: list[int] = []
+
+    class Watched(InflightTasks):
+        def remove(self, held: InflightTask) -> int | None:
+            seen.append(len(worker.reporter))
+            return super().remove(held)
+
+    harness.handle(lambda payload: None)
+    harness.service.put(1)
+    worker = Worker(harness.app, service=harness.service, queues=["mail"])
+    worker.inflight = Watched()
+    for _ in range(2):  # prepare, and fetch
+        worker.threads["fetching"].step()
+
+    wait_until(lambda: not worker.inflight)
+
+    assert seen == [1]  # so that a worker that ends sees the task, or its report, or both
 
 
 def test_a_second_stop_does_not_wait(harness: WorkerHarness) -> None:

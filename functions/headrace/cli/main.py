@@ -1,7 +1,6 @@
 """`headrace`: the service, its queues, tasks, schedules, keys and workers, from a terminal."""
 
 import sys
-from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -52,27 +51,13 @@ COMMANDS: Final = {
 class Root(CliGroup):
     """The whole command: errors become one line and an exit code, here and nowhere else."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,  # noqa: FBT001, FBT002 (click's own)
-        windows_expand_args: bool = True,  # noqa: FBT001, FBT002 (click's own)
-        **extra: Any,
-    ) -> Any:
-        del standalone_mode
-        session = extra.get("obj") or CliSession()
-        extra["obj"] = session
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line and leave the process with its exit code."""
+        session = extra.setdefault("obj", None) or CliSession()
+        extra |= {"obj": session, "standalone_mode": False}
+        extra.setdefault("prog_name", "headrace")
         try:
-            code = super().main(
-                args,
-                prog_name or "headrace",
-                complete_var,
-                standalone_mode=False,
-                windows_expand_args=windows_expand_args,
-                **extra,
-            )
+            code = super().main(*args, **extra)
         except Exception as error:
             if session.debug:
                 raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from headrace.client.settings import RETRIES as MANY
 from headrace.client.settings import utc_now
 from headrace.domain.errors import (
     Conflict,
@@ -142,7 +143,6 @@ class CliSession:
         """Return a new client.  Raises Failed when it is not known where the service is."""
         from headrace.client.client import Client  # noqa: PLC0415 (`headrace --help` needs none)
         from headrace.client.codec import PLAIN  # noqa: PLC0415 (likewise)
-        from headrace.client.settings import RETRIES as MANY  # noqa: PLC0415 (likewise)
 
         url, key = self.address(), self.secret
         if not url:

@@ -6,9 +6,10 @@ The calls are those of ``headrace.client.calls``: a method sends one, or walks t
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batches import Errors, batches_of, checked, raises
 from headrace.client.calls import (
@@ -23,7 +24,7 @@ from headrace.client.calls import (
     tasks,
     work,
 )
-from headrace.client.codec import PLAIN, Codec
+from headrace.client.codec import PLAIN, Codec, JsonValue
 from headrace.client.sending import NewTask, Report
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
@@ -239,19 +240,16 @@ class AsyncClient:
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
 
-    async def edit_queue(self, name: str, **changes: Any) -> Queue:  # noqa: ANN401 (as the API takes them)
+    async def edit_queue(self, name: str, **changes: JsonValue) -> Queue:
         """Change some settings and leave the others; those in objects one by one too.
 
         Raises NotFound, InvalidRequest naming the field, or VersionMismatch when others keep
         changing the queue at the same time.
         """
-        for tries_left in reversed(range(_EDITS)):
-            try:
+        for _ in range(_EDITS - 1):
+            with suppress(VersionMismatch):
                 return await self.replace_queue(queues.merged(await self.get_queue(name), changes))
-            except VersionMismatch:
-                if not tries_left:
-                    raise
-        raise AssertionError("unreachable")
+        return await self.replace_queue(queues.merged(await self.get_queue(name), changes))
 
     # ------------------------------------------------------------------------------------- tasks
 

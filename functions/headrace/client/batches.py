@@ -190,8 +190,9 @@ class Batcher:
         """Wait for something to send; nothing when it is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closed)
-            in_a_hurry = lambda: self._full or self._flushing or self._closed  # noqa: E731 (used once)
-            self._changed.wait_for(in_a_hurry, timeout=self._linger)
+            self._changed.wait_for(
+                lambda: self._full or self._flushing or self._closed, timeout=self._linger
+            )
             taken = self._full + list(self._waiting.items())
             self._full, self._waiting = [], {}
             return [(queue, batch) for queue, batch in taken if batch.entries]

@@ -7,9 +7,10 @@ The calls are those of ``headrace.client.calls``: a method sends one, or walks t
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from headrace.client.batches import Batching, Errors, batches_of, checked, raises
 from headrace.client.calls import (
@@ -24,7 +25,7 @@ from headrace.client.calls import (
     tasks,
     work,
 )
-from headrace.client.codec import PLAIN, Codec
+from headrace.client.codec import PLAIN, Codec, JsonValue
 from headrace.client.sending import NewTask, Report
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
@@ -239,19 +240,16 @@ class Client(Batching):
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
 
-    def edit_queue(self, name: str, **changes: Any) -> Queue:  # noqa: ANN401 (as the API takes them)
+    def edit_queue(self, name: str, **changes: JsonValue) -> Queue:
         """Change some settings and leave the others; those in objects one by one too.
 
         Raises NotFound, InvalidRequest naming the field, or VersionMismatch when others keep
         changing the queue at the same time.
         """
-        for tries_left in reversed(range(_EDITS)):
-            try:
+        for _ in range(_EDITS - 1):
+            with suppress(VersionMismatch):
                 return self.replace_queue(queues.merged(self.get_queue(name), changes))
-            except VersionMismatch:
-                if not tries_left:
-                    raise
-        raise AssertionError("unreachable")
+        return self.replace_queue(queues.merged(self.get_queue(name), changes))
 
     # ------------------------------------------------------------------------------------- tasks
 

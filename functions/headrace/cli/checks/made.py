@@ -8,7 +8,7 @@ which that does not hold, that of notifications, goes only if we made it and not
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from headrace.cli.checks.wire import Wire, Wrong
 from headrace.client.calls.queues import delete_queue, get_queue
@@ -27,18 +27,21 @@ _BETWEEN: Final = 1.0  # seconds
 class Thing(ABC):
     """Something of this name that is to be removed; ``sure`` once the service says it is made."""
 
+    TEXT: ClassVar[str]
+    COMMAND: ClassVar[str]
+
     name: str
     sure: bool = False
 
     @property
-    @abstractmethod
     def text(self) -> str:
         """Its description, for people."""
+        return self.TEXT.format(self)
 
     @property
-    @abstractmethod
     def command(self) -> str:
         """The command that removes it by hand."""
+        return self.COMMAND.format(self)
 
     @abstractmethod
     def remove(self, wire: Wire) -> bool:
@@ -49,15 +52,8 @@ class Thing(ABC):
 class OurQueue(Thing):
     """A queue under a name of our own."""
 
-    @property
-    def text(self) -> str:
-        """Its description, for people."""
-        return f"queue {self.name}"
-
-    @property
-    def command(self) -> str:
-        """The command that removes it by hand."""
-        return f"headrace queue delete {self.name} --yes"
+    TEXT = "queue {0.name}"
+    COMMAND = "headrace queue delete {0.name} --yes"
 
     def remove(self, wire: Wire) -> bool:
         """Delete it with all that is in it."""
@@ -69,17 +65,10 @@ class OurQueue(Thing):
 class SharedQueue(OurQueue):
     """A queue under a name that is everybody's; its description says that it is ours."""
 
+    TEXT = "queue {0.name}, if nobody else uses it"
+    COMMAND = "headrace queue delete {0.name}"  # which shows what is in it, and asks
+
     description: str = ""
-
-    @property
-    def text(self) -> str:
-        """Its description, for people."""
-        return f"queue {self.name}, if nobody else uses it"
-
-    @property
-    def command(self) -> str:
-        """The command that removes it by hand, after showing what is in it."""
-        return f"headrace queue delete {self.name}"
 
     def remove(self, wire: Wire) -> bool:
         """Delete it if nothing is in it."""
@@ -93,17 +82,10 @@ class SharedQueue(OurQueue):
 class Notifications(Thing):
     """Notifications that came with a FIWARE service of our own."""
 
+    TEXT = f"notifications of {SERVICE} {{0.name}}"
+    COMMAND = f"headrace task delete --queue {{0.queue}} --tag {SERVICE}={{0.name}} --yes"
+
     queue: str = "ngsi.notify"
-
-    @property
-    def text(self) -> str:
-        """Their description, for people."""
-        return f"notifications of {SERVICE} {self.name}"
-
-    @property
-    def command(self) -> str:
-        """The command that removes them by hand."""
-        return f"headrace task delete --queue {self.queue} --tag {SERVICE}={self.name} --yes"
 
     def remove(self, wire: Wire) -> bool:
         """Delete them until none is left."""
@@ -115,12 +97,9 @@ class Notifications(Thing):
 class OurKey(Thing):
     """A key under a name of our own; ``id`` is None until the service has returned it."""
 
-    id: str | None = None
+    TEXT = "key {0.name}"
 
-    @property
-    def text(self) -> str:
-        """Its description, for people."""
-        return f"key {self.name}"
+    id: str | None = None
 
     @property
     def command(self) -> str:

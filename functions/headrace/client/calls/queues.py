@@ -30,7 +30,7 @@ from headrace.wire.tasks import Enqueued
 _SHOWN_ONLY: Final = ("stats", "schedules")
 
 
-def create_queue(name: str, **settings: Any) -> ApiCall[Queue]:  # noqa: ANN401 (as the API takes them)
+def create_queue(name: str, **settings: JsonValue) -> ApiCall[Queue]:
     """Create a queue; *settings* are the contract's fields, defaults for those left out.
 
     Raises QueueExists, or InvalidRequest naming the field.

@@ -12,7 +12,7 @@ import pytest
 
 from headrace import __version__
 from headrace.domain.errors import Unavailable
-from headrace.http.resolver import Resolver
+from headrace.http.routing import Resolver
 from tests.functional.conftest import KEY, REQUEST_ID, Service
 
 OPEN = ["/v1/health", "/v1/openapi.json", "/v1/docs"]

@@ -1,7 +1,7 @@
 """The API as one function from API Gateway's event to its answer.
 
 What holds for every request is here: its id, what it cost, the key, the size of the body, and the
-one shape of errors.  Routes are in ``routes``.
+one shape of errors.  Routes are in the modules of their nouns.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -14,23 +14,24 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import SENT_BYTES, sent_bytes
-from headrace.http.problems import CONTENT_TYPE, ProblemAnswer, is_ours, problem
-from headrace.http.request import presented_key, request_id_of, with_body_text
-from headrace.http.resolver import Resolver
-from headrace.http.routes import (
+from headrace.http import (
     audit,
     bulk,
     keys,
     leases,
-    ngsi,
-    quantumleap,
+    permissions,
     queues,
+    repeats,
     schedules,
     service,
     stats,
     tasks,
     workers,
 )
+from headrace.http.ngsi import notify, quantumleap
+from headrace.http.problems import CONTENT_TYPE, ProblemAnswer, is_ours, problem
+from headrace.http.request import presented_key, request_id_of, with_body_text
+from headrace.http.routing import Resolver, no_unknown_parameters
 from headrace.ops.operators.keys import acting
 from headrace.runtime.function import in_time
 from headrace.runtime.headers import ALWAYS
@@ -50,13 +51,14 @@ _ROUTES: Final = (
     keys,
     audit,
     service,
-    ngsi,
+    notify,
     quantumleap,
 )
 
 
 def _build() -> Resolver:
     resolver = Resolver()
+    resolver.use(middlewares=[no_unknown_parameters, permissions.keep_inside, repeats.once])
     for routes in _ROUTES:
         resolver.include_router(routes.router)
 

@@ -36,7 +36,15 @@ _LEASE_BYTES: Final = 512  # of a secret, an attempt and a worker's name in base
 CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
 
 
-class Body(BaseModel):
+Examples: TypeAlias = dict[str, Any]
+"""Example bodies for the OpenAPI document; a test sends each of them."""
+
+
+def example(summary: str, value: Any) -> dict[str, Any]:  # noqa: ANN401  any JSON value
+    return {"summary": summary, "value": value}
+
+
+class RequestBody(BaseModel):
     """The base of every body: exact types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from headrace.domain import limits
 from headrace.domain.filters import STATE_WORDS, TaskFilter
-from headrace.http.fields import Body, Instant, Tags, text_schema, text_within, wrong
+from headrace.http.fields import Instant, RequestBody, Tags, text_schema, text_within, wrong
 
 TAG_PREFIX: Final = "tag."
 TAG_PARAMETER: Final = "tag.<key>"
@@ -99,7 +99,7 @@ def task_filter(
     )
 
 
-class FilterBody(Body):
+class FilterBody(RequestBody):
     """Tasks of which all holds that is named here; `{}` is every task the action takes."""
 
     state: _States | None = Field(default=None, description=_STATES)

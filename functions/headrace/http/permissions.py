@@ -18,7 +18,7 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal, Role, may
 from headrace.domain.errors import Unauthenticated
-from headrace.http.fields import Body
+from headrace.http.fields import RequestBody
 from headrace.http.queue_bodies import CreateQueueBody
 from headrace.ops.operators.keys import current_actor
 
@@ -161,7 +161,7 @@ def _asks_for_a_queue(route: Route) -> bool:
 
 def _named(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Find the queues that a body names, each with its field."""
-    if isinstance(value, Body):
+    if isinstance(value, RequestBody):
         for name in _places(type(value)):
             inner = getattr(value, name)
             here = f"{path}.{name}" if path else name
@@ -179,7 +179,7 @@ def _texts(value: str | list[str] | None, path: str) -> list[tuple[str, str]]:
 
 
 @cache
-def _places(model: type[Body]) -> tuple[str, ...]:
+def _places(model: type[RequestBody]) -> tuple[str, ...]:
     """Return the fields of *model* that hold queues, or bodies that do: there are few."""
     return tuple(
         name
@@ -188,12 +188,12 @@ def _places(model: type[Body]) -> tuple[str, ...]:
     )
 
 
-def _names_queues(model: type[Body], name: str) -> bool:
+def _names_queues(model: type[RequestBody], name: str) -> bool:
     return name in _NAMING or (model is CreateQueueBody and name == "name")
 
 
-def _bodies(annotation: object) -> Iterator[type[Body]]:
-    if isinstance(annotation, type) and issubclass(annotation, Body):
+def _bodies(annotation: object) -> Iterator[type[RequestBody]]:
+    if isinstance(annotation, type) and issubclass(annotation, RequestBody):
         yield annotation
     for part in get_args(annotation):
         yield from _bodies(part)

@@ -1,6 +1,6 @@
 """The bodies of requests about queues."""
 
-from typing import Annotated, LiteralString
+from typing import Annotated, Final, LiteralString
 
 from pydantic import Field, model_validator
 
@@ -18,9 +18,9 @@ from headrace.domain.task import State
 from headrace.http.fields import (
     CURSOR_LENGTH,
     BaseSeconds,
-    Body,
     Count,
     Description,
+    Examples,
     Expiry,
     Ignored,
     Inflight,
@@ -30,18 +30,20 @@ from headrace.http.fields import (
     MaxRetries,
     Name,
     PauseLength,
+    RequestBody,
     Retention,
     RetryDelay,
     Shards,
     Tokens,
     Version,
     contradiction,
+    example,
 )
 
 _DEFAULT = QueueSettings()
 
 
-class RetryStrategyBody(Body):
+class RetryStrategyBody(RequestBody):
     """How often and when a failed task is tried again."""
 
     kind: Annotated[Backoff, Field(strict=False)] = DEFAULT_RETRY.kind
@@ -78,7 +80,7 @@ class RetryStrategyBody(Body):
         )
 
 
-class RateLimitingBody(Body):
+class RateLimitingBody(RequestBody):
     """A token bucket: full at first, refilled continuously, one token a delivery."""
 
     max_tokens: Tokens
@@ -90,7 +92,7 @@ class RateLimitingBody(Body):
         return RateLimiting(self.max_tokens, self.interval, self.interval_unit)
 
 
-class DequeuingSettingsBody(Body):
+class DequeuingSettingsBody(RequestBody):
     """What holds deliveries back."""
 
     max_inflight_tasks: Inflight = 0
@@ -107,7 +109,7 @@ class DequeuingSettingsBody(Body):
         )
 
 
-class DeadLetterBody(Body):
+class DeadLetterBody(RequestBody):
     """Whether tasks out of attempts are kept, how long and how many."""
 
     enable: bool = True
@@ -117,7 +119,7 @@ class DeadLetterBody(Body):
     max_size: Count = 0
 
 
-class SettingsBody(Body):
+class SettingsBody(RequestBody):
     """What the owner of a queue decides; what is left out takes its default."""
 
     description: Description = ""
@@ -172,23 +174,23 @@ class ReplaceQueueBody(SettingsBody):
         return self.settings()
 
 
-class PauseBody(Body):
+class PauseBody(RequestBody):
     """Whether the pause ends by itself."""
 
     resume_in_seconds: PauseLength | None = None
 
 
-class ResumeBody(Body):
+class ResumeBody(RequestBody):
     """Nothing needs to be said."""
 
 
-class RecountBody(Body):
+class RecountBody(RequestBody):
     """Where a recount goes on; nothing to begin one."""
 
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
 
 
-class PurgeBody(Body):
+class PurgeBody(RequestBody):
     """The states whose tasks are removed."""
 
     states: Annotated[
@@ -198,3 +200,32 @@ class PurgeBody(Body):
     def chosen(self) -> tuple[State, ...]:
         """Return the states, each once."""
         return tuple(dict.fromkeys(self.states))
+
+
+CREATE_QUEUE: Final[Examples] = {
+    "defaults": example("With the defaults", {"name": "ngsi.notify"}),
+    "settings": example(
+        "Long tasks, retried at chosen times",
+        {
+            "name": "reports.monthly",
+            "description": "PDF reports of all cities",
+            "keepalive_timeout_in_seconds": 300,
+            "retry_strategy": {"kind": "intervals", "intervals": [60, 600, 3600], "jitter": 0},
+            "dead_letter_queue_config": {"retention_period_in_seconds": 2592000},
+        },
+    ),
+}
+REPLACE_QUEUE: Final[Examples] = {
+    "slower": example(
+        "Slower, and only if nobody else has changed it",
+        {
+            "version": 1,
+            "dequeuing_settings": {
+                "rate_limiting": {"max_tokens": 1000, "interval": 1, "interval_unit": "SECONDS"}
+            },
+        },
+    ),
+}
+PAUSE: Final[Examples] = {"ten_minutes": example("For ten minutes", {"resume_in_seconds": 600})}
+RECOUNT: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
+PURGE: Final[Examples] = {"dead": example("Drop the dead letters", {"states": ["DEAD"]})}

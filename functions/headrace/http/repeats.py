@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Route, Router
@@ -19,14 +19,12 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
-from headrace.http.bodies import EnqueueBody
 from headrace.http.permissions import principal
 from headrace.http.request import header
+from headrace.http.routing import Resolver
+from headrace.http.task_bodies import EnqueueBody
 from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.runtime.wiring import use_cases
-
-if TYPE_CHECKING:
-    from headrace.http.resolver import Resolver
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replay"
@@ -42,7 +40,7 @@ _ATTEMPT_RE: Final = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
 _SECRET: Final = "secret"  # noqa: S105  the name of the field
 
 
-def once(app: "Resolver", next_middleware: NextMiddleware) -> Response[Any]:
+def once(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
     """Run a POST under its key, or give the answer of the first one that came under it.
 
     Raises InvalidRequest naming the header, IdempotencyConflict when the key was sent with another

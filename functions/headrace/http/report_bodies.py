@@ -1,15 +1,16 @@
-"""The bodies of reports: what a worker may say of a task it holds."""
+"""The bodies of reports: what a worker may say of a task it holds, its error cut to fit."""
 
+import json
+from collections.abc import Sequence
 from typing import Annotated, Final, LiteralString
 
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
-from headrace.http.bodies import NewTaskBody
 from headrace.http.fields import (
-    Body,
     Delay,
+    Examples,
     FreeText,
     Keepalive,
     LeaseId,
@@ -17,22 +18,69 @@ from headrace.http.fields import (
     Name,
     Payload,
     Progress,
+    RequestBody,
     Result,
     Tags,
     TaskId,
     contradiction,
+    example,
     refusal,
     too_large,
 )
 from headrace.http.rawjson import JsonText
-from headrace.http.shorten import shorten
+from headrace.http.task_bodies import NewTaskBody
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
+
+MARK: Final = "… [cut]"
+_MARK_BYTES: Final = len(MARK.encode())
+
+
+def shorten(texts: Sequence[str], room: int) -> list[str]:
+    """Return *texts* so that together they take at most *room* bytes as JSON in UTF-8.
+
+    The quotes around them do not count.  What is cut ends with MARK.
+    """
+    sizes = [_size(text) for text in texts]
+    if sum(sizes) <= room:
+        return list(texts)
+    most = _share(sizes, room)
+    return [
+        _cut(text, most) if size > most else text for text, size in zip(texts, sizes, strict=True)
+    ]
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """Return the size down to which the longest must go: the short ones leave the rest to them."""
+    left = len(sizes)
+    for size in sorted(sizes):
+        if size > room // left:
+            break
+        room -= size
+        left -= 1
+    return room // left
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the longest beginning of *text* that has room for the mark."""
+    low, high = 0, most  # a character takes at least a byte
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _size(text[:middle]) <= most - _MARK_BYTES:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] + MARK
+
+
+def _size(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
+
 
 _NULL_TEXT: Final = "null"
 _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
 
 
-class ErrorBody(Body):
+class ErrorBody(RequestBody):
     """What went wrong; together up to 4 KiB are kept, the longest text is cut."""
 
     type: FreeText | None = None
@@ -71,7 +119,7 @@ _ONLY_WITH: Final = {
 """Which statuses a field means something with; elsewhere it must be left as it is by default."""
 
 
-class ReportEntry(Body):
+class ReportEntry(RequestBody):
     """What a worker says of one task it holds."""
 
     task_id: TaskId
@@ -149,7 +197,7 @@ class ReportEntry(Body):
         )
 
 
-class ReportsBody(Body):
+class ReportsBody(RequestBody):
     """Reports about tasks of one queue, each on its own."""
 
     reports: Annotated[list[ReportEntry], Field(min_length=1, max_length=limits.BATCH)]
@@ -158,3 +206,54 @@ class ReportsBody(Body):
 def _unless_null(value: JsonText | None) -> JsonText | None:
     """In a report, null says nothing."""
     return None if value == _NULL_TEXT else value
+
+
+_HELD: Final = {"task_id": "tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "lease_id": "lse_8q2w4e6r.1"}
+REPORT: Final[Examples] = {
+    "succeeded": example(
+        "Done", {"reports": [{**_HELD, "status": "SUCCEEDED", "result": {"rows": 12}}]}
+    ),
+    "inflight": example(
+        "Still at it: a heartbeat", {"reports": [{**_HELD, "status": "INFLIGHT", "progress": 0.4}]}
+    ),
+    "failed": example(
+        "Failed, to be tried again",
+        {
+            "reports": [
+                {
+                    **_HELD,
+                    "status": "FAILED",
+                    "error": {"type": "Timeout", "message": "the database did not answer"},
+                }
+            ]
+        },
+    ),
+    "moved": example(
+        "Handed on to the next station",
+        {
+            "reports": [
+                {
+                    **_HELD,
+                    "status": "MOVED",
+                    "to_queue": "ngsi.entities",
+                    "payload": {"entity": "Room1"},
+                }
+            ]
+        },
+    ),
+    "spawned": example(
+        "Done, and its parts are tasks of their own, made in the same write",
+        {
+            "reports": [
+                {
+                    **_HELD,
+                    "status": "SUCCEEDED",
+                    "spawn": [
+                        {"queue": "ngsi.entities", "payload": {"entity": "Room1"}},
+                        {"queue": "ngsi.entities", "payload": {"entity": "Room2"}},
+                    ],
+                }
+            ]
+        },
+    ),
+}

@@ -12,10 +12,10 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
-from headrace.http.bodies import EnqueueBody
 from headrace.http.queue_bodies import CreateQueueBody, PurgeBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
+from headrace.http.task_bodies import EnqueueBody
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from tests.unit.http.bodies import intervals, moved, queue, read, refused, report, retry, task
 

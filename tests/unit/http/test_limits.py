@@ -2,10 +2,10 @@
 
 import pytest
 
-from headrace.http.bodies import DequeueBody, EnqueueBody
-from headrace.http.bulk_bodies import BulkBody
+from headrace.http.bulk import BulkBody
 from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody
 from headrace.http.report_bodies import ReportsBody
+from headrace.http.task_bodies import DequeueBody, EnqueueBody
 from tests.unit.http.bodies import (
     Limit,
     dead,

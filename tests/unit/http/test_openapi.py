@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from headrace.http import examples
+from headrace.http import bulk, keys, queue_bodies, report_bodies, schedules, task_bodies
 from headrace.http.app import RESOLVER
-from headrace.http.bodies import DequeueBody, DequeueManyBody, EnqueueBody
-from headrace.http.bulk_bodies import BulkBody, MoveBody
+from headrace.http.bulk import BulkBody, MoveBody
 from headrace.http.docs_page import render
-from headrace.http.key_bodies import CreateKeyBody
+from headrace.http.fields import Examples
+from headrace.http.keys import CreateKeyBody
 from headrace.http.openapi import document, served_at
 from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
-from headrace.http.schedule_bodies import ScheduleBody
+from headrace.http.schedules import ScheduleBody
+from headrace.http.task_bodies import DequeueBody, DequeueManyBody, EnqueueBody
 
 DOCUMENT = document(RESOLVER)
 OPERATIONS = [
@@ -130,24 +131,24 @@ def test_the_key_is_asked_for_everywhere_but_at_the_door() -> None:
 @pytest.mark.parametrize(
     ("model", "given"),
     [
-        (CreateQueueBody, examples.CREATE_QUEUE),
-        (CreateKeyBody, examples.CREATE_KEY),
-        (ReplaceQueueBody, examples.REPLACE_QUEUE),
-        (PauseBody, examples.PAUSE),
-        (PurgeBody, examples.PURGE),
-        (EnqueueBody, examples.ENQUEUE),
-        (DequeueBody, examples.DEQUEUE),
-        (DequeueManyBody, examples.DEQUEUE_MANY),
-        (ReportsBody, examples.REPORT),
-        (BulkBody, examples.DELETE_TASKS),
-        (BulkBody, examples.RESTART_TASKS),
-        (BulkBody, examples.RUN_TASKS),
-        (MoveBody, examples.MOVE_TASKS),
-        (ScheduleBody, examples.PUT_SCHEDULE),
+        (CreateQueueBody, queue_bodies.CREATE_QUEUE),
+        (CreateKeyBody, keys.CREATE_KEY),
+        (ReplaceQueueBody, queue_bodies.REPLACE_QUEUE),
+        (PauseBody, queue_bodies.PAUSE),
+        (PurgeBody, queue_bodies.PURGE),
+        (EnqueueBody, task_bodies.ENQUEUE),
+        (DequeueBody, task_bodies.DEQUEUE),
+        (DequeueManyBody, task_bodies.DEQUEUE_MANY),
+        (ReportsBody, report_bodies.REPORT),
+        (BulkBody, bulk.DELETE_TASKS),
+        (BulkBody, bulk.RESTART_TASKS),
+        (BulkBody, bulk.RUN_TASKS),
+        (MoveBody, bulk.MOVE_TASKS),
+        (ScheduleBody, schedules.PUT_SCHEDULE),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_examples_are_accepted(model: Any, given: examples.Examples) -> None:
+def test_examples_are_accepted(model: Any, given: Examples) -> None:
     for example in given.values():
         model.model_validate(decode(json.dumps(example["value"])))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.http.shorten import MARK, shorten
+from headrace.http.report_bodies import MARK, shorten
 
 ROOM = 200
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from headrace.http.bodies import DequeueBody, EnqueueBody
-from headrace.http.bulk_bodies import BulkBody, MoveBody
+from headrace.http.bulk import BulkBody, MoveBody
 from headrace.http.fields import TOO_LARGE
 from headrace.http.queue_bodies import CreateQueueBody, PauseBody, PurgeBody, ReplaceQueueBody
 from headrace.http.rawjson import decode
 from headrace.http.report_bodies import ReportsBody
+from headrace.http.task_bodies import DequeueBody, EnqueueBody
 from tests.unit.http.bodies import dead, dequeuing, moved, queue, rate, read, refused, report, task
 
 WRONG_TYPES = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.domain.ids import new_lease_token
 from headrace.domain.limits import ANSWER_BYTES, LAMBDA_BYTES, SENT_BYTES, sent_bytes, utf8_bytes
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
-from headrace.http import views
+from headrace.http import task_answers
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.wire.base import to_json
@@ -85,7 +85,7 @@ def test_a_text_of_json_is_measured_as_lambdas_client_writes_it(text: str) -> No
 @given(TASKS)
 def test_a_task_never_takes_more_than_was_reckoned(task: Task) -> None:
     found = DequeueResult((task,), 0, NOW)
-    (leased,) = views.dequeued(found, max_retries=lambda _: 100).tasks
+    (leased,) = task_answers.dequeued_answer(found, max_retries=lambda _: 100).tasks
     shown = to_json(leased)
     room = AnswerRoom()
 

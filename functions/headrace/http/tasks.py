@@ -5,8 +5,7 @@ from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.http import examples, repeats, views
-from headrace.http.bodies import DequeueBody, DequeueManyBody, EnqueueBody
+from headrace.http import repeats
 from headrace.http.filters import (
     AfterFilter,
     AttemptsFilter,
@@ -18,7 +17,7 @@ from headrace.http.filters import (
     task_filter,
 )
 from headrace.http.permissions import principal
-from headrace.http.report_bodies import ReportsBody
+from headrace.http.report_bodies import REPORT, ReportsBody
 from headrace.http.routing import (
     Answered,
     Cursor,
@@ -36,6 +35,23 @@ from headrace.http.routing import (
     payload_wanted,
     queue_name,
     task_id,
+)
+from headrace.http.task_answers import (
+    count_answer,
+    dequeued_answer,
+    enqueued_answer,
+    explained_answer,
+    reported_answer,
+    task_answer,
+    tasks_answer,
+)
+from headrace.http.task_bodies import (
+    DEQUEUE,
+    DEQUEUE_MANY,
+    ENQUEUE,
+    DequeueBody,
+    DequeueManyBody,
+    EnqueueBody,
 )
 from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
@@ -59,13 +75,13 @@ _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway 
     responses=answers(200, "One result for each entry.", "EnqueueResults"),
 )
 def enqueue(
-    queue: QueueInPath, body: Annotated[EnqueueBody, Body(openapi_examples=examples.ENQUEUE)]
+    queue: QueueInPath, body: Annotated[EnqueueBody, Body(openapi_examples=ENQUEUE)]
 ) -> Answered:
     """Enqueue tasks."""
     use = use_cases()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
     results = visibility.enqueued(principal(), results)
-    return json_answer(views.enqueued(results, now=use.now(), max_retries=max_retries()))
+    return json_answer(enqueued_answer(results, now=use.now(), max_retries=max_retries()))
 
 
 @router.post(
@@ -84,7 +100,7 @@ def enqueue(
 )
 def dequeue(
     queue: QueueInPath,
-    body: Annotated[DequeueBody | None, Body(openapi_examples=examples.DEQUEUE)] = None,
+    body: Annotated[DequeueBody | None, Body(openapi_examples=DEQUEUE)] = None,
 ) -> Answered:
     """Lease tasks."""
     return _leased(queue_name(queue), body or DequeueBody())
@@ -103,7 +119,7 @@ def dequeue(
     responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
 )
 def dequeue_many(
-    body: Annotated[DequeueManyBody, Body(openapi_examples=examples.DEQUEUE_MANY)],
+    body: Annotated[DequeueManyBody, Body(openapi_examples=DEQUEUE_MANY)],
 ) -> Answered:
     """Lease tasks of several queues."""
     return _leased(body.queues, body, order=body.order)
@@ -125,7 +141,7 @@ def _leased(
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
     )
-    answer = json_answer(views.dequeued(found, max_retries=max_retries()))
+    answer = json_answer(dequeued_answer(found, max_retries=max_retries()))
     if found.replayed:
         answer.headers[repeats.REPLAYED] = "true"
     return answer
@@ -140,13 +156,13 @@ def _leased(
     responses=answers(200, "One result for each report.", "ReportResults"),
 )
 def report(
-    queue: QueueInPath, body: Annotated[ReportsBody, Body(openapi_examples=examples.REPORT)]
+    queue: QueueInPath, body: Annotated[ReportsBody, Body(openapi_examples=REPORT)]
 ) -> Answered:
     """Report on tasks."""
     use = use_cases()
     reports = [entry.report() for entry in body.reports]
     results = use.reports.report(queue_name(queue), reports)
-    return json_answer(views.reported(reports, results, use.now()))
+    return json_answer(reported_answer(reports, results, use.now()))
 
 
 @router.get(
@@ -160,7 +176,7 @@ def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
     """Show a task."""
     wanted = payload_wanted(payload, by_default=True)
     task, now = own_task(id), use_cases().now()
-    return json_answer(views.task(task, now=now, max_retries=max_retries(), payload=wanted))
+    return json_answer(task_answer(task, now=now, max_retries=max_retries(), payload=wanted))
 
 
 @router.get(
@@ -173,7 +189,7 @@ def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
 )
 def explain(id: TaskInPath) -> Answered:
     """Tell why a task is not running."""
-    return json_answer(views.explained(use_cases().explain.reasons(own_task(id))))
+    return json_answer(explained_answer(use_cases().explain.reasons(own_task(id))))
 
 
 @router.delete(
@@ -229,7 +245,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         payload=wanted,
     )
     page = visibility.page(principal(), page)
-    return json_answer(views.tasks(page, now=use.now(), max_retries=max_retries(), payload=wanted))
+    return json_answer(tasks_answer(page, now=use.now(), max_retries=max_retries(), payload=wanted))
 
 
 @router.get(
@@ -257,4 +273,4 @@ def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     """Count tasks."""
     where = task_filter(state, tags, worker, scheduled_after, scheduled_before, min_attempts, error)
     counted = use_cases().inspect.count(queue_name(queue), where, cursor=cursor)
-    return json_answer(views.count(counted))
+    return json_answer(count_answer(counted))

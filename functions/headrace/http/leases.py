@@ -4,21 +4,63 @@ from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from pydantic import AfterValidator, Field
 
+from headrace.domain import limits
 from headrace.domain.errors import NotFound
 from headrace.domain.lease import Group, is_group_id
-from headrace.http import examples, views
-from headrace.http.lease_bodies import LeaseBody
+from headrace.http.fields import Examples, Keepalive, RequestBody, example, text_schema, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
+from headrace.wire import tasks as task_wire
+from headrace.wire.base import instant
 
 router: Final = new_router()
 _TAGS: Final = ["Leases"]
 
 LeaseInPath: TypeAlias = Annotated[str, Path(description="The id of the lease.")]
+
+_LEAST, _MOST = limits.LEASE_NAME_BYTES
+
+LeaseName = Annotated[str, AfterValidator(text_within(_MOST, _LEAST)), text_schema(_MOST)]
+
+
+class LeaseBody(RequestBody):
+    """How long the lease lasts, and a name that nobody else may have meanwhile."""
+
+    name: LeaseName | None = Field(
+        default=None,
+        description="While a lease of this name is open, and for a day after it ended, no other "
+        f"one is opened. Up to {_MOST} bytes.",
+    )
+    keepalive_timeout_in_seconds: Keepalive = Field(
+        default=60, description="How long it lasts, and what each extension makes it last again."
+    )
+
+
+OPEN_LEASE: Final[Examples] = {
+    "batch": example(
+        "For a batch that is extended every 20 seconds",
+        {"name": "entities-2026-11-21T08:00", "keepalive_timeout_in_seconds": 60},
+    ),
+    "nameless": example("For a minute, under no name", {}),
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def lease_answer(group: Group) -> task_wire.Leased:
+    """A group lease."""
+    return task_wire.Leased(
+        lease=task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
 
 
 @router.post(
@@ -34,7 +76,7 @@ LeaseInPath: TypeAlias = Annotated[str, Path(description="The id of the lease.")
     responses=answers(201, "The lease.", "Leased"),
 )
 def open_lease(
-    body: Annotated[LeaseBody | None, Body(openapi_examples=examples.OPEN_LEASE)] = None,
+    body: Annotated[LeaseBody | None, Body(openapi_examples=OPEN_LEASE)] = None,
 ) -> Answered:
     """Open a group lease."""
     wanted = body or LeaseBody()
@@ -80,7 +122,7 @@ def close(id: LeaseInPath) -> Answered:
 
 
 def _shown(group: Group, status: int = 200) -> Answered:
-    return json_answer(views.group_lease(group), status)
+    return json_answer(lease_answer(group), status)
 
 
 def _lease_id(path: str) -> str:

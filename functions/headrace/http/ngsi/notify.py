@@ -12,14 +12,29 @@ from aws_lambda_powertools.event_handler.openapi.params import Header
 from headrace.domain.errors import FieldError, PayloadTooLarge
 from headrace.domain.limits import PAYLOAD_BYTES, utf8_bytes
 from headrace.domain.plan import TaskSpec
-from headrace.http import examples
-from headrace.http.fields import TagValue
+from headrace.http.fields import Examples, TagValue, example
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.routing import JSON, Answered, new_router
 from headrace.runtime.wiring import use_cases
 
 QUEUE: Final = "ngsi.notify"
 router: Final = new_router()
+
+NOTIFICATION: Final[Examples] = {
+    "room": example(
+        "What a context broker sends",
+        {
+            "subscriptionId": "5ce3dbb331dfe9b66df2d2c2",
+            "data": [
+                {
+                    "id": "Room1",
+                    "type": "Room",
+                    "temperature": {"type": "Number", "value": 23.5, "metadata": {}},
+                }
+            ],
+        },
+    ),
+}
 
 
 @router.post(
@@ -41,7 +56,7 @@ router: Final = new_router()
         "requestBody": {
             "required": True,
             "content": {
-                JSON: {"schema": {"type": "object"}, "examples": examples.NOTIFICATION},
+                JSON: {"schema": {"type": "object"}, "examples": NOTIFICATION},
             },
         }
     },

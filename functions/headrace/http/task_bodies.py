@@ -1,6 +1,6 @@
 """The bodies of requests for tasks: what may be in them, and what they mean inside."""
 
-from typing import Annotated, Literal, LiteralString, TypeAlias
+from typing import Annotated, Final, Literal, LiteralString, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
@@ -9,19 +9,21 @@ from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.http.fields import (
     BatchSize,
-    Body,
     DedupeKey,
     Delay,
+    Examples,
     GroupId,
     Instant,
     Keepalive,
     Name,
     Payload,
+    RequestBody,
     Tags,
     TaskId,
     Wait,
     WorkerName,
     contradiction,
+    example,
     wrong,
 )
 from headrace.http.queue_bodies import RetryStrategyBody
@@ -31,7 +33,7 @@ from headrace.ops.delivery.dequeue import Order
 Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
 
 
-class NewTaskBody(Body):
+class NewTaskBody(RequestBody):
     """One task to be made, however it is: what its producer may say of it."""
 
     payload: Payload | None = Field(default=None, description="Left out, it is null.")
@@ -105,13 +107,13 @@ class TaskEntry(NewTaskBody):
         return frozenset(self.overwrite_on_duplicate or ())
 
 
-class EnqueueBody(Body):
+class EnqueueBody(RequestBody):
     """Tasks to put into a queue, each on its own."""
 
     tasks: Annotated[list[TaskEntry], Field(min_length=1, max_length=limits.BATCH)]
 
 
-class DequeueBody(Body):
+class DequeueBody(RequestBody):
     """How many tasks to lease, and for whom."""
 
     batch_size: BatchSize = 1
@@ -159,3 +161,50 @@ class DequeueManyBody(DequeueBody):
         description="`preference`: a later queue gives what those before it do not have. `due`: "
         "those tasks that fell due first, of whatever queue.",
     )
+
+
+ENQUEUE: Final[Examples] = {
+    "one": example("One task, due at once", {"tasks": [{"payload": {"room": "Room1"}}]}),
+    "later": example(
+        "An id of one's own, due in a minute, tried three times",
+        {
+            "tasks": [
+                {
+                    "id": "invoice-2026-0042",
+                    "payload": {"invoice": 42},
+                    "delay_in_seconds": 60,
+                    "retry_strategy": {"kind": "fixed", "max_retries": 2, "base_seconds": 30},
+                    "tags": {"service": "billing"},
+                }
+            ]
+        },
+    ),
+    "deduped": example(
+        "One at a time for each room; a newer reading takes the place of one that waits",
+        {
+            "tasks": [
+                {
+                    "payload": {"room": "Room1", "temperature": 23.5},
+                    "dedupe_key": "Room1",
+                    "overwrite_on_duplicate": ["payload"],
+                }
+            ]
+        },
+    ),
+}
+DEQUEUE: Final[Examples] = {
+    "batch": example(
+        "Up to ten tasks, waiting five seconds for the first",
+        {"batch_size": 10, "wait_seconds": 5, "worker": "host-1:4711"},
+    ),
+}
+DEQUEUE_MANY: Final[Examples] = {
+    "preference": example(
+        "Mail first, and what else there is",
+        {"queues": ["mail", "thumbnails"], "batch_size": 10, "worker": "host-1:4711"},
+    ),
+    "due": example(
+        "Whatever fell due first",
+        {"queues": ["mail", "thumbnails"], "batch_size": 10, "order": "due"},
+    ),
+}

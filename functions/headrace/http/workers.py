@@ -1,19 +1,23 @@
 """Workers: their heartbeats, who is alive, and what they are asked to do."""
 
+from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from pydantic import AfterValidator, Field
 
+from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
-from headrace.http import examples, views
+from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
-from headrace.http.worker_bodies import SignBody
-from headrace.ops.operators.workers import Command
+from headrace.ops.operators.workers import Command, LiveWorker, WorkerHeartbeat, WorkerPage
 from headrace.runtime.wiring import use_cases
+from headrace.wire import service as service_wire
+from headrace.wire.base import instant
 from headrace.wire.service import Commanded
 
 router: Final = new_router()
@@ -26,6 +30,93 @@ NameInPath: TypeAlias = Annotated[
         "`host-1:4711`, percent-encoded."
     ),
 ]
+
+_LEAST, _MOST = limits.WORKER_QUEUES
+
+Concurrency: TypeAlias = Annotated[
+    int, Field(ge=limits.WORKER_CONCURRENCY[0], le=limits.WORKER_CONCURRENCY[1])
+]
+WorkerVersion: TypeAlias = Annotated[str, AfterValidator(text_within(limits.WORKER_VERSION_BYTES))]
+
+
+class SignBody(RequestBody):
+    """What a worker is doing."""
+
+    queues: Annotated[
+        list[Name],
+        Field(min_length=_LEAST, max_length=_MOST, description="The queues it takes tasks from."),
+    ]
+    concurrency: Annotated[Concurrency, Field(description="Tasks it works on at a time.")] = 1
+    running: Annotated[
+        list[TaskId],
+        Field(
+            default_factory=list,
+            max_length=limits.WORKER_TASKS,
+            description="Ids of tasks it is at.",
+        ),
+    ]
+    version: Annotated[WorkerVersion, Field(description="Of its code.")] = ""
+    started_at: Annotated[
+        Instant | None,
+        Field(
+            description="When its process began; a command is for one process only. Left out, it "
+            "is what the worker of this name said before, or now: then a command is also for a "
+            "process that takes the name over within 5 minutes."
+        ),
+    ] = None
+
+    def heartbeat_of(self, name: str, now: datetime) -> WorkerHeartbeat:
+        """Return this as the heartbeat of worker *name*, one that begins *now* if it is new."""
+        return WorkerHeartbeat(
+            name,
+            tuple(dict.fromkeys(self.queues)),  # once each, however often they are named
+            self.started_at or now,
+            self.concurrency,
+            tuple(self.running),
+            self.version,
+        )
+
+
+PUT_WORKER: Final[Examples] = {
+    "busy": example(
+        "Eight at a time, one at work",
+        {
+            "queues": ["mail"],
+            "concurrency": 8,
+            "running": ["tsk_01kc5m3v0e8x2r7n4q9w6y1z0a"],
+            "version": "1.4.2",
+            "started_at": "2026-11-21T08:00:00Z",
+        },
+    ),
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
+    """A worker."""
+    heartbeat = worker.heartbeat
+    return service_wire.WorkerSeen(
+        name=heartbeat.name,
+        queues=list(heartbeat.queues),
+        concurrency=heartbeat.concurrency,
+        running=None if heartbeat.running is None else list(heartbeat.running),
+        version=heartbeat.version,
+        started_at=instant(heartbeat.started_at),
+        seen_at=instant(worker.seen_at),
+        command=worker.command,
+    )
+
+
+def workers_answer(page: WorkerPage) -> service_wire.Workers:
+    """A page of workers."""
+    return service_wire.Workers(
+        workers=[worker_answer(one) for one in page.workers], cursor=page.cursor
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
 
 
 @router.put(
@@ -44,7 +135,7 @@ NameInPath: TypeAlias = Annotated[
 )
 def put(
     name: NameInPath,
-    body: Annotated[SignBody, Body(openapi_examples=examples.PUT_WORKER)],
+    body: Annotated[SignBody, Body(openapi_examples=PUT_WORKER)],
 ) -> Answered:
     """Note a worker heartbeat."""
     use = use_cases()
@@ -67,7 +158,7 @@ def put(
 def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""
     page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
-    return json_answer(views.workers(page))
+    return json_answer(workers_answer(page))
 
 
 _ASKED: Final = (
@@ -90,7 +181,7 @@ def quiet(
 ) -> Answered:
     """Ask for no more tasks to be taken."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
-    return json_answer(views.worker(worker))
+    return json_answer(worker_answer(worker))
 
 
 @router.post(
@@ -107,7 +198,7 @@ def stop(
 ) -> Answered:
     """Ask for an end."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)
-    return json_answer(views.worker(worker))
+    return json_answer(worker_answer(worker))
 
 
 def _worker_name(path: str) -> str:

@@ -11,8 +11,8 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.queue import DequeuingSettings, Queue, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
-from headrace.http import views
-from headrace.http.notifications import notification
+from headrace.http import audit, bulk, queues, task_answers
+from headrace.http.ngsi.quantumleap import notification
 from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
@@ -70,7 +70,7 @@ def five(queue: str) -> int:
 
 
 def task_text(task: Task, *, payload: bool = True) -> str:
-    return to_json(views.task(task, now=NOW, max_retries=five, payload=payload))
+    return to_json(task_answers.task_answer(task, now=NOW, max_retries=five, payload=payload))
 
 
 def shown(task: Task, *, payload: bool = True) -> dict[str, Any]:
@@ -150,7 +150,9 @@ def test_a_waiting_task_is_ready_or_scheduled() -> None:
 
 def test_only_the_worker_sees_the_lease() -> None:
     assert "lse_1" not in task_text(LEASED)
-    (leased,) = views.dequeued(DequeueResult((LEASED,), 0, NOW), max_retries=five).tasks
+    (leased,) = task_answers.dequeued_answer(
+        DequeueResult((LEASED,), 0, NOW), max_retries=five
+    ).tasks
     assert json.loads(to_json(leased.lease)) == {
         "id": str(LeaseName.of(LEASED)),
         "expires_at": "2026-11-21T08:00:30.000000Z",
@@ -160,11 +162,13 @@ def test_only_the_worker_sees_the_lease() -> None:
 def test_a_page_of_tasks() -> None:
     page = TaskListing((WAITING, ENDED), "next")
 
-    text = to_json(views.tasks(page, now=NOW, max_retries=five, payload=True))
+    text = to_json(task_answers.tasks_answer(page, now=NOW, max_retries=five, payload=True))
 
     check_documented("Tasks", json.loads(text))
     assert [task["id"] for task in json.loads(text)["tasks"]] == ["tsk_1", "tsk_1"]
-    nothing = views.tasks(TaskListing((), None), now=NOW, max_retries=five, payload=True)
+    nothing = task_answers.tasks_answer(
+        TaskListing((), None), now=NOW, max_retries=five, payload=True
+    )
     assert to_json(nothing) == '{"tasks":[],"cursor":null}'
 
 
@@ -175,7 +179,7 @@ def test_results_of_an_enqueue() -> None:
         EnqueueResult(EnqueueOutcome.EXISTING, "tsk_3", elsewhere="other"),
     ]
 
-    text = to_json(views.enqueued(results, now=NOW, max_retries=five))
+    text = to_json(task_answers.enqueued_answer(results, now=NOW, max_retries=five))
 
     check_documented("EnqueueResults", json.loads(text))
     first, second, third = json.loads(text)["results"]
@@ -188,7 +192,9 @@ def test_results_of_an_enqueue() -> None:
 
 
 def test_what_a_dequeue_hands_out() -> None:
-    text = to_json(views.dequeued(DequeueResult((LEASED,), 0.02, NOW), max_retries=five))
+    text = to_json(
+        task_answers.dequeued_answer(DequeueResult((LEASED,), 0.02, NOW), max_retries=five)
+    )
 
     check_documented("Dequeued", json.loads(text))
     assert json.loads(text)["now"] == "2026-11-21T08:00:00.000000Z"
@@ -203,7 +209,7 @@ def test_results_of_reports() -> None:
         ReportResult("tsk_1", ReportOutcome.STALE_LEASE, detail="x"),
     ]
 
-    text = to_json(views.reported([HELD, beat, HELD], results, NOW))
+    text = to_json(task_answers.reported_answer([HELD, beat, HELD], results, NOW))
 
     check_documented("ReportResults", json.loads(text))
     ended, alive, stale = json.loads(text)["results"]
@@ -221,21 +227,23 @@ def test_results_of_reports() -> None:
 
 
 def test_a_task_of_which_nothing_is_kept_has_no_state_any_more() -> None:
-    text = to_json(views.reported([HELD], [ReportResult("tsk_1", ReportOutcome.OK, LEASED)], NOW))
+    text = to_json(
+        task_answers.reported_answer([HELD], [ReportResult("tsk_1", ReportOutcome.OK, LEASED)], NOW)
+    )
 
     (result,) = json.loads(text)["results"]
     assert (result["outcome"], result["state"], result["lease"]) == ("OK", None, None)
 
 
 def test_a_count_names_every_stored_state() -> None:
-    text = to_json(views.count(Counted({State.DEAD: 3}, NOW, None)))
+    text = to_json(task_answers.count_answer(Counted({State.DEAD: 3}, NOW, None)))
 
     check_documented("Count", json.loads(text))
     assert json.loads(text)["by_state"] == {"ENQUEUED": 0, "INFLIGHT": 0, "SUCCEEDED": 0, "DEAD": 3}
 
 
 def test_a_count_that_broke_off_is_not_exact() -> None:
-    found = json.loads(to_json(views.count(Counted({}, NOW, "more"))))
+    found = json.loads(to_json(task_answers.count_answer(Counted({}, NOW, "more"))))
 
     assert (found["exact"], found["partial"], found["cursor"]) == (False, True, "more")
 
@@ -247,7 +255,7 @@ def test_what_a_report_has_spawned() -> None:
     )
 
     text = to_json(
-        views.reported(
+        task_answers.reported_answer(
             [HELD], [ReportResult("tsk_1", ReportOutcome.OK, ENDED, spawned=spawned)], NOW
         )
     )
@@ -265,7 +273,7 @@ def test_reasons() -> None:
         NotRunningReason(ReasonCode.BEHIND, "2 before it"),
     ]
 
-    text = to_json(views.explained(reasons))
+    text = to_json(task_answers.explained_answer(reasons))
 
     check_documented("Explained", json.loads(text))
     assert json.loads(text)["reasons"] == [
@@ -277,7 +285,7 @@ def test_reasons() -> None:
 def test_what_a_bulk_action_did() -> None:
     results = (BulkOutcome("tsk_1", "DELETED"), BulkOutcome("tsk_2", "SKIPPED", "inflight"))
 
-    text = to_json(views.bulk(BulkAnswer(1, 1, results, "next")))
+    text = to_json(bulk.bulk_answer(BulkAnswer(1, 1, results, "next")))
 
     check_documented("BulkDone", json.loads(text))
     assert json.loads(text) == {
@@ -301,7 +309,7 @@ def test_a_page_of_the_audit() -> None:
         None,
     )
 
-    text = to_json(views.audit(page))
+    text = to_json(audit.audit_answer(page))
 
     check_documented("AuditEntries", json.loads(text))
     done, going_on = json.loads(text)["entries"]
@@ -346,7 +354,7 @@ def test_a_notification_has_the_shape_of_quantumleaps() -> None:
 def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back() -> None:
     queue = Queue("mail", QueueSettings(), NOW, NOW)
 
-    text = to_json(views.queue(queue))
+    text = to_json(queues.queue_answer(queue))
 
     check_documented("Queue", json.loads(text))
     assert json.loads(text) == {
@@ -390,7 +398,9 @@ def test_a_queue_with_every_setting_survives_being_sent_back() -> None:
         dequeuing_settings=DequeuingSettings(7, RateLimiting(1000, 1), dequeuing_paused=True),
         shards=4,
     )
-    text = to_json(views.queues(QueueListing((Queue("mail", settings, NOW, NOW, 3),), "next")))
+    text = to_json(
+        queues.queues_answer(QueueListing((Queue("mail", settings, NOW, NOW, 3),), "next"))
+    )
 
     check_documented("Queues", json.loads(text))
     body = ReplaceQueueBody.model_validate(json.loads(text)["queues"][0])

@@ -1,10 +1,13 @@
 """Queues: create, list, show, replace, delete, pause, resume, purge."""
 
-from typing import Annotated, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from headrace.http import examples, views
+from headrace.domain.queue import Queue
+from headrace.domain.task import State
+from headrace.history.stats import QueueStats
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -26,11 +29,73 @@ from headrace.http.routing import (
     queue_name,
 )
 from headrace.ops.operators import visibility
+from headrace.ops.scheduling.schedules import Seen
+from headrace.ops.shared.queues import PurgeResult, QueueListing
 from headrace.runtime.wiring import use_cases
+from headrace.wire import queues as queue_wire
+from headrace.wire.base import LEFT_OUT, instant
+
+if TYPE_CHECKING:
+    from headrace.history.recounting import Recounted
+from headrace.http.queue_bodies import CREATE_QUEUE, PAUSE, PURGE, RECOUNT, REPLACE_QUEUE
+from headrace.http.schedules import schedule_in_short
+from headrace.http.stats import stats_answer
 
 router: Final = new_router()
 _TAGS: Final = ["Queues"]
 _BACKGROUND: Final = "It goes on in the background."
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def queue_answer(
+    queue: Queue, stats: QueueStats | None = None, schedules: Iterable[Seen] | None = None
+) -> queue_wire.Queue:
+    """A queue; in full with its stats and schedules."""
+    settings = queue.settings
+    return queue_wire.Queue(
+        name=queue.name,
+        description=settings.description,
+        keepalive_timeout_in_seconds=settings.keepalive_timeout_in_seconds,
+        expires_in_seconds=settings.expires_in_seconds,
+        retry_strategy=settings.retry_strategy,
+        dequeuing_settings=settings.dequeuing_settings,
+        dead_letter_queue_config=settings.dead_letter_queue_config,
+        history_retention_in_seconds=settings.history_retention_in_seconds,
+        shards=settings.shards,
+        created_at=instant(queue.created_at),
+        updated_at=instant(queue.updated_at),
+        version=queue.version,
+        stats=LEFT_OUT if stats is None else stats_answer(stats),
+        schedules=LEFT_OUT
+        if schedules is None
+        else [schedule_in_short(seen) for seen in schedules],
+    )
+
+
+def queues_answer(page: QueueListing) -> queue_wire.Queues:
+    """A page of queues."""
+    return queue_wire.Queues(queues=[queue_answer(one) for one in page.queues], cursor=page.cursor)
+
+
+def purged_answer(purge: PurgeResult) -> queue_wire.Purged:
+    """How many tasks a purge has removed so far."""
+    return queue_wire.Purged(deleted=purge.deleted, in_background=LEFT_OUT)
+
+
+def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
+    """The progress of a recount."""
+
+    def by_state(counts: Sequence[int]) -> dict[State, int]:
+        return dict(zip(State, counts, strict=True))
+
+    return queue_wire.Recount(
+        counts=by_state(recounted.counts), was=by_state(recounted.was), cursor=recounted.cursor
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
 
 
 @router.post(
@@ -41,11 +106,11 @@ _BACKGROUND: Final = "It goes on in the background."
     responses=answers(201, "The queue.", "Queue"),
 )
 def create(
-    body: Annotated[CreateQueueBody, Body(openapi_examples=examples.CREATE_QUEUE)],
+    body: Annotated[CreateQueueBody, Body(openapi_examples=CREATE_QUEUE)],
 ) -> Answered:
     """Create a queue."""
     queue = use_cases().queues.create(body.name, body.settings())
-    return json_answer(views.queue(queue), 201)
+    return json_answer(queue_answer(queue), 201)
 
 
 @router.get(
@@ -64,7 +129,7 @@ def list_queues(
     """List queues."""
     every = use_cases().queues
     page = visibility.queues(every, principal(), prefix=prefix, limit=limit, cursor=cursor)
-    return json_answer(views.queues(page))
+    return json_answer(queues_answer(page))
 
 
 @router.get(
@@ -79,7 +144,7 @@ def show(queue: QueueInPath) -> Answered:
     use = use_cases()
     found = use.queues.get(queue_name(queue))
     schedules = use.schedules.of_queue(found)
-    return json_answer(views.queue(found, use.stats.of(found.name), schedules))
+    return json_answer(queue_answer(found, use.stats.of(found.name), schedules))
 
 
 @router.put(
@@ -92,12 +157,12 @@ def show(queue: QueueInPath) -> Answered:
 )
 def replace(
     queue: QueueInPath,
-    body: Annotated[ReplaceQueueBody, Body(openapi_examples=examples.REPLACE_QUEUE)],
+    body: Annotated[ReplaceQueueBody, Body(openapi_examples=REPLACE_QUEUE)],
 ) -> Answered:
     """Replace settings."""
     name = queue_name(queue)
     changed = use_cases().queues.replace(name, body.settings_of(name), version=body.version)
-    return json_answer(views.queue(changed))
+    return json_answer(queue_answer(changed))
 
 
 @router.delete(
@@ -123,12 +188,12 @@ def delete(queue: QueueInPath) -> Answered:
 )
 def pause(
     queue: QueueInPath,
-    body: Annotated[PauseBody | None, Body(openapi_examples=examples.PAUSE)] = None,
+    body: Annotated[PauseBody | None, Body(openapi_examples=PAUSE)] = None,
 ) -> Answered:
     """Pause a queue."""
     seconds = body.resume_in_seconds if body else None
     changed = use_cases().queues.pause(queue_name(queue), resume_in_seconds=seconds)
-    return json_answer(views.queue(changed))
+    return json_answer(queue_answer(changed))
 
 
 @router.post(
@@ -140,7 +205,7 @@ def pause(
 )
 def resume(queue: QueueInPath, body: Annotated[ResumeBody | None, Body()] = None) -> Answered:  # noqa: ARG001  it may only be empty
     """Resume a queue."""
-    return json_answer(views.queue(use_cases().queues.resume(queue_name(queue))))
+    return json_answer(queue_answer(use_cases().queues.resume(queue_name(queue))))
 
 
 @router.post(
@@ -150,12 +215,10 @@ def resume(queue: QueueInPath, body: Annotated[ResumeBody | None, Body()] = None
     operation_id="purge_queue",
     responses=answers(200, "All are gone.", "Purged", also_202=_BACKGROUND),
 )
-def purge(
-    queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=examples.PURGE)]
-) -> Answered:
+def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=PURGE)]) -> Answered:
     """Purge a queue."""
     purged = use_cases().queues.purge(queue_name(queue), body.chosen())
-    return json_answer(views.purged(purged), 200 if purged.finished else 202)
+    return json_answer(purged_answer(purged), 200 if purged.finished else 202)
 
 
 @router.post(
@@ -174,9 +237,9 @@ def purge(
 )
 def recount(
     queue: QueueInPath,
-    body: Annotated[RecountBody | None, Body(openapi_examples=examples.RECOUNT)] = None,
+    body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
 ) -> Answered:
     """Count a queue anew."""
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
-    return json_answer(views.recount(step))
+    return json_answer(recount_answer(step))

@@ -15,11 +15,11 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.task import Task
+from headrace.domain.task import State, Task, TaskError
 from headrace.http.fields import TagValue
 from headrace.http.filters import task_filter
-from headrace.http.notifications import notification, runtime
-from headrace.http.routes.ngsi import QUEUE
+from headrace.http.ngsi.notify import QUEUE
+from headrace.http.rawjson import member_text
 from headrace.http.routing import (
     JSON,
     Answered,
@@ -30,9 +30,11 @@ from headrace.http.routing import (
     new_router,
     no_body,
 )
+from headrace.http.task_answers import MaxRetries
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.runtime.wiring import use_cases
-from headrace.wire.base import Answer, to_json
+from headrace.wire.base import Answer, raw, to_json
+from headrace.wire.ngsi import Notification, NotificationInput, NotificationRuntime
 
 router: Final = new_router()
 _TAGS: Final = ["NGSI"]
@@ -64,6 +66,67 @@ _LINK: Final = {
 def _array_of(schema: dict[str, Any], description: str) -> Responses:
     content = {JSON: {"schema": {"type": "array", "items": schema}}}
     return {200: {"description": description, "headers": _LINK, "content": content}}
+
+
+_STATUS: Final[dict[State, Literal["pending", "succeeded", "failed"]]] = {
+    State.ENQUEUED: "pending",
+    State.INFLIGHT: "pending",
+    State.SUCCEEDED: "succeeded",
+    State.DEAD: "failed",
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def notification(task: Task, *, max_retries: MaxRetries) -> Notification:
+    """How it is with a notification, and what came in, its data text for text."""
+    return Notification(
+        runtime=runtime(task, max_retries=max_retries),
+        input=NotificationInput(
+            fiware_service=task.tags.get("fiware-service"),
+            fiware_service_path=task.tags.get("fiware-servicepath"),
+            fiware_correlator=task.tags.get("fiware-correlator"),
+            payload=raw(_entities(task.payload or "null")),
+        ),
+    )
+
+
+def runtime(task: Task, *, max_retries: MaxRetries) -> NotificationRuntime:
+    """How it is with a notification."""
+    return NotificationRuntime(
+        task_id=task.id,
+        task_type=task.queue,
+        status=_STATUS[task.state],
+        retries_left=_retries_left(task, max_retries),
+        errors=[_error(error) for error in task.errors],
+    )
+
+
+def _entities(payload: str) -> str:
+    """Return the notification's data; what is no notification is shown as the one thing it is."""
+    data = member_text(payload, "data")
+    for text in (data, payload):
+        if text is not None and text.startswith("["):
+            return text
+    return f"[{payload}]"
+
+
+def _retries_left(task: Task, max_retries: MaxRetries) -> int | None:
+    most = task.retry.max_retries if task.retry is not None else max_retries(task.queue)
+    if most == 0:
+        return None
+    if task.state is State.DEAD:
+        return 0
+    used = task.attempts if task.state is State.ENQUEUED else task.attempts - 1
+    return max(0, most - used)
+
+
+def _error(error: TaskError) -> str:
+    return ": ".join(filter(None, (error.type, error.message))) or error.kind
+
+
+# ------------------------------------------------------------------------------------------- routes
 
 
 @router.get(

@@ -1,0 +1,87 @@
+"""The audit: who changed what by hand."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from aws_lambda_powertools.event_handler.openapi.params import Query
+
+from headrace.http.fields import Instant
+from headrace.http.permissions import principal
+from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
+from headrace.ops.operators import visibility
+from headrace.ops.shared.audit import AuditFilter, AuditListing
+from headrace.runtime.wiring import use_cases
+from headrace.wire import service as service_wire
+from headrace.wire.base import instant, instant_text
+
+router: Final = new_router()
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def audit_answer(page: AuditListing) -> service_wire.AuditEntries:
+    """A page of what was changed by hand."""
+    return service_wire.AuditEntries(
+        entries=[
+            service_wire.AuditEntry(
+                at=instant(entry.at),
+                actor=entry.actor,
+                actor_id=entry.actor_id,
+                action=entry.action,
+                queue=entry.queue,
+                filter=_audited(entry.filter),
+                ids=None if entry.ids is None else list(entry.ids),
+                matched=entry.matched,
+                changed=entry.changed,
+                request_id=entry.request_id,
+            )
+            for entry in page.entries
+        ],
+        cursor=page.cursor,
+    )
+
+
+def _audited(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A filter as kept, its instants as every answer writes them."""
+    if where is None:
+        return None
+    return {
+        name: instant_text(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
+        for name, value in where.items()
+    }
+
+
+_FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.get(
+    "/v1/audit",
+    summary="Show what was changed by hand",
+    description=(
+        "Newest first, kept for 90 days. An entry is written before the first task is touched and "
+        "completed after the last; one without `changed` goes on, or broke off."
+    ),
+    tags=["Audit"],
+    operation_id="list_audit",
+    responses=answers(200, "A page of entries.", "AuditEntries"),
+)
+def list_audit(
+    queue: Annotated[str | None, Query(max_length=128, description="Exactly this one.")] = None,
+    actor: Annotated[
+        str | None, Query(max_length=256, description="The name of a key, or its id.")
+    ] = None,
+    action: Annotated[str | None, Query(max_length=64, description="As in `restart`.")] = None,
+    since: Annotated[Instant | None, Query(alias="from", description="Not earlier.")] = None,
+    before: Annotated[Instant | None, Query(alias="to", description="Earlier than this.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Answered:
+    """Show the audit."""
+    where = AuditFilter(queue, actor, action, since, before)
+    page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
+    return json_answer(audit_answer(page))

@@ -1,0 +1,228 @@
+"""Bulk actions of operators: delete, restart, run now and move tasks by ids or by filter."""
+
+from typing import Annotated, Final, LiteralString
+
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import ConfigDict, Field, JsonValue, model_validator
+
+from headrace.domain import limits
+from headrace.domain.operate import BulkAction
+from headrace.http.fields import (
+    CURSOR_LENGTH,
+    Examples,
+    Name,
+    RequestBody,
+    TaskId,
+    contradiction,
+    example,
+)
+from headrace.http.filters import FilterBody
+from headrace.http.routing import (
+    Answered,
+    QueueInPath,
+    answers,
+    json_answer,
+    new_router,
+    queue_name,
+)
+from headrace.ops.operators.bulk import BulkAnswer
+from headrace.runtime.wiring import use_cases
+from headrace.wire import tasks as task_wire
+from headrace.wire.base import word
+
+router: Final = new_router()
+_TAGS: Final = ["Bulk actions"]
+_HOW: Final = (
+    " Each task on its own and atomically; repeating a call never does a thing twice. With a "
+    "filter, an answer with a `cursor` has not seen every task yet: send the same filter with it "
+    "to go on."
+)
+_DONE: Final = answers(200, "How many there were and what became of them.", "BulkDone")
+
+_MOST: Final = 1_000_000
+_NULL: Final[dict[str, JsonValue]] = {"type": "null"}
+_ONE_OF_TWO: Final[dict[str, JsonValue]] = {
+    "oneOf": [
+        {
+            "required": ["ids"],
+            "properties": {
+                "ids": {"type": "array"},
+                "filter": _NULL,
+                "limit": _NULL,
+                "cursor": _NULL,
+            },
+        },
+        {
+            "required": ["filter"],
+            "properties": {"filter": {"type": "object"}, "ids": _NULL},
+        },
+    ]
+}
+"""What the validator below says, for the OpenAPI document."""
+
+
+class BulkBody(RequestBody):
+    """The tasks that are meant: either those named, or exactly the filtered set."""
+
+    model_config = ConfigDict(json_schema_extra=_ONE_OF_TWO)
+
+    ids: Annotated[list[TaskId], Field(min_length=1, max_length=limits.BULK_IDS)] | None = Field(
+        default=None, description="One result for each, in their order."
+    )
+    filter: FilterBody | None = Field(
+        default=None, description="Instead of ids; `{}` is every task the action takes."
+    )
+    limit: Annotated[int, Field(ge=1, le=_MOST)] | None = Field(
+        default=None, description="With a filter: the most tasks to act on."
+    )
+    cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = Field(
+        default=None, description="With a filter: as the call before gave it."
+    )
+    dry_run: bool = Field(default=False, description="Only tell what would be done.")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "BulkBody":
+        if (self.ids is None) == (self.filter is None):
+            message: LiteralString = "give exactly one of ids and filter"
+            raise contradiction(("ids", message), ("filter", message))
+        if self.filter is not None:
+            return self
+        misplaced = [name for name in ("limit", "cursor") if getattr(self, name) is not None]
+        if misplaced:
+            only: LiteralString = "has no meaning with ids"
+            raise contradiction(*((name, only) for name in misplaced))
+        return self
+
+
+class MoveBody(BulkBody):
+    """The tasks that are meant, and where they go."""
+
+    to_queue: Name = Field(description="Another queue.")
+
+
+_IDS: Final = {"ids": ["tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "invoice-2026-0042"]}
+DELETE_TASKS: Final[Examples] = {
+    "ids": example("Two tasks", _IDS),
+    "dry_run": example(
+        "Tell how many dead tasks of one service there are",
+        {"filter": {"state": "DEAD", "tags": {"service": "billing"}}, "dry_run": True},
+    ),
+}
+RESTART_TASKS: Final[Examples] = {
+    "dead": example(
+        "All dead ones whose latest error was a timeout",
+        {"filter": {"state": "DEAD", "error": "timeout"}},
+    ),
+    "replay": example(
+        "The first thousand of what succeeded since eight o'clock",
+        {
+            "filter": {"state": "SUCCEEDED", "scheduled_after": "2026-11-21T08:00:00Z"},
+            "limit": 1000,
+        },
+    ),
+}
+RUN_TASKS: Final[Examples] = {"all": example("Everything that waits", {"filter": {}})}
+MOVE_TASKS: Final[Examples] = {
+    "dead": example(
+        "Put the dead aside", {"filter": {"state": "DEAD"}, "to_queue": "ngsi.quarantine"}
+    ),
+    "ids": example("Two tasks", {**_IDS, "to_queue": "ngsi.quarantine"}),
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def bulk_answer(answer: BulkAnswer) -> task_wire.Bulk:
+    """The outcome for the tasks that were meant."""
+    return task_wire.Bulk(
+        matched=answer.matched,
+        changed=answer.changed,
+        results=[
+            task_wire.BulkResult(id=one.id, outcome=word(one.outcome), detail=one.detail)
+            for one in answer.results
+        ],
+        cursor=answer.cursor,
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.post(
+    "/v1/queues/<queue>/tasks/delete",
+    summary="Delete tasks",
+    description="In whatever state." + _HOW,
+    tags=_TAGS,
+    operation_id="delete_tasks",
+    responses=_DONE,
+)
+def delete(
+    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=DELETE_TASKS)]
+) -> Answered:
+    """Delete tasks."""
+    return _carry_out(BulkAction.DELETE, queue, body)
+
+
+@router.post(
+    "/v1/queues/<queue>/tasks/restart",
+    summary="Restart tasks that are finished",
+    description="DEAD ones, or SUCCEEDED ones: a replay. They begin anew, errors kept." + _HOW,
+    tags=_TAGS,
+    operation_id="restart_tasks",
+    responses=_DONE,
+)
+def restart(
+    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=RESTART_TASKS)]
+) -> Answered:
+    """Restart tasks."""
+    return _carry_out(BulkAction.RESTART, queue, body)
+
+
+@router.post(
+    "/v1/queues/<queue>/tasks/run",
+    summary="Make waiting tasks due now",
+    description="Attempts and expiry stay as they are." + _HOW,
+    tags=_TAGS,
+    operation_id="run_tasks",
+    responses=_DONE,
+)
+def run(
+    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=RUN_TASKS)]
+) -> Answered:
+    """Make tasks due."""
+    return _carry_out(BulkAction.RUN, queue, body)
+
+
+@router.post(
+    "/v1/queues/<queue>/tasks/move",
+    summary="Move tasks to another queue",
+    description="Waiting ones keep their due time, dead ones are due now." + _HOW,
+    tags=_TAGS,
+    operation_id="move_tasks",
+    responses=_DONE,
+)
+def move(
+    queue: QueueInPath, body: Annotated[MoveBody, Body(openapi_examples=MOVE_TASKS)]
+) -> Answered:
+    """Move tasks."""
+    return _carry_out(BulkAction.MOVE, queue, body, to_queue=body.to_queue)
+
+
+def _carry_out(
+    action: BulkAction, queue: str, body: BulkBody, *, to_queue: str | None = None
+) -> Answered:
+    name, bulk = queue_name(queue), use_cases().bulk
+    if body.filter is None:
+        done = bulk.by_ids(name, action, body.ids or (), to_queue=to_queue, dry_run=body.dry_run)
+    else:
+        done = bulk.by_filter(
+            name,
+            action,
+            body.filter.task_filter(),
+            to_queue=to_queue,
+            limit=body.limit,
+            cursor=body.cursor,
+            dry_run=body.dry_run,
+        )
+    return json_answer(bulk_answer(done))

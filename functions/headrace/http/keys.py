@@ -1,0 +1,197 @@
+"""Keys: make, list, rotate, revoke."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Final, TypeAlias
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from pydantic import AfterValidator, Field
+
+from headrace.domain import limits
+from headrace.domain.access import Role, key_name_fault
+from headrace.http.fields import (
+    Examples,
+    Instant,
+    Overlap,
+    RequestBody,
+    example,
+    text_within,
+    wrong,
+)
+from headrace.http.permissions import principal
+from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router, no_body
+from headrace.ops.operators.keys import IssuedKey, KeyPage
+from headrace.runtime.wiring import use_cases
+from headrace.store.records.keys import ShownKey
+from headrace.wire import service as service_wire
+from headrace.wire.base import LEFT_OUT, instant
+
+router: Final = new_router()
+_TAGS: Final = ["Keys"]
+
+
+def _key_name(name: str) -> str:
+    fault = key_name_fault(name)
+    if fault:
+        raise wrong("{fault}", fault=fault)
+    return name
+
+
+KeyName: TypeAlias = Annotated[
+    str, AfterValidator(text_within(limits.KEY_NAME_BYTES, 1)), AfterValidator(_key_name)
+]
+Pattern: TypeAlias = Annotated[str, AfterValidator(text_within(limits.PATTERN_BYTES, 1))]
+
+
+class CreateKeyBody(RequestBody):
+    """A new key: what it is called, what it is for, and where."""
+
+    name: KeyName = Field(
+        description="For people; the audit knows the key by it, so no two living keys have the "
+        "same."
+    )
+    role: Annotated[Role, Field(strict=False)]
+    queues: Annotated[
+        list[Pattern], Field(min_length=limits.PATTERNS[0], max_length=limits.PATTERNS[1])
+    ] = Field(
+        description="Patterns of queues: `*` is any text, everything else is itself, and the whole "
+        "name must match. `*` alone is every queue."
+    )
+    expires_at: Instant | None = Field(
+        default=None, description="When it stops working, in the future; null: never."
+    )
+
+
+class RotateKeyBody(RequestBody):
+    """How a key gets another secret."""
+
+    overlap_seconds: Overlap = Field(
+        default=0, description="How long the secret before works beside the new one."
+    )
+
+    @property
+    def overlap(self) -> timedelta:
+        """The same, as a length of time."""
+        return timedelta(seconds=self.overlap_seconds)
+
+
+CREATE_KEY: Final[Examples] = {
+    "producer": example(
+        "For sensors: they only put notifications in",
+        {"name": "sensors", "role": "producer", "queues": ["ngsi.notify"]},
+    ),
+    "operator": example(
+        "For people who look after all queues of one kind",
+        {"name": "ada", "role": "operator", "queues": ["ngsi.*"]},
+    ),
+}
+ROTATE_KEY: Final[Examples] = {
+    "an_hour": example("With an hour to hand it out", {"overlap_seconds": 3600})
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
+    """A key just made or rotated, with its secret."""
+    return service_wire.NewKey(
+        **{**_key_members(made.key), "last_used_at": LEFT_OUT}, secret=made.secret
+    )
+
+
+def keys_answer(page: KeyPage) -> service_wire.Keys:
+    """A page of keys."""
+    return service_wire.Keys(
+        keys=[service_wire.Key(**_key_members(key)) for key in page.keys], cursor=page.cursor
+    )
+
+
+def _key_members(key: ShownKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role,
+        "queues": list(key.queues),
+        "prefix": key.prefix,
+        "created_at": instant(key.created_at),
+        "expires_at": instant(key.expires_at),
+        "last_used_at": instant(key.last_used_at),
+    }
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.post(
+    "/v1/keys",
+    summary="Make a key",
+    description=(
+        "The answer is the only place where its `secret` is ever shown: only a hash of it is kept. "
+        "A key may not be for more queues than the one that makes it; its role may be any. "
+        "409 `key_exists`: a living key has this name."
+    ),
+    tags=_TAGS,
+    operation_id="create_key",
+    responses=answers(201, "The key, with its secret.", "NewKey"),
+)
+def create(
+    body: Annotated[CreateKeyBody, Body(openapi_examples=CREATE_KEY)],
+) -> Answered:
+    """Make a key."""
+    made = use_cases().keys.create(
+        principal(), body.name, body.role, tuple(body.queues), expires_at=body.expires_at
+    )
+    return json_answer(new_key_answer(made), 201)
+
+
+@router.get(
+    "/v1/keys",
+    summary="List keys in the order they were made",
+    description=(
+        "Those that are not for more queues than the key that asks. The deployment's own key is "
+        "not among them. One that has expired stays for 90 days, or until it is revoked."
+    ),
+    tags=_TAGS,
+    operation_id="list_keys",
+    responses=answers(200, "A page of keys.", "Keys"),
+)
+def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
+    """List keys."""
+    page = use_cases().keys.list(principal(), limit=limit, cursor=cursor)
+    return json_answer(keys_answer(page))
+
+
+@router.post(
+    "/v1/keys/<id>/rotate",
+    summary="Give a key another secret",
+    description=(
+        "It keeps its id, name, role, queues and expiry. The answer is the only place where the "
+        "new `secret` is ever shown. The one before works for `overlap_seconds` more, then stops "
+        "within 10 seconds. At most two work at a time: one from before that stops too, so rotate "
+        "again only when nobody uses it any more."
+    ),
+    tags=_TAGS,
+    operation_id="rotate_key",
+    responses=answers(200, "The key, with its new secret.", "NewKey"),
+)
+def rotate(
+    id: Annotated[str, Path(description="The id of the key.")],
+    body: Annotated[RotateKeyBody | None, Body(openapi_examples=ROTATE_KEY)] = None,
+) -> Answered:
+    """Rotate a key."""
+    overlap = (body or RotateKeyBody()).overlap
+    return json_answer(new_key_answer(use_cases().keys.rotate(principal(), id, overlap=overlap)))
+
+
+@router.delete(
+    "/v1/keys/<id>",
+    summary="Revoke a key",
+    description="It stops working within 10 seconds, whatever secret of it is presented.",
+    tags=_TAGS,
+    operation_id="revoke_key",
+    responses=answers(204, "The key is gone."),
+)
+def revoke(id: Annotated[str, Path(description="The id of the key.")]) -> Answered:
+    """Revoke a key."""
+    use_cases().keys.revoke(principal(), id)
+    return no_body(204)

@@ -1,0 +1,1 @@
+"""NGSI: notifications of a context broker, and QuantumLeap's management of their queue."""

@@ -1,0 +1,242 @@
+"""Schedules: make or replace, show, delete, run now."""
+
+from typing import Annotated, Final, LiteralString, TypeAlias
+from urllib.parse import unquote
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from pydantic import Field, model_validator
+
+from headrace.domain.access import Permission
+from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.schedule import ScheduleSettings
+from headrace.http.fields import (
+    DedupeKey,
+    Examples,
+    Expiry,
+    Ignored,
+    Keepalive,
+    Name,
+    Payload,
+    RequestBody,
+    Tags,
+    contradiction,
+    example,
+)
+from headrace.http.permissions import principal
+from headrace.http.queue_bodies import ResumeBody, RetryStrategyBody
+from headrace.http.routing import (
+    Answered,
+    QueueInPath,
+    answers,
+    json_answer,
+    max_retries,
+    new_router,
+    no_body,
+    queue_name,
+)
+from headrace.http.task_answers import enqueued_answer
+from headrace.ops.scheduling.schedules import Seen
+from headrace.runtime.wiring import use_cases
+from headrace.wire import queues as queue_wire
+from headrace.wire.base import LEFT_OUT, instant, raw
+
+router: Final = new_router()
+_TAGS: Final = ["Schedules"]
+
+NameInPath: TypeAlias = Annotated[str, Path(description="The name of the schedule.")]
+
+EVERY_SECONDS: Final = (1, 31_536_000)
+CRON_LENGTH: Final = 256
+TIMEZONE_LENGTH: Final = 64
+
+_DEFAULT: Final = ScheduleSettings()
+
+# An empty one is refused by who reads it, which says what belongs there.
+CronText: TypeAlias = Annotated[str, Field(max_length=CRON_LENGTH)]
+EverySeconds: TypeAlias = Annotated[
+    float, Field(ge=EVERY_SECONDS[0], le=EVERY_SECONDS[1], allow_inf_nan=False)
+]
+
+
+class ScheduleBody(RequestBody):
+    """A schedule, in the form in which it is shown."""
+
+    name: Name | None = Field(default=None, description="If given, the same as in the path.")
+    cron: CronText | None = Field(
+        default=None,
+        description="Minute, hour, day of month, month and weekday; with seconds before them, and "
+        "with the year behind them too. Knows `L`, `W`, `#`, names, lists, ranges and steps.",
+        examples=["*/5 * * * *", "0 9 LW * *", "0 30 8 ? * MON-FRI 2027"],
+    )
+    every_seconds: EverySeconds | None = Field(
+        default=None, description="Instead of cron. Counts from when it was set."
+    )
+    timezone: Annotated[str, Field(max_length=TIMEZONE_LENGTH)] = Field(
+        default=_DEFAULT.timezone, description="Of IANA; what the local times of cron mean."
+    )
+    payload: Payload | None = Field(default=None, description="Left out, it is `{}`.")
+    tags: Tags | None = None
+    dedupe_key: DedupeKey | None = Field(
+        default=None, description="A tick for which it is held is tried for a minute, then skipped."
+    )
+    expires_in_seconds: Expiry | None = Field(
+        default=None, description="Of each task, from its due time; null: as the queue says."
+    )
+    keepalive_timeout_in_seconds: Keepalive | None = None
+    retry_strategy: RetryStrategyBody | None = None
+    paused: bool = Field(default=_DEFAULT.paused, description="No ticks, and none made up for.")
+    next_run_at: Ignored = None
+    last_run_at: Ignored = None
+    created_at: Ignored = None
+    updated_at: Ignored = None
+
+    @model_validator(mode="after")
+    def _has_one_rhythm(self) -> "ScheduleBody":
+        if (self.cron is None) == (self.every_seconds is None):
+            message: LiteralString = "give exactly one of cron and every_seconds"
+            raise contradiction(("cron", message), ("every_seconds", message))
+        return self
+
+    def settings_of(self, name: str) -> ScheduleSettings:
+        """Return the settings.  Raises InvalidRequest when they are another schedule's."""
+        if self.name is not None and self.name != name:
+            message = f"must be the name in the path, {name[:128]}"
+            raise InvalidRequest(f"name {message}", errors=[FieldError("name", message)])
+        every = self.every_seconds
+        return ScheduleSettings(
+            cron=self.cron,
+            every_seconds=int(every) if every is not None and every.is_integer() else every,
+            timezone=self.timezone,
+            payload=str(self.payload) if self.payload is not None else _DEFAULT.payload,
+            tags=self.tags or {},
+            dedupe_key=self.dedupe_key,
+            expires_in_seconds=self.expires_in_seconds,
+            keepalive_timeout_in_seconds=self.keepalive_timeout_in_seconds,
+            retry_strategy=self.retry_strategy.strategy() if self.retry_strategy else None,
+            paused=self.paused,
+        )
+
+
+PUT_SCHEDULE: Final[Examples] = {
+    "cron": example(
+        "Every five minutes on weekdays, by the clocks of Madrid",
+        {
+            "cron": "*/5 8-18 * * MON-FRI",
+            "timezone": "Europe/Madrid",
+            "payload": {"report": "air-quality"},
+            "tags": {"service": "smartcity"},
+            "expires_in_seconds": 300,
+        },
+    ),
+    "last_weekday": example("On the last weekday of each month", {"cron": "0 18 LW * *"}),
+    "every": example("Every 90 seconds, not yet", {"every_seconds": 90, "paused": True}),
+}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def schedule_answer(seen: Seen, *, payload: bool) -> queue_wire.Schedule:
+    """A schedule, its payload only for those who may see it."""
+    settings = seen.schedule.settings
+    return queue_wire.Schedule(
+        name=seen.schedule.name,
+        cron=settings.cron,
+        every_seconds=settings.every_seconds,
+        timezone=settings.timezone,
+        paused=settings.paused,
+        next_run_at=instant(seen.next_run_at),
+        tags=dict(settings.tags),
+        dedupe_key=settings.dedupe_key,
+        expires_in_seconds=settings.expires_in_seconds,
+        keepalive_timeout_in_seconds=settings.keepalive_timeout_in_seconds,
+        retry_strategy=settings.retry_strategy,
+        last_run_at=instant(seen.last_run_at),
+        created_at=instant(seen.schedule.created_at),
+        updated_at=instant(seen.schedule.updated_at),
+        payload_json=raw(settings.payload) if payload else LEFT_OUT,
+    )
+
+
+def schedule_in_short(seen: Seen) -> queue_wire.ScheduleInShort:
+    """The short form of a schedule, as its queue shows it."""
+    settings = seen.schedule.settings
+    return queue_wire.ScheduleInShort(
+        name=seen.schedule.name,
+        cron=settings.cron,
+        every_seconds=settings.every_seconds,
+        timezone=settings.timezone,
+        paused=settings.paused,
+        next_run_at=instant(seen.next_run_at),
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.put(
+    "/v1/queues/<queue>/schedules/<name>",
+    summary="Make or replace a schedule",
+    description=(
+        "What is left out takes its default. What GET shows may be sent back. Tasks are enqueued "
+        "up to three minutes ahead; a change takes back those of the settings before that are not "
+        "due yet, and no tick runs twice."
+    ),
+    tags=_TAGS,
+    operation_id="put_schedule",
+    responses=answers(200, "The schedule.", "Schedule"),
+)
+def put(
+    queue: QueueInPath,
+    name: NameInPath,
+    body: Annotated[ScheduleBody, Body(openapi_examples=PUT_SCHEDULE)],
+) -> Answered:
+    """Make or replace a schedule."""
+    called = unquote(name)
+    seen = use_cases().schedules.put(queue_name(queue), called, body.settings_of(called))
+    return json_answer(schedule_answer(seen, payload=True))
+
+
+@router.get(
+    "/v1/queues/<queue>/schedules/<name>",
+    summary="Show a schedule",
+    tags=_TAGS,
+    operation_id="get_schedule",
+    responses=answers(200, "The schedule.", "Schedule"),
+)
+def show(queue: QueueInPath, name: NameInPath) -> Answered:
+    """Show a schedule."""
+    seen = use_cases().schedules.get(queue_name(queue), unquote(name))
+    return json_answer(schedule_answer(seen, payload=principal().may(Permission.DETAILS)))
+
+
+@router.delete(
+    "/v1/queues/<queue>/schedules/<name>",
+    summary="Delete a schedule and its tasks that are not due yet",
+    tags=_TAGS,
+    operation_id="delete_schedule",
+    responses=answers(204, "The schedule is gone."),
+)
+def delete(queue: QueueInPath, name: NameInPath) -> Answered:
+    """Delete a schedule."""
+    use_cases().schedules.delete(queue_name(queue), unquote(name))
+    return no_body(204)
+
+
+@router.post(
+    "/v1/queues/<queue>/schedules/<name>/run",
+    summary="Enqueue a task of a schedule now",
+    description="Paused or not. One result, as enqueue has it.",
+    tags=_TAGS,
+    operation_id="run_schedule",
+    responses=answers(200, "What became of it.", "EnqueueResults"),
+)
+def run(
+    queue: QueueInPath,
+    name: NameInPath,
+    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+) -> Answered:
+    """Enqueue a task now."""
+    use = use_cases()
+    result = use.schedules.run(queue_name(queue), unquote(name))
+    return json_answer(enqueued_answer([result], now=use.now(), max_retries=max_retries()))

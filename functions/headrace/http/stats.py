@@ -1,0 +1,137 @@
+"""How a queue is doing: a glance, and a series for charts."""
+
+from typing import Annotated, Final
+
+from aws_lambda_powertools.event_handler.openapi.params import Query
+
+from headrace.domain.task import Status
+from headrace.history.histogram import Histogram
+from headrace.history.metrics import DAYS, POINTS, STEP_SECONDS, MetricPoint, MetricSeries
+from headrace.history.stats import QueueStats
+from headrace.history.tally import COUNTED
+from headrace.http.fields import Instant
+from headrace.http.routing import (
+    Answered,
+    Flag,
+    QueueInPath,
+    answers,
+    json_answer,
+    new_router,
+    queue_name,
+)
+from headrace.runtime.wiring import use_cases
+from headrace.wire import queues as queue_wire
+from headrace.wire.base import instant
+
+router: Final = new_router()
+_TAGS: Final = ["Stats"]
+
+_MICROSECONDS: Final = 6  # decimals of a second
+
+
+_RATE: Final = 4
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def stats_answer(stats: QueueStats) -> queue_wire.Stats:
+    """A queue's statistics."""
+    rates = stats.rates
+    return queue_wire.Stats(
+        counts=queue_wire.Counts(
+            **{status.value.lower(): stats.counts[status] for status in Status}
+        ),
+        age_of_oldest_ready_seconds=_seconds(stats.age_of_oldest_ready),
+        age_of_oldest_inflight_seconds=_seconds(stats.age_of_oldest_inflight),
+        rates=queue_wire.Rates(
+            enqueued_per_second=round(rates.enqueued, _RATE),
+            dequeued_per_second=round(rates.dequeued, _RATE),
+            succeeded_per_second=round(rates.succeeded, _RATE),
+            failed_per_second=round(rates.failed, _RATE),
+        ),
+        as_of=instant(stats.as_of),
+        staleness_seconds=round(stats.staleness, _MICROSECONDS),
+    )
+
+
+def metrics_answer(series: MetricSeries) -> queue_wire.Metrics:
+    """A series of points."""
+    return queue_wire.Metrics(
+        points=[_point(point) for point in series.points],
+        step_seconds=series.step_seconds,
+        as_of=instant(series.as_of),
+        staleness_seconds=round(series.staleness, _MICROSECONDS),
+    )
+
+
+def _point(point: MetricPoint) -> queue_wire.Point:
+    activity = point.activity
+    wait = Histogram() if activity is None else activity.wait
+    run = Histogram() if activity is None else activity.run
+    numbers = {
+        event.value: None if activity is None else activity.number(event) for event in COUNTED
+    }
+    return queue_wire.Point(
+        at=instant(point.at),
+        **numbers,
+        wait_p50=_seconds(wait.percentile(0.5)),
+        wait_p99=_seconds(wait.percentile(0.99)),
+        run_p50=_seconds(run.percentile(0.5)),
+        run_p99=_seconds(run.percentile(0.99)),
+    )
+
+
+def _seconds(value: float | None) -> float | None:
+    return None if value is None else round(value, _MICROSECONDS)
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@router.get(
+    "/v1/queues/<queue>/stats",
+    summary="Show how a queue is doing",
+    description=(
+        "Counts, ages, rates, and how old they are: the service counts from the table's stream, a "
+        "few seconds behind. `exact=true` counts every entry of the index instead, which costs "
+        "reading it; of a queue with more than one call can count, the figures are those of the "
+        "stream, and `as_of` says how old."
+    ),
+    tags=_TAGS,
+    operation_id="get_stats",
+    responses=answers(200, "The queue at a glance.", "Stats"),
+)
+def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
+    """Show how a queue is doing."""
+    stats = use_cases().stats.of(queue_name(queue), exact=exact == "true")
+    return json_answer(stats_answer(stats))
+
+
+@router.get(
+    "/v1/queues/<queue>/metrics",
+    summary="Show what happened in a queue, step by step",
+    description=(
+        "From the minute of `from` up to `to`, the last hour by default. "
+        f"{DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in number. "
+        "Days that the service no longer has come from the lake, once they are rolled up."
+    ),
+    tags=_TAGS,
+    operation_id="get_metrics",
+    responses=answers(200, "The series.", "Metrics"),
+)
+def series(
+    queue: QueueInPath,
+    since: Annotated[
+        Instant | None, Query(alias="from", description="Left out: an hour before the end.")
+    ] = None,
+    until: Annotated[Instant | None, Query(alias="to", description="Left out: now.")] = None,
+    step_seconds: Annotated[
+        int, Query(description=f"A multiple of {STEP_SECONDS}.", examples=[STEP_SECONDS])
+    ] = STEP_SECONDS,
+) -> Answered:
+    """Show what happened in a queue."""
+    metrics = use_cases().stats.metrics(
+        queue_name(queue), since=since, until=until, step_seconds=step_seconds
+    )
+    return json_answer(metrics_answer(metrics))

@@ -1,0 +1,190 @@
+"""Tasks as answers, and what became of what was requested of them.
+
+Payloads, results and progress stand in them exactly as they came in, without being parsed again.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from headrace.domain.lease import shown_lease
+from headrace.domain.task import State, Task, TaskError
+from headrace.ops.delivery.dequeue import DequeueResult
+from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport
+from headrace.ops.operators.keys import current_actor
+from headrace.ops.shared.paging import AnswerRoom
+from headrace.ops.tasks.enqueue import EnqueueResult
+from headrace.ops.tasks.explain import NotRunningReason
+from headrace.ops.tasks.inspect import Counted, TaskListing
+from headrace.wire import tasks as task_wire
+from headrace.wire.base import LEFT_OUT, instant, raw, to_json, word
+
+MaxRetries = Callable[[str], int]
+
+"""Gives the retries that a queue grants, by its name."""
+
+
+def task_answer(
+    task: Task, *, now: datetime, max_retries: MaxRetries, payload: bool = True
+) -> task_wire.Task:
+    """A task as it stands at *now*."""
+    return task_wire.Task(**_members(task, now, max_retries, payload=payload))
+
+
+def _members(
+    task: Task, now: datetime, max_retries: MaxRetries, *, payload: bool
+) -> dict[str, Any]:
+    place, retry = task.place, task.retry
+    return {
+        "id": task.id,
+        "queue": place.queue,
+        "state": place.state,
+        "status": task.status(now),
+        "payload_json": raw(task.payload) if payload else LEFT_OUT,
+        "tags": dict(task.tags),
+        "dedupe_key": task.dedupe_key,
+        "created_at": instant(task.created_at),
+        "scheduled_at": instant(task.due_at),
+        "expires_at": instant(task.expires_at),
+        "attempts": task.attempts,
+        "max_retries": retry.max_retries if retry is not None else max_retries(place.queue),
+        "keepalive_timeout_in_seconds": task.keepalive,
+        "lease_expires_at": instant(task.lease_expires_at),
+        "worker": task.worker,
+        "progress_json": raw(task.progress),
+        "started_at": instant(task.started_at),
+        "finished_at": instant(task.finished_at),
+        "result_json": raw(task.result),
+        "dead_reason": task.dead_reason,
+        "errors": [_error(error) for error in task.errors],
+        "trail": _trail(task),
+        "retained_until": instant(task.retained_until),
+        "schedule": task.schedule,
+    }
+
+
+def tasks_answer(
+    page: TaskListing, *, now: datetime, max_retries: MaxRetries, payload: bool
+) -> task_wire.Tasks:
+    """A page of tasks."""
+    shown = [
+        task_answer(one, now=now, max_retries=max_retries, payload=payload) for one in page.tasks
+    ]
+    return task_wire.Tasks(tasks=shown, cursor=page.cursor)
+
+
+def enqueued_answer(
+    results: Iterable[EnqueueResult], *, now: datetime, max_retries: MaxRetries
+) -> task_wire.EnqueueResults:
+    """The outcome of each entry of an enqueue."""
+    shown = []
+    room = AnswerRoom()
+    for result in results:
+        made = None
+        if result.task is not None:
+            made = task_answer(result.task, now=now, max_retries=max_retries, payload=False)
+            if not room.takes(to_json(made)):  # tasks made long ago may have results and errors
+                made = None
+        shown.append(
+            task_wire.Enqueued(
+                outcome=word(result.outcome),
+                id=result.id,
+                task=made,
+                queue=result.queue,
+                detail=result.detail,
+            )
+        )
+    return task_wire.EnqueueResults(results=shown)
+
+
+def dequeued_answer(found: DequeueResult, *, max_retries: MaxRetries) -> task_wire.Dequeued:
+    """The tasks handed out, each with its lease."""
+    leased = [
+        task_wire.LeasedTask(
+            **_members(task, found.now, max_retries, payload=True), lease=_lease(task)
+        )
+        for task in found.tasks
+    ]
+    return task_wire.Dequeued(
+        tasks=leased, now=instant(found.now), poll_after_seconds=found.poll_after_seconds
+    )
+
+
+def reported_answer(
+    reports: Iterable[TaskReport], results: Iterable[ReportResult], now: datetime
+) -> task_wire.ReportResults:
+    """The outcome of each report."""
+    return task_wire.ReportResults(
+        results=[
+            _reported(report, result) for report, result in zip(reports, results, strict=True)
+        ],
+        now=instant(now),
+    )
+
+
+def _reported(report: TaskReport, result: ReportResult) -> task_wire.Reported:
+    task, done = result.task, result.outcome is ReportOutcome.OK
+    beats = done and report.status is ReportStatus.INFLIGHT
+    if task is not None and done and task.state is State.INFLIGHT and not beats:
+        task = None  # nothing is kept of it; what came back is how it last was
+    return task_wire.Reported(
+        task_id=result.task_id,
+        outcome=word(result.outcome),
+        state=None if task is None else task.place.state,
+        scheduled_at=None if task is None else instant(task.due_at),
+        lease=_lease(task) if task is not None and beats else None,
+        spawned=[
+            task_wire.Spawned(outcome=word(child.outcome), id=child.id or "")
+            for child in result.spawned
+        ],
+        detail=result.detail,
+        now=LEFT_OUT,
+    )
+
+
+def count_answer(counted: Counted) -> task_wire.Count:
+    """How many tasks there are."""
+    return task_wire.Count(
+        count=counted.count,
+        by_state={state: counted.by_state.get(state, 0) for state in State},
+        exact=not counted.partial,
+        as_of=instant(counted.as_of),
+        partial=counted.partial,
+        cursor=counted.cursor,
+    )
+
+
+def explained_answer(reasons: Iterable[NotRunningReason]) -> task_wire.Explained:
+    """Why a task is not running."""
+    return task_wire.Explained(
+        reasons=[
+            task_wire.Reason(code=reason.code, detail=reason.detail, until=instant(reason.until))
+            for reason in reasons
+        ]
+    )
+
+
+def _lease(task: Task) -> task_wire.Lease:
+    return task_wire.Lease(id=shown_lease(task), expires_at=instant(task.lease_expires_at))
+
+
+def _error(error: TaskError) -> task_wire.TaskError:
+    return task_wire.TaskError(
+        attempt=error.attempt,
+        at=instant(error.at),
+        worker=error.worker,
+        kind=word(error.kind),
+        type=error.type,
+        message=error.message,
+        detail=error.detail,
+    )
+
+
+def _trail(task: Task) -> list[task_wire.Hop]:
+    if not task.trail:
+        return []
+    by = current_actor()
+    return [
+        task_wire.Hop(queue=by.shown(hop.queue) if by else hop.queue, at=instant(hop.at))
+        for hop in task.trail
+    ]

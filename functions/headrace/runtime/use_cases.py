@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.history.recounting import Recounting
     from headrace.history.stats import StatsOperations
     from headrace.ops.delivery.batches import DeliveryBatches
-    from headrace.ops.delivery.deliveries import Deliveries
+    from headrace.ops.delivery.dequeue import Deliveries
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
     from headrace.ops.operators.bulk import BulkOperations
@@ -105,17 +105,17 @@ class UseCases:
 
     @_once
     def deliveries(self) -> "Deliveries":
-        from headrace.ops.delivery.deliveries import Deliveries
+        from headrace.ops.delivery.dequeue import Deliveries
 
         poll_after = self.settings.poll_after_seconds
         return Deliveries(
-            self._store,
-            self.queues,
-            self.reaping,
-            self._limiting,
-            self.now,
-            self.leases,
-            poll_after,
+            store=self._store,
+            queues=self.queues,
+            reaping=self.reaping,
+            limiting=self._limiting,
+            now=self.now,
+            leases=self.leases,
+            poll_after_seconds=poll_after,
         )
 
     @_once

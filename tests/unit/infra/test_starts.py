@@ -21,7 +21,7 @@ NOT_AT_START = {
 }
 AT_START = {
     "api": {
-        "headrace.ops.delivery.deliveries",
+        "headrace.ops.delivery.dequeue",
         "headrace.ops.operators.keys",
         "headrace.ops.delivery.reports",
     },

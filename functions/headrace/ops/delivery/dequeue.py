@@ -1,8 +1,9 @@
 """One dequeue call: which queues it looks at, how long it waits, and what fits its answer.
 
-How tasks of one queue are leased is the business of ``deliveries``.
+How tasks of one queue are leased is the business of ``leasing``.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -10,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain import settle
+from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, NotFound, Unavailable
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
@@ -20,17 +22,25 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.ops.delivery.batches import DeliveryBatch
+from headrace.ops.delivery.contention import Crowd
+from headrace.ops.delivery.leasing import Leasing, QueueLook, entry_of, in_turn
+from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.paging import AnswerRoom
+from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.uniqueness import commit
-
-if TYPE_CHECKING:
-    from headrace.ops.delivery.deliveries import Deliveries
 
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile
 _POLL_GROWTH: Final = 1.5
 _POLL_CEILING: Final = 5
 _HELP_EVERY: Final = timedelta(seconds=1)
+
+
+class Order(StrEnum):
+    """In which order tasks of several queues are taken."""
+
+    PREFERENCE = "preference"  #: a later queue only where those before have too few
+    DUE = "due"  #: those that fell due first, of whatever queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +53,64 @@ class DequeueResult:
     replayed: bool = False  # whether they are what an earlier try of the same call had leased
 
 
-@dataclass(slots=True)
-class Call:
-    """What is wanted of one queue, and what is learnt of it on the way."""
+@dataclass(slots=True, kw_only=True)
+class Deliveries(Leasing):
+    """The use case, with what it needs from outside."""
 
-    count: int
-    worker: str
-    keepalive: Seconds | None
-    group: Group | None = None
-    batch: DeliveryBatch | None = None
-    next_due: datetime | None = None  # when the next task falls due, as far as seen
-    free_at: datetime | None = None  # when something of others' may be taken
-    limited_for: float | None = None  # seconds until the rate may let something through
-    no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
+    queues: QueueOperations
+    leases: Leases
+    poll_after_seconds: float = 1.0
+    sleep: Callable[[float], None] = time.sleep
+    crowd: Crowd = field(default_factory=Crowd)
 
+    def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
+        self,
+        queues: str | Sequence[str],
+        *,
+        order: Order = Order.PREFERENCE,
+        batch_size: int = 1,
+        wait_seconds: float = 0,
+        worker: str = "",
+        keepalive: Seconds | None = None,
+        lease_id: str | None = None,
+        batch: DeliveryBatch | None = None,
+        go_on: Callable[[], bool] = lambda: True,
+        still_may: Callable[[], object] = lambda: None,
+    ) -> DequeueResult:
+        """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
 
-class Order(StrEnum):
-    """In which order tasks of several queues are taken."""
+        Of several *queues* a later one is asked only for what those before do not have; by the
+        *order* DUE those tasks are leased that fell due first of all.
+        Waits up to *wait_seconds* for the first one, as long as *go_on* says so; *still_may* is
+        asked each time before it looks again.  *lease_id* is a group to put them under; *keepalive*
+        has no meaning then.  Of calls with the same *batch* the first one leases, and the others
+        get what is left of that.
+        Raises NotFound for a queue that is missing, LeaseLost unless the group is open, as *batch*
+        does, and what *still_may* raises; nothing is leased then.
+        """
+        return Dequeue(
+            self,
+            queues,
+            order,
+            batch_size,
+            wait_seconds,
+            worker,
+            keepalive,
+            lease_id,
+            batch,
+            go_on,
+            still_may,
+        ).run()
 
-    PREFERENCE = "preference"  #: a later queue only where those before have too few
-    DUE = "due"  #: those that fell due first, of whatever queue
+    def lease(
+        self, queue: Queue, entries: Sequence[Entry], *, worker: str, group: Group
+    ) -> list[Task]:
+        """Put those of *entries* under *group* that can be had, as far as the queue's limits allow.
 
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """One queue as it is looked at: its settings, and what is wanted of it."""
-
-    queue: Queue
-    call: Call
+        They are what the index shows as due; how many they are is the caller's business.
+        """
+        look = QueueLook(self, queue, len(entries), worker, group=group)
+        return look.lease(entries, len(entries))
 
 
 @dataclass(slots=True)
@@ -81,7 +121,7 @@ class Dequeue:
     wait on, *still_may* raises when that is over.
     """
 
-    deliveries: "Deliveries"
+    deliveries: Deliveries
     queues: str | Sequence[str]
     order: Order
     batch_size: int
@@ -107,10 +147,10 @@ class Dequeue:
             if first_look and (held := self._leased_before(sources)) is not None:
                 return held
             first_look = False
-            looks = [_Look(source, self._call()) for source in sources]
+            looks = [self._look(source) for source in sources]
             tasks = self._fitting(sources, self._take(looks, helps=helps))
             now = deliveries.now()
-            free_at = _first(look.call.free_at for look in looks)
+            free_at = _first(look.free_at for look in looks)
             if not tasks and free_at and patient and self.go_on():
                 patient = False  # only once, but something is there: so do not answer at once
                 deliveries.sleep(max(0.001, (free_at - now).total_seconds()))
@@ -121,7 +161,7 @@ class Dequeue:
                     return self._leased_before(sources) or DequeueResult((), 0.0, now)
                 return DequeueResult(tasks, min(self._poll_after(look, now) for look in looks), now)
             nap = min(deliveries.crowd.pause(pause), (until - now).total_seconds())
-            due = _first([free_at, *(look.call.next_due for look in looks)])
+            due = _first([free_at, *(look.next_due for look in looks)])
             if due is not None:
                 nap = min(nap, max(0.001, (due - now).total_seconds()))
             with deliveries.crowd:
@@ -143,8 +183,16 @@ class Dequeue:
                 raise NotFound(missing.detail, errors=[field]) from None
         return sources
 
-    def _call(self) -> Call:
-        return Call(self.batch_size, self.worker, self.keepalive, self.group, self.batch)
+    def _look(self, source: Queue) -> QueueLook:
+        return QueueLook(
+            self.deliveries,
+            source,
+            self.batch_size,
+            self.worker,
+            self.keepalive,
+            self.group,
+            self.batch,
+        )
 
     def _helps(self, sources: Sequence[Queue]) -> bool:
         """Tell whether to reclaim leases this time: once in a while, as is looking at the group."""
@@ -157,7 +205,7 @@ class Dequeue:
             self.group = self.deliveries.leases.open_for(self.lease_id, *names)
         return True
 
-    def _take(self, looks: Sequence[_Look], *, helps: bool) -> list[Task]:
+    def _take(self, looks: Sequence[QueueLook], *, helps: bool) -> list[Task]:
         """Lease a batch; what is leased already must reach its worker, whatever comes then."""
         taken: list[Task] = []
         try:
@@ -172,18 +220,17 @@ class Dequeue:
         return taken
 
     def _take_by_preference(
-        self, looks: Sequence[_Look], taken: list[Task], *, helps: bool
+        self, looks: Sequence[QueueLook], taken: list[Task], *, helps: bool
     ) -> None:
         for look in looks:
-            look.call.count = self.batch_size - len(taken)
-            taken += self.deliveries.take(look.queue, look.call, helps=helps)
+            look.count = self.batch_size - len(taken)
+            taken += look.take(helps=helps)
             if len(taken) == self.batch_size:
                 return
 
-    def _take_by_due(self, looks: Sequence[_Look], taken: list[Task], *, helps: bool) -> None:
+    def _take_by_due(self, looks: Sequence[QueueLook], taken: list[Task], *, helps: bool) -> None:
         """Lease from each queue as many as are among the first of all; in vain, from the others."""
-        deliveries = self.deliveries
-        ready = [deliveries.due(look.queue, look.call) for look in looks]
+        ready = [look.due() for look in looks]
         while wanted := self.batch_size - len(taken):
             waiting = [
                 (entry.scheduled_at, place, entry.task_id)
@@ -192,8 +239,7 @@ class Dequeue:
             ]
             shares = Counter(place for _, place, _ in nsmallest(wanted, waiting))
             for place, count in sorted(shares.items()):
-                look = looks[place]
-                won = deliveries.lease_due(look.queue, ready[place], count, look.call)
+                won = looks[place].lease(ready[place], count)
                 taken += won
                 names = {task.id for task in won}
                 rest = [entry for entry in ready[place] if entry.task_id not in names]
@@ -204,8 +250,7 @@ class Dequeue:
             count = self.batch_size - len(taken)
             if count == 0:
                 return
-            again = deliveries.reclaimed(look.queue)
-            taken += deliveries.lease_due(look.queue, again, count, look.call)
+            taken += look.lease(look.reclaimed(), count)
 
     def _leased_before(self, sources: Sequence[Queue]) -> DequeueResult | None:
         """Return the rest of the tasks that an earlier try leased, if there was one."""
@@ -222,19 +267,18 @@ class Dequeue:
         tasks = self._fitting(sources, held)
         return DequeueResult(tasks, deliveries.poll_after_seconds, deliveries.now(), replayed=True)
 
-    def _poll_after(self, look: _Look, now: datetime) -> float:
-        queue, call = look.queue, look.call
-        usual = self.deliveries.poll_after_seconds
+    def _poll_after(self, look: QueueLook, now: datetime) -> float:
+        queue, usual = look.queue, self.deliveries.poll_after_seconds
         if queue.paused(now):
             longer = max(_PAUSED_POLL_SECONDS, usual)
             if queue.resume_at is None:
                 return longer
             return min(longer, (queue.resume_at - now).total_seconds())
-        if call.limited_for is not None:
-            return max(usual, min(call.limited_for, _LIMITED_POLL_SECONDS))
-        if call.no_slot:
+        if look.limited_for is not None:
+            return max(usual, min(look.limited_for, _LIMITED_POLL_SECONDS))
+        if look.no_slot:
             return usual * _POLL_CEILING
-        due = _first([call.free_at, call.next_due])
+        due = _first([look.free_at, look.next_due])
         if due is None:
             return usual
         return max(0.0, min(usual, (due - now).total_seconds()))
@@ -246,22 +290,18 @@ class Dequeue:
         room = AnswerRoom()
         for task in tasks:
             (fitting if room.takes_task(task) or not fitting else surplus).append(task)
-        now, queues = self.deliveries.now(), {source.name: source for source in sources}
-        changes = [
-            settle.release_undelivered(Held.of(task), queues[task.queue], now=now)
-            for task in surplus
-        ]
-        with suppress(Unavailable):  # then their leases lapse
-            commit(self.deliveries.store, changes)
-        self.deliveries.let_go(surplus)
+        if surplus:
+            now, queues = self.deliveries.now(), {source.name: source for source in sources}
+            changes = [
+                settle.release_undelivered(Held.of(task), queues[task.queue], now=now)
+                for task in surplus
+            ]
+            with suppress(Unavailable):  # then their leases lapse
+                commit(self.deliveries.store, changes)
+            self.deliveries.claims.drop([entry_of(task) for task in surplus])
         return tuple(fitting)
 
 
 def _first(times: Iterable[datetime | None]) -> datetime | None:
     """Return the first of the *times* that are known."""
     return min((time for time in times if time is not None), default=None)
-
-
-def in_turn(task: Task) -> tuple[datetime, str]:
-    """Return the sort key of the order in which tasks are handed out."""
-    return (task.due_at, task.id)

@@ -12,7 +12,7 @@ from headrace.domain.change import Entry
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task
-from headrace.ops.delivery.deliveries import Deliveries
+from headrace.ops.delivery.dequeue import Deliveries
 from headrace.ops.delivery.reaping import Reaping
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.limiting import limited

@@ -1,0 +1,364 @@
+"""Leasing what is ready in one queue, for one call: candidates, limits, the race, the write."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from headrace.domain import plan
+from headrace.domain.change import Change, Entry
+from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.ids import new_lease_token
+from headrace.domain.lease import Group
+from headrace.domain.portion import Portion
+from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
+from headrace.domain.slots import Reservation
+from headrace.domain.task import Place, State, Task
+from headrace.ops.delivery.batches import DeliveryBatch, Overtaken
+from headrace.ops.delivery.contention import Claims, Members
+from headrace.ops.delivery.reaping import Reaping
+from headrace.ops.shared.limiting import Limiting
+from headrace.store.base import Done, EntryPage, Outcome, Position, Refused, Store
+
+_ROUNDS: Final = 4  # tries to fill a batch when races are lost
+_WIDEST: Final = 1000  # entries to look at when many race for them
+_MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being taken
+
+
+@dataclass(slots=True, kw_only=True)
+class Leasing:
+    """What leasing needs from outside, and what the threads of a process know of each other."""
+
+    store: Store
+    reaping: Reaping
+    limiting: Limiting
+    now: Callable[[], datetime]
+    chance: random.Random = field(default_factory=random.Random)
+    new_lease: Callable[[], str] = new_lease_token
+    claims: Claims = field(default_factory=Claims)
+    members: Members = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.members = Members(self.store, self.now, self.claims)
+
+
+@dataclass(slots=True)
+class QueueLook:
+    """One queue as a call looks at it: what is wanted of it, and what is learnt on the way."""
+
+    leasing: Leasing
+    queue: Queue
+    count: int
+    worker: str
+    keepalive: Seconds | None = None
+    group: Group | None = None
+    batch: DeliveryBatch | None = None
+    next_due: datetime | None = None  # when the next task falls due, as far as seen
+    free_at: datetime | None = None  # when something of others' may be taken
+    limited_for: float | None = None  # seconds until the rate may let something through
+    no_slot: bool = False  # whether as many are in flight as may be; nobody knows until when
+    _portion: Portion | None = field(default=None, init=False)
+
+    # -- what a call asks for --------------------------------------------------------------------
+
+    def take(self, *, helps: bool) -> list[Task]:
+        """Lease what is ready, in order; finding too little, reclaim lapsed leases if it *helps*.
+
+        Raises Unavailable when nothing is leased.
+        """
+        taken: list[Task] = []
+        if self._paused():
+            return taken
+        try:
+            self._take_by_shard(taken)
+            if len(taken) < self.count and helps:
+                taken += self.lease(self._lapsed(), self.count - len(taken))
+        except Unavailable:
+            if not taken:  # what is leased already must reach its worker
+                raise
+        return sorted(taken, key=in_turn)
+
+    def due(self) -> list[Entry]:
+        """Return the entries to lease now, in order: of each shard enough for the call."""
+        if self._paused():
+            return []
+        self._portion, sure = self.leasing.members.known(self.queue, self.worker)
+        ready = self._candidates_of_all()
+        if ready and not sure:
+            self._portion = self.leasing.members.ask(self.queue, self.worker)
+            if self._portion is not None:
+                ready = self._candidates_of_all()
+        return sorted(self._own(ready, self.count), key=lambda entry: entry.scheduled_at)
+
+    def reclaimed(self) -> list[Entry]:
+        """Reclaim lapsed leases, unless the queue is paused; those without a backoff are ready."""
+        return [] if self._paused() else self._lapsed()
+
+    def _lapsed(self) -> list[Entry]:
+        return [
+            entry_of(task)
+            for shard in range(self.queue.shards_of(State.INFLIGHT))
+            for task in self.leasing.reaping.lapsed(self.queue, shard)
+            if task.state is State.ENQUEUED and task.due_at <= self.leasing.now()
+        ]
+
+    # -- candidates: what could be leased, by the index ------------------------------------------
+
+    def _take_by_shard(self, taken: list[Task]) -> None:
+        """Lease from shard after shard into *taken*: a worker among others its own part.
+
+        Who the others are is asked only where something is ready.
+        """
+        members = self.leasing.members
+        self._portion, sure = members.known(self.queue, self.worker)
+        todo, empty = self._shards(), set[int]()
+        while todo and len(taken) < self.count:
+            shard = todo.pop(0)
+            if taken and self._portion is not None and not self._portion.shares(shard):
+                return
+            ready = self._candidates(shard, self.count - len(taken))
+            if not ready:
+                empty.add(shard)
+                continue
+            if not sure:
+                self._portion, sure = members.ask(self.queue, self.worker), True
+                if self._portion is not None:
+                    todo = [one for one in self._shards() if one not in empty]
+                    continue
+            self._take_of_shard(shard, ready, taken)
+
+    def _take_of_shard(self, shard: int, ready: list[Entry], taken: list[Task]) -> None:
+        """Lease of *ready* into *taken*; if our part shrinks in the race, once more there."""
+        parts = 0
+        for _ in range(_ROUNDS):
+            before, parts = parts, self._parts()
+            if parts <= before:
+                return
+            wanted = self.count - len(taken)
+            if before:
+                ready = self._candidates(shard, wanted)
+            ready = self._own(ready, wanted)
+            taken += self.lease(ready, wanted)
+            if len(taken) == self.count:
+                return
+
+    def _shards(self) -> list[int]:
+        """Return where to look, in order.
+
+        Shards being retired come first, so that nothing is stranded, then those of one's own
+        portion, then the others, each by chance.
+        """
+        settled = self.queue.settings.shards
+        current = list(range(settled))
+        self.leasing.chance.shuffle(current)
+        retired = range(settled, self.queue.shards_of(State.ENQUEUED))
+        own = set(self._portion.own_shards) if self._portion is not None else set()
+        return [*retired, *sorted(current, key=lambda shard: shard not in own)]
+
+    def _candidates_of_all(self) -> list[Entry]:
+        return [entry for shard in self._shards() for entry in self._candidates(shard, self.count)]
+
+    def _candidates(self, shard: int, count: int) -> list[Entry]:
+        """Read a little more than is wanted, so that a lost race finds something else.
+
+        In a crowd it is as much more as our part of it is smaller, so that our part may be enough.
+        Not bounded by the clock: the first task that is not due yet says when to ask again.
+        """
+        ready: list[Entry] = []
+        place = Place(self.queue.name, State.ENQUEUED, shard)
+        after: Position | None = None
+        learnt = self._parts()
+        parts = learnt if self._portion is None else learnt * self._portion.sharing(shard)
+        narrow, wide = 2 * count + 16, parts * (count + count // 4 + 2)
+        limit = max(narrow, min(wide, _WIDEST))
+        for _ in range(_MORE_PAGES):
+            page = self.leasing.store.entries(place, after=after, limit=limit)
+            now = self.leasing.now()
+            over = []
+            for entry in page.entries:
+                if entry.scheduled_at > now:
+                    self.next_due = min(self.next_due or entry.scheduled_at, entry.scheduled_at)
+                    page = EntryPage(page.entries, None)
+                    break
+                if entry.expires_at is not None and entry.expires_at <= now:
+                    over.append(entry)
+                else:
+                    ready.append(entry)
+            if over:  # or the reaper would leave them in our way
+                list(self.leasing.reaping.dead_letter(self.queue, over))
+            after = page.last
+            if after is None or self.leasing.claims.free(ready) >= count:
+                break
+        return ready
+
+    def _own(self, ready: list[Entry], wanted: int) -> list[Entry]:
+        """Return those of *ready* that the caller may take now."""
+        if self._portion is None:
+            return ready
+        own, soon = self.leasing.members.divide(self.queue.name, ready, wanted, self._portion)
+        if soon is not None:
+            self.free_at = min(self.free_at or soon, soon)
+        return own
+
+    # -- limits ----------------------------------------------------------------------------------
+
+    def lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
+        """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
+        wanted = min(count, len(ready))
+        if wanted == 0 or self.queue.settings.dequeuing_settings.rate_limiting is None:
+            return self._race(ready, wanted).won
+        tokens = self.leasing.limiting.tokens
+        granted = tokens.take(self.queue, wanted)
+        if granted.count == 0:
+            self.limited_for = granted.wait
+            return []
+        try:
+            race = self._race(ready, granted.count)
+        except Overtaken:
+            with suppress(Unavailable):
+                tokens.release_unused(self.queue, granted, granted.count)
+            raise
+        unused = granted.count - len(race.won) - race.unclear
+        with suppress(Unavailable):  # tokens come by themselves, and leases would be lost
+            tokens.release_unused(self.queue, granted, unused)
+        return race.won
+
+    def _reserved(self, picked: Sequence[Entry]) -> dict[Entry, Reservation | None]:
+        """Return the entries to deliver, each with its slot if the queue limits them."""
+        if not self.queue.settings.dequeuing_settings.max_inflight_tasks:
+            return dict.fromkeys(picked)
+        reserved = self.leasing.limiting.slots.take(self.queue, picked)
+        self.leasing.claims.drop([entry for entry in picked if entry not in reserved])
+        return dict(reserved)
+
+    # -- the race --------------------------------------------------------------------------------
+
+    def _race(self, ready: Sequence[Entry], count: int) -> "_Race":
+        """Take up to *count* of the *ready* entries; in a crowd only from the part that is ours."""
+        name, claims, members = self.queue.name, self.leasing.claims, self.leasing.members
+        race = _Race()
+        window = list(ready)
+        for _ in range(_ROUNDS):
+            now = self.leasing.now()
+            part = claims.part(name, now)
+            wanted = count - len(race.won) - race.unclear
+            picked = claims.pick(window, wanted, now=now, part=part)
+            if not picked:
+                break
+            members.take(picked)
+            try:
+                reserved = self._reserved(picked)
+                outcomes = self._write(reserved, now)
+            except HeadraceError as error:
+                claims.drop(picked)
+                if race.won and isinstance(error, Unavailable):
+                    break
+                raise
+            won = race.note(outcomes)
+            members.raced(name, len(reserved), won)
+            claims.raced(name, len(reserved), won, now)
+            if len(reserved) < len(picked):
+                self.no_slot = True
+                break
+            if self._parts() > 1:  # the rest is others' part, or was taken from under us
+                break
+            names = {entry.task_id for entry in picked}
+            window = [entry for entry in window if entry.task_id not in names]
+        return race
+
+    # -- the write -------------------------------------------------------------------------------
+
+    def _write(self, reserved: Mapping[Entry, Reservation | None], now: datetime) -> list[Outcome]:
+        """Write the leases; where only the task's own keepalive was not known, once more."""
+        if reserved and self.batch is not None:
+            self.batch.note(list(reserved), now=now)
+        store = self.leasing.store
+        changes = [self._delivery(entry, now, slot=slot) for entry, slot in reserved.items()]
+        outcomes = store.commit(changes, partly=True)
+        again = {
+            place: self._delivery(entry, now, slot=slot, task=outcome.task)
+            for place, ((entry, slot), outcome) in enumerate(
+                zip(reserved.items(), outcomes, strict=True)
+            )
+            if not isinstance(outcome, Done) and _own_keepalive(outcome.task, entry)
+        }
+        try:
+            once_more = store.commit(list(again.values()), partly=True)
+        except Unavailable:
+            once_more = [Refused(None)] * len(again)
+        for place, outcome in zip(again, once_more, strict=True):
+            outcomes[place] = outcome
+        slots = [slot for slot in reserved.values() if slot is not None]
+        if slots:
+            self.leasing.limiting.slots.refused(self.queue, slots, outcomes)
+        return outcomes
+
+    def _delivery(
+        self,
+        entry: Entry,
+        now: datetime,
+        *,
+        slot: Reservation | None,
+        task: Task | None = None,
+    ) -> Change:
+        token = self.leasing.new_lease() if self.batch is None else self.batch.new_lease()
+        delivery = plan.dequeue(
+            entry,
+            self.queue,
+            lease_id=self.group.new_lease(token) if self.group else token,
+            now=now,
+            worker=self.worker,
+            keepalive=self.keepalive,
+            task=task,
+            group=self.group,
+        )
+        return delivery if slot is None else plan.counted(delivery, slot)
+
+    def _paused(self) -> bool:
+        return self.queue.paused(self.leasing.now())
+
+    def _parts(self) -> int:
+        return self.leasing.claims.part(self.queue.name, self.leasing.now()).of
+
+
+@dataclass(slots=True)
+class _Race:
+    """What was won, and how many writes it is not known of whether they took effect."""
+
+    won: list[Task] = field(default_factory=list)
+    unclear: int = 0
+
+    def note(self, outcomes: Sequence[Outcome]) -> int:
+        """Add the outcomes of some writes; return how many of them won.
+
+        A refusal shows the task, unless it is gone, or the table stopped answering before.
+        """
+        won = [outcome.task for outcome in outcomes if isinstance(outcome, Done)]
+        self.won += won
+        self.unclear += sum(
+            not isinstance(outcome, Done) and outcome.task is None for outcome in outcomes
+        )
+        return len(won)
+
+
+def entry_of(task: Task) -> Entry:
+    """Return the index entry of *task* while it waits."""
+    return Entry(task.id, task.place, task.due_at, task.expires_at)
+
+
+def _own_keepalive(task: Task | None, entry: Entry) -> bool:
+    """Tell whether a refusal may be only about the task's own keepalive."""
+    return (
+        task is not None
+        and task.state is State.ENQUEUED
+        and task.keepalive is not None
+        and task.scheduled_at == entry.scheduled_at
+    )
+
+
+def in_turn(task: Task) -> tuple[datetime, str]:
+    """Return the sort key of the order in which tasks are handed out."""
+    return (task.due_at, task.id)

@@ -11,6 +11,7 @@ Rule of the file: whoever asks "may this happen?" asks here.
 
 from dataclasses import dataclass
 from enum import StrEnum, auto
+from functools import cache
 from typing import Final
 
 from headrace.domain.task import State
@@ -115,6 +116,7 @@ LIFECYCLE: Final[tuple[Rule, ...]] = (
 # fmt: on
 
 
+@cache
 def rules(action: Action, source: State | None, *, actor: Actor | None = None) -> tuple[Rule, ...]:
     """Return the rows for *action* from *source*, by *actor* if one is named.
 
@@ -127,6 +129,7 @@ def rules(action: Action, source: State | None, *, actor: Actor | None = None) -
     )
 
 
+@cache
 def rule(
     action: Action, source: State | None, target: State | None, *, actor: Actor | None = None
 ) -> Rule:

@@ -189,7 +189,8 @@ class Observed:
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
         """Make *changes* as the store does."""
         outcomes = self._store.commit(changes, partly=partly)
-        self._slots.ended(changes, outcomes)
+        if any(change.rule.source is State.INFLIGHT for change in changes):
+            self._slots.ended(changes, outcomes)
         self._watch.written(changes, outcomes)
         return outcomes
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.workers import Command, WorkerHeartbeat
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import lease_name

@@ -12,9 +12,9 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
+from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.workers import Command, WorkerHeartbeat
 from headrace.store.base import Meter, metered
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
 from infra.local.tables import DynamoDBClient, TableNames

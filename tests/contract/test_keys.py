@@ -18,11 +18,11 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.key import ShownKey
 from headrace.ops.operators.keys import BOOTSTRAP, KeyOperations, acting, current_actor
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Record, Store, metered
 from headrace.store.memory import MemoryStore
-from headrace.store.records.keys import ShownKey
 from tests.contract.conftest import World
 
 HOUR = 3600

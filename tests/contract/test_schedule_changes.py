@@ -9,7 +9,7 @@ from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings, tick_id
 from headrace.ops.scheduling.ticking import Ticking
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
 from tests.contract.scheduling import (
     NAME,
@@ -91,7 +91,7 @@ def test_deleting_takes_back_what_is_ahead(world: World) -> None:
     world.use.schedules.delete(queue, NAME)
 
     assert due(world, queue) == [at("08:01:00")]
-    assert world.store.key_locks(schedule_body.PROGRESS) == {}
+    assert world.store.key_locks(schedule_records.PROGRESS) == {}
     assert minutes(world, 1) == 0
     with pytest.raises(NotFound, match="no schedule"):
         world.use.schedules.get(queue, NAME)
@@ -162,4 +162,4 @@ def test_a_deletion_that_was_cut_off_is_settled_by_the_scheduler(world: World) -
     world.use.ticking.run()
 
     assert due(world, queue) == []
-    assert world.store.key_locks(schedule_body.PROGRESS) == {}
+    assert world.store.key_locks(schedule_records.PROGRESS) == {}

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.errors import NotFound
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World
 from tests.contract.scheduling import NAME, at, due, minutes, schedule
 
@@ -50,7 +50,7 @@ def test_a_schedule_shows_its_next_and_its_latest_run(world: World) -> None:
 def test_a_deleted_queue_takes_its_schedules_with_it(world: World) -> None:
     queue = schedule(world, world.queue())
     other = schedule(world, world.queue("mail.other"))
-    schedule_body.drop_all(world.store, queue)
+    schedule_records.drop_all(world.store, queue)
     world.use.queues.delete(queue)
 
     world.queue()
@@ -63,7 +63,7 @@ def test_a_deleted_queue_takes_its_schedules_with_it(world: World) -> None:
 
 def test_a_schedule_left_behind_by_a_deleted_queue_is_dead(world: World) -> None:
     queue = schedule(world, world.queue())
-    record = world.store.record(schedule_body.KIND, f"{queue}/{NAME}")
+    record = world.store.record(schedule_records.KIND, f"{queue}/{NAME}")
     world.use.queues.delete(queue)
     assert record is not None
     world.clock.forward(30)
@@ -80,7 +80,7 @@ def test_a_schedule_left_behind_by_a_deleted_queue_is_dead(world: World) -> None
 
 def test_a_schedule_that_cannot_be_read_does_not_hold_up_the_others(world: World) -> None:
     queue = schedule(world, world.queue("a"))
-    record = world.store.record(schedule_body.KIND, f"{queue}/{NAME}")
+    record = world.store.record(schedule_records.KIND, f"{queue}/{NAME}")
     assert record is not None
     settings = {**record.body["settings"], "timezone": "Atlantis/Capital"}
     broken = replace(record, body={**record.body, "settings": settings}, version=2)

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
+from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.workers import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Record, Store
 from tests.contract.conftest import World

@@ -14,8 +14,8 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import shard_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
+from headrace.domain.worker import Command
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.workers import Command
 from headrace.spark import Station
 from headrace.spark.stations.figures import Batch, Run
 from headrace.spark.stations.jobs import StationFailed

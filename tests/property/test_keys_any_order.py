@@ -14,10 +14,11 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.errors import KeyExists, Unauthenticated
+from headrace.domain.key import hashed
 from headrace.ops.operators.keys import BOOTSTRAP, IssuedKey, KeyOperations
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
-from headrace.store.records import keys as key_body
+from headrace.store.records import keys as key_records
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 from tests.property.all_orders import Actor, Gated, all_orders
@@ -32,7 +33,7 @@ class KeyCase:
     """
 
     def __init__(self, store: MemoryStore, what: Sequence[str]) -> None:
-        gated: Any = Gated(store, key_body.KIND, key_body.NAMES)
+        gated: Any = Gated(store, key_records.KIND, key_records.NAMES)
         self.clock = ManualClock()
         self._keys = new_world(gated, self.clock).use.keys
         self.store = store
@@ -79,8 +80,8 @@ class KeyCase:
 
     def check(self) -> None:
         """Assert what holds whatever the order, and whoever was cut off."""
-        records, _ = self.store.records(key_body.KIND, limit=250)
-        living = {stored.key.id: stored for stored in map(key_body.from_record, records)}
+        records, _ = self.store.records(key_records.KIND, limit=250)
+        living = {stored.key.id: stored for stored in map(key_records.from_record, records)}
         first = living.get(self.first.key.id)
         names = [stored.key.name for stored in living.values()]
         assert len(names) == len({*names}), "two living keys have one name"
@@ -98,12 +99,12 @@ class KeyCase:
             assert not alive, "a secret of a key that is gone lives"
             assert any(what == "revoke" for what, _ in self.done), "a key is gone by itself"
         elif not any(actor.cut for actor in self.actors):
-            mine = {key_body.hashed(secret) for secret in (self.first.secret, *given)}
+            mine = {hashed(secret) for secret in (self.first.secret, *given)}
             assert first.hash in mine, "a secret that nobody was given took over"
         if any(not one.refusal for one in self.answers("rotate_at_once")):
             assert self.first.secret not in alive, "a secret outlives its rotation"
         if given and first is not None:
-            assert first.hash != key_body.hashed(self.first.secret), "a rotation is undone"
+            assert first.hash != hashed(self.first.secret), "a rotation is undone"
 
         # Nobody who was cut off keeps a name from others.
         assert self._free() == (not living), "a name is neither had nor free"
@@ -201,7 +202,7 @@ class ForgetsVersions(MemoryStore):
     """A key is written whatever is there."""
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
-        if record.kind != key_body.KIND:
+        if record.kind != key_records.KIND:
             return super().put_record(record, replaces=replaces)
         self.renew_record(record)
         return True

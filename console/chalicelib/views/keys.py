@@ -15,8 +15,8 @@ from console.chalicelib.views.navigation import pager
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
+from headrace.domain.key import ShownKey
 from headrace.ops.operators.keys import IssuedKey
-from headrace.store.records.keys import ShownKey
 
 routes: Final = Routes()
 _PAGE: Final = 50

@@ -12,7 +12,7 @@ from console.chalicelib.routes import Redirect, Reply, Routes, cookie
 from console.chalicelib.session import DOOR, SESSION
 from headrace.domain.access import Permission
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.store.records.keys import id_in
+from headrace.domain.key import id_in
 from headrace.store.records.sessions import LASTS
 
 routes: Final = Routes()

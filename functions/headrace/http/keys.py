@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
 from headrace.domain.access import Role, key_name_fault
+from headrace.domain.key import ShownKey
 from headrace.http.fields import (
     Examples,
     Instant,
@@ -21,7 +22,6 @@ from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router, no_body
 from headrace.ops.operators.keys import IssuedKey, KeyPage
 from headrace.runtime.wiring import use_cases
-from headrace.store.records.keys import ShownKey
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant
 

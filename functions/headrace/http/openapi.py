@@ -17,13 +17,13 @@ from headrace.domain.access import Role
 from headrace.domain.limits import IDEMPOTENCY_KEY
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind
+from headrace.domain.worker import Command
 from headrace.history.counters import KEPT
 from headrace.history.metrics import POINTS
 from headrace.http import repeats
 from headrace.http.permissions import needs_of
 from headrace.http.problems import CONTENT_TYPE
 from headrace.ops.delivery.reports import ReportOutcome
-from headrace.ops.operators.workers import Command
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.ops.tasks.explain import ReasonCode
 from headrace.wire import ngsi, queues, service, tasks

@@ -10,11 +10,12 @@ from pydantic import AfterValidator, Field
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
+from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import ResumeBody
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
-from headrace.ops.operators.workers import Command, LiveWorker, WorkerHeartbeat, WorkerPage
+from headrace.ops.operators.workers import WorkerPage
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant

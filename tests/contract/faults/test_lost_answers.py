@@ -12,9 +12,9 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
+from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.workers import Command, WorkerHeartbeat
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World

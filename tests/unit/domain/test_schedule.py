@@ -16,7 +16,7 @@ from headrace.domain.schedule import (
 )
 from headrace.domain.ticks import interval_ticks, ticks
 from headrace.runtime.cron import read_cron
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)  # a Saturday
 MINUTE = timedelta(minutes=1)
@@ -137,8 +137,8 @@ def test_ticks_missed_long_ago_are_given_up_so_that_progress_stays_small() -> No
 def test_progress_is_read_as_it_was_written() -> None:
     progress = Progress("e", ((NOW, NOW + MINUTE),), (NOW + 2 * MINUTE,), NOW)
 
-    assert schedule_body.from_text(schedule_body.to_text(progress)) == progress
-    assert schedule_body.from_text(schedule_body.to_text(Progress("e"))) == Progress("e")
+    assert schedule_records.from_text(schedule_records.to_text(progress)) == progress
+    assert schedule_records.from_text(schedule_records.to_text(Progress("e"))) == Progress("e")
 
 
 def test_the_latest_run_is_the_last_that_has_come() -> None:

@@ -24,11 +24,11 @@ from headrace.domain.queue import (
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import State
+from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP, acting
-from headrace.ops.operators.workers import Command, WorkerHeartbeat
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.dynamo import Dialect, DynamoStore
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 from headrace.store.records.removals import Removal
 from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
@@ -270,12 +270,12 @@ def the_scheduler(of: Stories) -> None:
         of.clock.forward(60)
         use.ticking.run()
     # The API changed one and deleted the other, and died before it brought the rest up to it.
-    record = before.store.record(schedule_body.KIND, schedule_body.key("mail", "often"))
+    record = before.store.record(schedule_records.KIND, schedule_records.key("mail", "often"))
     assert record is not None
-    old = schedule_body.from_record(record)
+    old = schedule_records.from_record(record)
     new = replace(old, edition="another", version=old.version + 1)
-    before.store.put_record(schedule_body.to_record(new), replaces=old.version)
-    before.store.drop_record(schedule_body.KIND, schedule_body.key("news", "often"))
+    before.store.put_record(schedule_records.to_record(new), replaces=old.version)
+    before.store.drop_record(schedule_records.KIND, schedule_records.key("news", "often"))
     of.clock.forward(60)
     use.ticking.run()
 

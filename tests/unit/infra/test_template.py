@@ -30,9 +30,9 @@ from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.runtime.headers import ALWAYS
 from headrace.runtime.settings import Settings
-from headrace.store.records import keys as key_body
-from headrace.store.records import queues as queue_body
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import keys as key_records
+from headrace.store.records import queues as queue_records
+from headrace.store.records import schedules as schedule_records
 from headrace.store.records.reaper import PARTS
 from infra.local.tables import Template
 
@@ -227,7 +227,7 @@ def test_the_authorizer_may_only_look_up_keys(template: Template) -> None:
 
     assert set(by_sid) == {"AdminKey", "Control"}
     assert statement["Action"] == ["dynamodb:GetItem"]
-    leading = {"dynamodb:LeadingKeys": [key_body.KIND]}
+    leading = {"dynamodb:LeadingKeys": [key_records.KIND]}
     assert statement["Condition"] == {"ForAllValues:StringEquals": leading}
 
 
@@ -403,13 +403,13 @@ def test_the_scheduler_makes_and_takes_back_tasks_and_notes_its_progress(
     assert "dynamodb:UpdateItem" not in by_sid["Tasks"]["Action"]
     assert by_sid["Control"]["Action"] == ["dynamodb:GetItem", "dynamodb:Query"]
     assert by_sid["Progress"]["Action"] == ["dynamodb:DeleteItem", "dynamodb:PutItem"]
-    written = [schedule_body.PROGRESS, dedupe]
+    written = [schedule_records.PROGRESS, dedupe]
     assert by_sid["Progress"]["Condition"] == {
         "ForAllValues:StringLike": {"dynamodb:LeadingKeys": written}
     }
     assert by_sid["Control"]["Condition"] == {
         "ForAllValues:StringLike": {
-            "dynamodb:LeadingKeys": [queue_body.KIND, schedule_body.KIND, *written]
+            "dynamodb:LeadingKeys": [queue_records.KIND, schedule_records.KIND, *written]
         }
     }
 

@@ -30,8 +30,8 @@ from zlib import crc32
 from headrace.domain.change import Entry
 from headrace.domain.portion import Portion, portion
 from headrace.domain.queue import Queue
-from headrace.ops.operators.workers import KIND, on_duty
 from headrace.store.base import Store, metered
+from headrace.store.records.workers import KIND, from_record
 
 _Key = tuple[str, datetime]
 
@@ -220,7 +220,7 @@ class Members:
                 pages += 1
                 for record in records:
                     after = record.name
-                    for name in on_duty(record, now):
+                    for name in from_record(record).on_duty(now):
                         listed.setdefault(name, []).append(record.name)
         with self._lock:
             # Of too many records all see the same first ones; who is not among them has no part.

@@ -1,6 +1,6 @@
 """API keys: made, listed, rotated, revoked, and recognised when one is presented.
 
-What a key reads like and what is kept of it, see ``key_body``.
+What a key reads like and what is kept of it, see ``domain.key``.
 """
 
 import hmac
@@ -23,11 +23,11 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headrace.domain.key import ID, ShownKey, StoredKey, hashed, id_in, new_id, new_secret
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.ops.shared.paging import Cursors, seek
 from headrace.store.base import Record, Store, flat_rate, restricted_to
-from headrace.store.records import keys as key_body
-from headrace.store.records.keys import ShownKey, StoredKey
+from headrace.store.records import keys as key_records
 from headrace.store.records.sessions import end_all
 
 BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
@@ -101,8 +101,8 @@ class KeyOperations:
     audit: Audit
     admin_key: str | None = field(default=None, repr=False)
     cache_seconds: float = 10.0
-    new_id: Callable[[datetime], str] = key_body.new_id
-    new_secret: Callable[[], str] = key_body.new_secret
+    new_id: Callable[[datetime], str] = new_id
+    new_secret: Callable[[], str] = new_secret
     # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
     # not there, or the hash of a whole key that was refused when its record had just been read.
     _known: dict[str, _Known] = field(default_factory=dict)
@@ -114,11 +114,11 @@ class KeyOperations:
 
         The use of a key is noted once an hour: one write, and a request never fails for it.
         """
-        digest = key_body.hashed(presented)
-        own = key_body.hashed(self.admin_key) if self.admin_key is not None else ""
+        digest = hashed(presented)
+        own = hashed(self.admin_key) if self.admin_key is not None else ""
         if hmac.compare_digest(digest, own):
             return BOOTSTRAP
-        key_id = key_body.id_in(presented)
+        key_id = id_in(presented)
         found = self._holder(key_id, digest) if key_id else None
         if found is None:
             if self.admin_key is None:
@@ -139,7 +139,7 @@ class KeyOperations:
         if key_id == BOOTSTRAP.key_id and self.admin_key is not None:
             return BOOTSTRAP
         found = None
-        if key_body.ID.fullmatch(key_id):
+        if ID.fullmatch(key_id):
             found = self._cached(key_id) if digest is None else self._holder(key_id, digest)
         if found is None:
             raise Unauthenticated("the key is not known any more")
@@ -177,11 +177,11 @@ class KeyOperations:
         granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
         if expires_at is not None:
             granted["expires_at"] = expires_at.isoformat()
-        record = key_body.to_record(StoredKey(key, key_body.hashed(secret)))
+        record = key_records.to_record(StoredKey(key, hashed(secret)))
         with self.audit.action("create_key", where=granted, ids=[key.id]):
             for _ in range(_TRIES):
                 before = self._name_before(by, name)
-                if self.store.put_records([(record, None), (key_body.name_record(key), before)]):
+                if self.store.put_records([(record, None), (key_records.name_record(key), before)]):
                     self._forget(key.id)
                     return IssuedKey(key, secret)
             raise Unavailable("others are making keys of this name too; try again")
@@ -201,8 +201,8 @@ class KeyOperations:
                 now = self.now()
                 if stored.key.expired(now):
                     raise NotFound(f"key {key_id} has expired: make another")
-                rotated = stored.rotated(key_body.hashed(secret), now=now, overlap=overlap)
-                if self.store.put_record(key_body.to_record(rotated), replaces=stored.version):
+                rotated = stored.rotated(hashed(secret), now=now, overlap=overlap)
+                if self.store.put_record(key_records.to_record(rotated), replaces=stored.version):
                     self._forget(key_id)
                     return IssuedKey(rotated.key, secret)
                 stored = self._own(by, key_id)
@@ -219,10 +219,10 @@ class KeyOperations:
         now = self.now()
 
         def own(record: Record) -> ShownKey | None:
-            key = key_body.from_record(record).key
+            key = key_records.from_record(record).key
             return key if by.covers_all(key.queues) and not key.forgotten(now) else None
 
-        found = seek(self.store, key_body.KIND, own, limit=limit, after=after, now=self.now)
+        found = seek(self.store, key_records.KIND, own, limit=limit, after=after, now=self.now)
         return KeyPage(found.shown, found.after and self.cursors.write(scope, found.after))
 
     def get(self, by: Principal, key_id: str) -> ShownKey:
@@ -238,18 +238,18 @@ class KeyOperations:
         """
         key = self.get(by, key_id)
         with self.audit.action("revoke_key", where={"name": key.name}, ids=[key_id]) as done:
-            done.changed = int(self.store.drop_record(key_body.KIND, key_id))
+            done.changed = int(self.store.drop_record(key_records.KIND, key_id))
         self._forget(key_id)
         end_all(self.store, key_id)
         if not done.changed:
             raise _missing(by, key_id)
         # Should this be cut off, the name is free all the same: see _name_before().
-        named = key_body.name_record(key)
+        named = key_records.name_record(key)
         self.store.drop_record(named.kind, named.name, version=named.version)
 
     def _own(self, by: Principal, key_id: str) -> StoredKey:
         by.require(Permission.ADMINISTER)
-        found = self._read(key_id) if key_body.ID.fullmatch(key_id) else None
+        found = self._read(key_id) if ID.fullmatch(key_id) else None
         if found is None or not by.covers_all(found.stored.key.queues):
             raise _missing(by, key_id)
         return found.stored
@@ -261,11 +261,11 @@ class KeyOperations:
         there any more never will be.  Raises KeyExists when a living key has the name.
         """
         with flat_rate(read=2):  # the key is somebody else's
-            named = self.store.record(key_body.NAMES, name)
-            record = self.store.record(key_body.KIND, named.body["id"]) if named else None
+            named = self.store.record(key_records.NAMES, name)
+            record = self.store.record(key_records.KIND, named.body["id"]) if named else None
         if named is None:
             return None
-        holder = None if record is None else key_body.from_record(record).key
+        holder = None if record is None else key_records.from_record(record).key
         if holder is None or holder.expired(self.now()):
             return named.version
         which = f", {holder.id}" if by.covers_all(holder.queues) else ""
@@ -304,8 +304,8 @@ class KeyOperations:
 
     def _read(self, key_id: str) -> _Known | None:
         read_at = self.now()  # before the read: what is known is at least as new
-        record = self.store.record(key_body.KIND, key_id)
-        stored = None if record is None else key_body.from_record(record)
+        record = self.store.record(key_records.KIND, key_id)
+        stored = None if record is None else key_records.from_record(record)
         if stored is None or stored.key.forgotten(read_at):
             with self._lock:
                 self._known.pop(key_id, None)
@@ -328,7 +328,7 @@ class KeyOperations:
         # Of several who note it one wins; a key revoked meanwhile does not come back, and one that
         # was rotated keeps its new secret.
         with suppress(Unavailable):
-            self.store.put_record(key_body.to_record(used), replaces=found.stored.version)
+            self.store.put_record(key_records.to_record(used), replaces=found.stored.version)
 
     def _forget(self, key_id: str) -> None:
         with self._lock:

@@ -20,10 +20,10 @@ from typing import Final
 
 from headrace.domain.access import NOBODY, Principal
 from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
+from headrace.domain.key import id_in
 from headrace.ops.operators.keys import KeyOperations, acting
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.store.base import Record, Store
-from headrace.store.records import keys as key_body
 from headrace.store.records.sessions import (
     KIND,
     LASTS,
@@ -137,7 +137,7 @@ class Sessions:
         try:
             principal = self.attempts.verify(presented, source=source)
         except Unauthenticated:
-            claimed = key_body.id_in(presented)
+            claimed = id_in(presented)
             with calling(Caller(NOBODY, request_id)):
                 ids = [claimed] if claimed else None
                 self.audit.note("refuse_sign_in", where=where, ids=ids, changed=0)

@@ -16,7 +16,7 @@ from headrace.ops.shared.queues import QueueListing, QueueOperations
 from headrace.ops.tasks.enqueue import EnqueueResult, TaskOperations
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.store.base import flat_rate
-from headrace.store.records import queues as queue_body
+from headrace.store.records import queues as queue_records
 
 _TARGET: Final = "to_queue"
 
@@ -116,14 +116,14 @@ def queues(
         return QueueListing((), None)
     found = seek(
         all_queues.store,
-        queue_body.KIND,
+        queue_records.KIND,
         lambda record: record if by.covers(record.name) else None,
         limit=limit,
         prefix=max(head, prefix, key=len),
         after=after,
         now=all_queues.now,
     )
-    shown = tuple(queue_body.from_record(record).as_seen(now) for record in found.shown)
+    shown = tuple(queue_records.from_record(record).as_seen(now) for record in found.shown)
     return QueueListing(shown, found.after and cursors.write(scope, found.after))
 
 

@@ -7,55 +7,20 @@ first where a key for some queues gives it, or where it leaves out when its proc
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import datetime
 from typing import Final
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
+from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors, seek
 from headrace.store.base import Record, Store, flat_rate
+from headrace.store.records.workers import KIND, from_record, note_of, to_record
 
-KIND: Final = "worker"
-FORGOTTEN_AFTER: Final = timedelta(minutes=5)
-"""A worker that is silent for so long counts as gone, whenever the table's broom comes."""
-
-_ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a heartbeat: 2.5 times the usual
 _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
-
-
-class Command(StrEnum):
-    """What a worker may be asked: to take nothing more, or to finish and end."""
-
-    QUIET = "quiet"
-    STOP = "stop"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerHeartbeat:
-    """A heartbeat, as the worker sent it; ``started_at`` tells a process from the next one.
-
-    ``running`` are ids of tasks; None where they are not shown.
-    """
-
-    name: str
-    queues: tuple[str, ...]
-    started_at: datetime
-    concurrency: int = 1
-    running: tuple[str, ...] | None = ()
-    version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveWorker:
-    """A worker as of its last heartbeat, and what it is asked to do."""
-
-    heartbeat: WorkerHeartbeat
-    seen_at: datetime
-    command: Command | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +58,7 @@ class WorkerOperations:
                     raise access.not_this_worker(heartbeat.name)
                 if goes_on:
                     heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
-        return _worker(self.store.renew_record(_record(heartbeat, self.now()))).command
+        return from_record(self.store.renew_record(to_record(heartbeat, self.now()))).command
 
     def list(self, by: Principal, *, limit: int = 50, cursor: str | None = None) -> WorkerPage:
         """Return a page of the workers on *by*'s queues, by name, without the silent ones.
@@ -131,7 +96,7 @@ class WorkerOperations:
                 if worker.command in (command, Command.STOP):
                     outcome.changed = 0
                     return worker
-                note = _note(command, worker.heartbeat)
+                note = note_of(command, worker.heartbeat)
                 if self.store.leave_note(KIND, name, note, expects=record.note):
                     return replace(worker, command=command)
                 record, worker = self._found(by, name)
@@ -145,16 +110,8 @@ class WorkerOperations:
         return record, worker
 
     def _living(self, record: Record) -> LiveWorker | None:
-        worker = _worker(record)
-        return worker if self.now() - worker.seen_at < FORGOTTEN_AFTER else None
-
-
-def on_duty(record: Record, now: datetime) -> tuple[str, ...]:
-    """Return the queues whose tasks the worker of *record* takes now; none once asked to stop."""
-    worker = _worker(record)
-    if worker.command is not None or now - worker.seen_at >= _ON_DUTY_FOR:
-        return ()
-    return worker.heartbeat.queues
+        worker = from_record(record)
+        return worker if worker.alive(self.now()) else None
 
 
 def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
@@ -170,39 +127,3 @@ def _missing(by: Principal, name: str) -> NotFound | Forbidden:
     if by.everywhere:
         return NotFound(f"there is no worker {name[:_SHOWN]}, or it is silent")
     return access.not_this_worker(name)
-
-
-def _record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
-    body = {
-        "queues": [*heartbeat.queues],
-        "started_at": heartbeat.started_at.isoformat(),
-        "concurrency": heartbeat.concurrency,
-        "running": [*(heartbeat.running or ())],
-        "version": heartbeat.version,
-        "seen_at": now.isoformat(),
-    }
-    return Record(KIND, heartbeat.name, body, expires_at=now + FORGOTTEN_AFTER)
-
-
-def _worker(record: Record) -> LiveWorker:
-    body = record.body
-    heartbeat = WorkerHeartbeat(
-        record.name,
-        tuple(body["queues"]),
-        datetime.fromisoformat(body["started_at"]),
-        body["concurrency"],
-        tuple(body["running"]),
-        body["version"],
-    )
-    return LiveWorker(
-        heartbeat, datetime.fromisoformat(body["seen_at"]), _command(record.note, heartbeat)
-    )
-
-
-def _note(command: Command, heartbeat: WorkerHeartbeat) -> str:
-    """Return a command with the process it is for: it is not for whoever is started after it."""
-    return f"{command} {heartbeat.started_at.isoformat()}"
-
-
-def _command(note: str | None, heartbeat: WorkerHeartbeat) -> Command | None:
-    return next((command for command in Command if note == _note(command, heartbeat)), None)

@@ -20,7 +20,7 @@ from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import read_units
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Store, flat_rate
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 
 _STRIDES: Final = 10  # reads for one page, where many schedules are others'
 
@@ -76,28 +76,28 @@ class Schedules:
             detail = f"must match {NAME}"
             raise InvalidRequest(f"name {detail}", errors=[FieldError("name", detail)])
         self._check(settings, owner, name)
-        key = schedule_body.key(queue, name)
+        key = schedule_records.key(queue, name)
         with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):
             while True:
-                record = self.store.record(schedule_body.KIND, key)
-                old = None if record is None else schedule_body.from_record(record)
+                record = self.store.record(schedule_records.KIND, key)
+                old = None if record is None else schedule_records.from_record(record)
                 new = self._next(old, owner, name, settings)
                 if new == old:
                     break
                 version = old.version if old is not None else None
-                if self.store.put_record(schedule_body.to_record(new), replaces=version):
+                if self.store.put_record(schedule_records.to_record(new), replaces=version):
                     break
             self.ticking.advance(key)
         return self._seen(new, self.ticking.progress(key))
 
     def get(self, queue: str, name: str) -> Seen:
         """Return a schedule.  Raises NotFound."""
-        key = schedule_body.key(queue, name)
+        key = schedule_records.key(queue, name)
         return self._seen(self._stored(queue, name), self.ticking.progress(key))
 
     def of_queue(self, queue: Queue) -> list[Seen]:
         """Return the schedules of a queue by name, without their latest run."""
-        found = schedule_body.of_queue(self.store, queue.name)
+        found = schedule_records.of_queue(self.store, queue.name)
         return [
             self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
         ]
@@ -122,12 +122,12 @@ class Schedules:
     def _seek(self, by: Principal, found: list[Schedule], after: str, limit: int) -> str | None:
         """Put up to *limit* schedules of *by*'s queues into *found*; return where to go on."""
         for _ in range(_STRIDES):
-            records, more = self.store.records(schedule_body.KIND, after=after, limit=limit + 1)
+            records, more = self.store.records(schedule_records.KIND, after=after, limit=limit + 1)
             for record in records:
-                schedule = schedule_body.from_record(record)
+                schedule = schedule_records.from_record(record)
                 if by.covers(schedule.queue):
                     if len(found) == limit:
-                        return schedule_body.key(found[-1].queue, found[-1].name)
+                        return schedule_records.key(found[-1].queue, found[-1].name)
                     found.append(schedule)
                 after = record.name
             if not more:
@@ -157,7 +157,7 @@ class Schedules:
     def last_run(self, schedule: Schedule) -> LastRun | None:
         """Return the latest run with its outcome; None when there was none yet."""
         now = self.now()
-        progress = self.ticking.progress(schedule_body.key(schedule.queue, schedule.name))
+        progress = self.ticking.progress(schedule_records.key(schedule.queue, schedule.name))
         at = progress.last_run_at(now) if progress else None
         if progress is None or at is None:
             return None
@@ -171,9 +171,9 @@ class Schedules:
     def delete(self, queue: str, name: str) -> None:
         """Remove a schedule and its tasks that are not due yet.  Raises NotFound."""
         self._stored(queue, name)
-        key = schedule_body.key(queue, name)
+        key = schedule_records.key(queue, name)
         with self.audit.action("delete_schedule", queue=queue, where={"schedule": name}):
-            self.store.drop_record(schedule_body.KIND, key)
+            self.store.drop_record(schedule_records.KIND, key)
             self.ticking.settle(key)
 
     def run(self, queue: str, name: str) -> EnqueueResult:
@@ -186,7 +186,7 @@ class Schedules:
             created = result.outcome is EnqueueOutcome.CREATED
             outcome.changed = int(created)
             if created:
-                self.ticking.note_run(schedule_body.key(queue, name), now, result.id)
+                self.ticking.note_run(schedule_records.key(queue, name), now, result.id)
         return result
 
     def _living(self, schedules: list[Schedule]) -> tuple[Schedule, ...]:
@@ -207,8 +207,8 @@ class Schedules:
 
     def _old(self, owner: Queue, name: str) -> Schedule | None:
         """Return the schedule of this name, be it one of another queue that was deleted."""
-        record = self.store.record(schedule_body.KIND, schedule_body.key(owner.name, name))
-        return None if record is None else schedule_body.from_record(record)
+        record = self.store.record(schedule_records.KIND, schedule_records.key(owner.name, name))
+        return None if record is None else schedule_records.from_record(record)
 
     def _check(self, settings: ScheduleSettings, owner: Queue, name: str) -> None:
         place = zone(settings.timezone)

@@ -21,7 +21,7 @@ from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops.shared.uniqueness import commit
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing
 from headrace.store.base import Done, Refused, Store
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 _TOGETHER: Final = 24  # tasks of one transaction
@@ -51,7 +51,7 @@ class At:
         return self._with(self.progress.minus(tick))
 
     def _with(self, progress: Progress) -> tuple["At", KeyLock]:
-        lock = schedule_body.progress_lock(self.name, progress, expects=self.text)
+        lock = schedule_records.progress_lock(self.name, progress, expects=self.text)
         return replace(self, text=str(lock.value), progress=progress), lock
 
 

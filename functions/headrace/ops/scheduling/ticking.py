@@ -23,7 +23,7 @@ from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops.scheduling.tick_tasks import At, OvertakenError, TickTasks, move
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Store
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import schedules as schedule_records
 
 _PAGE: Final = 250
 _TRIES: Final = 50  # at a key lock that others move at the same time
@@ -59,11 +59,11 @@ class Ticking:
         enqueued already.
         """
         done = Ticked()
-        locks = self.store.key_locks(schedule_body.PROGRESS)  # before the schedules, as always
+        locks = self.store.key_locks(schedule_records.PROGRESS)  # before the schedules, as always
         waiting: list[tuple[datetime, str, _Seen]] = []
         for schedule in self._all():
             done.schedules += 1
-            name = schedule_body.key(schedule.queue, schedule.name)
+            name = schedule_records.key(schedule.queue, schedule.name)
             seen = (locks.pop(name, None), schedule)
             try:
                 first = self._first_wanted(*seen)
@@ -88,7 +88,7 @@ class Ticking:
         for _ in range(_TRIES):
             text, schedule = seen or (self._key_lock(name), self._stored(name))
             seen = None
-            progress = None if text is None else schedule_body.from_text(text)
+            progress = None if text is None else schedule_records.from_text(text)
             if schedule is None or text is None or not _current(progress, schedule):
                 self.settle(name)
                 if schedule is None:
@@ -112,7 +112,7 @@ class Ticking:
         """
         for _ in range(_TRIES):
             text, schedule = self._key_lock(name), self._stored(name)
-            progress = None if text is None else schedule_body.from_text(text)
+            progress = None if text is None else schedule_records.from_text(text)
             if _current(progress, schedule):
                 return
             now = self.now()
@@ -120,7 +120,7 @@ class Ticking:
                 if text is not None and progress is not None:
                     text, progress = self.tasks.take_back(At(name, text, progress, now))
                 then = None if schedule is None else schedule.takes_over(progress, now)
-                move(self.store, schedule_body.progress_lock(name, then, expects=text))
+                move(self.store, schedule_records.progress_lock(name, then, expects=text))
             except OvertakenError:
                 continue
             return
@@ -132,14 +132,16 @@ class Ticking:
             text = self._key_lock(name)
             if text is None:
                 return
-            progress = replace(schedule_body.from_text(text), ran_at=at, ran_id=task_id)
-            if self.store.set_key_lock(schedule_body.progress_lock(name, progress, expects=text)):
+            progress = replace(schedule_records.from_text(text), ran_at=at, ran_id=task_id)
+            if self.store.set_key_lock(
+                schedule_records.progress_lock(name, progress, expects=text)
+            ):
                 return
 
     def progress(self, name: str) -> Progress | None:
         """Return how far a schedule is."""
         text = self._key_lock(name)
-        return None if text is None else schedule_body.from_text(text)
+        return None if text is None else schedule_records.from_text(text)
 
     def queue_of(self, schedule: Schedule) -> Queue | None:
         """Return the queue of a schedule; None when that was deleted, be there another since."""
@@ -154,7 +156,7 @@ class Ticking:
     def _first_wanted(self, text: str | None, schedule: Schedule) -> datetime | None:
         """Return when a schedule first wants something; None when it wants nothing now."""
         now = self.now()
-        progress = None if text is None else schedule_body.from_text(text)
+        progress = None if text is None else schedule_records.from_text(text)
         if not _current(progress, schedule):
             return now
         return next(iter(self._wanted(schedule, progress, now)), None)
@@ -166,18 +168,18 @@ class Ticking:
         return progress.wanted(near, now, most_ahead=schedule.most_ahead)
 
     def _key_lock(self, name: str) -> str | None:
-        return self.store.key_lock(schedule_body.PROGRESS, name)
+        return self.store.key_lock(schedule_records.PROGRESS, name)
 
     def _stored(self, name: str) -> Schedule | None:
-        record = self.store.record(schedule_body.KIND, name)
-        return None if record is None else schedule_body.from_record(record)
+        record = self.store.record(schedule_records.KIND, name)
+        return None if record is None else schedule_records.from_record(record)
 
     def _all(self) -> Iterator[Schedule]:
         after, more = "", True
         while more:
-            records, more = self.store.records(schedule_body.KIND, after=after, limit=_PAGE)
+            records, more = self.store.records(schedule_records.KIND, after=after, limit=_PAGE)
             for record in records:
-                yield schedule_body.from_record(record)
+                yield schedule_records.from_record(record)
                 after = record.name
 
 

@@ -23,8 +23,8 @@ from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
-from headrace.store.records import queues as queue_body
-from headrace.store.records import schedules as schedule_body
+from headrace.store.records import queues as queue_records
+from headrace.store.records import schedules as schedule_records
 from headrace.store.records.removals import Removal
 
 
@@ -76,7 +76,7 @@ class QueueOperations:
             name, settings, now, now, shards_in_use=shards_in_use, shards_ever=shards_in_use
         )
         with self.audit.action("create_queue", queue=name):
-            if not self.store.put_record(queue_body.to_record(queue), replaces=None):
+            if not self.store.put_record(queue_records.to_record(queue), replaces=None):
                 message = f"queue {name} exists"
                 raise QueueExists(message)
         return self._remember(queue)
@@ -105,11 +105,11 @@ class QueueOperations:
         after = self.cursors.read(scope, cursor) if cursor else ""
         # One more than asked for, and a full page that is the last does not lead to an empty one.
         records, more = self.store.records(
-            queue_body.KIND, prefix=prefix, after=after, limit=limit + 1
+            queue_records.KIND, prefix=prefix, after=after, limit=limit + 1
         )
         more = more or len(records) > limit
         now = self.now()
-        queues = tuple(queue_body.from_record(record).as_seen(now) for record in records[:limit])
+        queues = tuple(queue_records.from_record(record).as_seen(now) for record in records[:limit])
         return QueueListing(queues, self.cursors.write(scope, queues[-1].name) if more else None)
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
@@ -173,8 +173,8 @@ class QueueOperations:
         removal = Removal(name, tuple(State), self.now(), queue.shards_ever, deletes_queue=True)
         with self.audit.action("delete_queue", queue=name):
             self.removals.write(removal)
-            self.store.drop_record(queue_body.KIND, name)
-            schedule_body.drop_all(self.store, name)
+            self.store.drop_record(queue_records.KIND, name)
+            schedule_records.drop_all(self.store, name)
             self._cache.pop(name, None)
             return self.removals.work(removal, set())
 
@@ -187,12 +187,12 @@ class QueueOperations:
         return queue.uncounted_since if limit else None
 
     def _stored(self, name: str) -> Queue:
-        record = self.store.record(queue_body.KIND, name)
+        record = self.store.record(queue_records.KIND, name)
         if record is None:
             self._cache.pop(name, None)
             message = f"there is no queue {name}"
             raise NotFound(message)
-        return self._remember(queue_body.from_record(record))
+        return self._remember(queue_records.from_record(record))
 
     def _remember(self, queue: Queue) -> Queue:
         self._cache[queue.name] = (self.now(), queue)
@@ -206,7 +206,7 @@ class QueueOperations:
                 version=stored.version + 1,
                 updated_at=self.now(),
             )
-            record = queue_body.to_record(changed)
+            record = queue_records.to_record(changed)
             if self.store.put_record(record, replaces=stored.version):
                 return self._remember(changed)
             stored = self._stored(stored.name)

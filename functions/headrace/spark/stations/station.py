@@ -21,7 +21,7 @@ from headrace import __version__
 from headrace.client.threads import PeriodicThread
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
-from headrace.ops.operators.workers import Command, WorkerHeartbeat
+from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.runtime.wiring import UseCases
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import heartbeat, shard_deliveries

@@ -1,0 +1,42 @@
+"""A worker's record, which its heartbeat renews; a command is a note on it."""
+
+from datetime import datetime
+from typing import Final
+
+from headrace.domain.worker import FORGOTTEN_AFTER, Command, LiveWorker, WorkerHeartbeat
+from headrace.store.base import Record
+
+KIND: Final = "worker"
+
+
+def to_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
+    """Return a heartbeat that comes *now* as the record of its worker."""
+    body = {
+        "queues": [*heartbeat.queues],
+        "started_at": heartbeat.started_at.isoformat(),
+        "concurrency": heartbeat.concurrency,
+        "running": [*(heartbeat.running or ())],
+        "version": heartbeat.version,
+        "seen_at": now.isoformat(),
+    }
+    return Record(KIND, heartbeat.name, body, expires_at=now + FORGOTTEN_AFTER)
+
+
+def from_record(record: Record) -> LiveWorker:
+    """Return the worker of *record*, and what it is asked to do."""
+    body = record.body
+    heartbeat = WorkerHeartbeat(
+        record.name,
+        tuple(body["queues"]),
+        datetime.fromisoformat(body["started_at"]),
+        body["concurrency"],
+        tuple(body["running"]),
+        body["version"],
+    )
+    noted = (command for command in Command if record.note == note_of(command, heartbeat))
+    return LiveWorker(heartbeat, datetime.fromisoformat(body["seen_at"]), next(noted, None))
+
+
+def note_of(command: Command, heartbeat: WorkerHeartbeat) -> str:
+    """Return a command with the process it is for: it is not for whoever is started after it."""
+    return f"{command} {heartbeat.started_at.isoformat()}"

@@ -19,7 +19,7 @@ STYLES: Final = ("solid", "dashed", "dotted", _LOUD)
 _DOT: Final = 4  # of a chart's width: a value between two gaps
 
 Value = float | None
-"""A number, or None where there is nothing to tell: the line has a gap there."""
+"""A number, or None for a gap in the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Spark:
 class Series:
     """One line of a chart: an SVG path, and the one below it where it is filled.
 
-    ``style`` is how it is told from the others without colour: solid, dashed, dotted or thick.
+    ``style`` distinguishes it without colour: solid, dashed, dotted or thick.
     """
 
     name: str
@@ -88,19 +88,6 @@ def area(values: Sequence[float], width: float, height: float, *, top: float) ->
     if not values:
         return ""
     return f"{line(values, width, height, top=top)}V{height:g}H0Z"
-
-
-def bars(values: Sequence[float], width: float, height: float, *, top: float) -> str:
-    """Return the path of one bar for each value, with a fifth of its room between two."""
-    if not values or top <= 0:
-        return ""
-    room = width / len(values)
-    return "".join(
-        f"M{place * room + room * 0.1:.1f} {height:g}V{height * (1 - value / top):.1f}"
-        f"h{room * 0.8:.1f}V{height:g}Z"
-        for place, value in enumerate(values)
-        if value > 0
-    )
 
 
 def round_top(highest: float) -> float:
@@ -198,7 +185,7 @@ def broken_line(values: Sequence[Value], width: float, height: float, *, top: fl
 
 
 def without_rests(values: Sequence[Value]) -> list[Value]:
-    """Return *values* without the zeros among zeros: a red floor would alarm for nothing."""
+    """Return *values* with None for zeros among zeros: a red line along the axis would alarm."""
     return [
         value if any(values[max(0, place - 1) : place + 2]) else None
         for place, value in enumerate(values)

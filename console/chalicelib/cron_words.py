@@ -1,4 +1,4 @@
-"""Schedules in plain words: the common shapes of cron, and intervals.  What is not, stays as it is.
+"""Schedules in plain words: the common shapes of cron, and intervals.  All else stays as it is.
 
 Nothing is decided by these words; the runs shown beside them are the truth.  Why this is no
 library's work: docs/decisions/0016-cron-in-words-by-hand.md.

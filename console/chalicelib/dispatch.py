@@ -1,4 +1,4 @@
-"""From API Gateway's event to an answer: what holds for every page, in order.
+"""From API Gateway's event to a response: the steps common to every page, in order.
 
 Who is it; is the form ours; may they; ask the view; draw what it says, or what went wrong.
 """
@@ -47,7 +47,7 @@ _log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above t
 
 @dataclass(frozen=True, slots=True)
 class _ConsoleCall:
-    """One call of the function: what it was sent, and what it has cost so far."""
+    """One call of the function: its event, and its cost so far."""
 
     event: Mapping[str, Any]
     request_id: str
@@ -83,7 +83,7 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
 
 
 def _enter(request: ConsoleRequest, use: UseCases) -> RequestContext:
-    """Find out who it is: the session must go on, and its key still stand."""
+    """Identify the visitor: the session must be live, and its key still valid."""
     signing = Signing.of(use.settings)
     context = RequestContext(request, use, signing, use.now())
     named = signing.named(request.cookies.get(SESSION, ""))
@@ -114,7 +114,7 @@ def _reply(route: ConsoleRoute, context: RequestContext) -> Reply:
 def _note_refusal(
     route: ConsoleRoute, context: RequestContext | None, made: ConsoleResponse
 ) -> None:
-    """Log what somebody may not do, and note it in the audit if it would have changed something."""
+    """Log a forbidden request, and add it to the audit if it would have changed something."""
     if context is None or context.principal is None or made.status != HTTPStatus.FORBIDDEN:
         return
     request, who = context.request, context.principal
@@ -139,7 +139,7 @@ def _redirect_to_sign_in(context: RequestContext) -> Reply:
 
 
 def _nonce(context: RequestContext) -> str:
-    """Return the nonce of forms: the session's, or the cookie's of a visitor who has none yet."""
+    """Return the nonce of forms: the session's, or from the cookie of a visitor without one."""
     if context.session is not None:
         return context.session.nonce
     return str(context.signing.read(DOOR, context.request.cookies.get(DOOR, "")) or "")
@@ -205,7 +205,7 @@ def _frame(
 
 
 def _bare_frame(at: urls.Urls, call: _ConsoleCall) -> Frame:
-    """Return the frame of a page when nothing is known of who sees it."""
+    """Return the frame of a page for an unknown visitor."""
     return Frame(
         now=utc_now(),
         environment=call.environment,
@@ -224,7 +224,7 @@ def _served(at: urls.Urls, name: str) -> str:
 def _refusal(
     error: HeadraceError, context: RequestContext | None, call: _ConsoleCall
 ) -> ConsoleResponse:
-    """Answer with what happened, what was not done, and by which name the logs know it."""
+    """Answer with the error page: what happened, what was not done, and the request's id."""
     at = urls.Urls.of(call.event)
     signing = Link("Sign in", at.to(urls.SIGN_IN))
     page = ErrorPage.of(

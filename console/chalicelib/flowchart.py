@@ -90,7 +90,7 @@ def flowchart(
 
 
 def _columns(flows: Sequence[Flow], names: Sequence[str]) -> dict[str, int]:
-    """Return each queue's column; strong flows are heard first, those that close a loop are not."""
+    """Return each queue's column; strong flows count first, and none that closes a loop."""
     ahead: dict[str, set[str]] = {name: set() for name in names}
     for flow in flows:
         if not _reaches(ahead, flow.target, flow.source):

@@ -1,4 +1,4 @@
-"""What people type into fields, read with the limits of the contract; errors name the field."""
+"""Form values, read within the limits of the contract; errors are collected by field."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 @dataclass(slots=True)
 class Errors:
-    """What is wrong with a form, by field."""
+    """The errors of a form, by field."""
 
     found: dict[str, str] = field(default_factory=dict)
 
@@ -25,11 +25,11 @@ class Errors:
         return bool(self.found)
 
     def add(self, name: str, message: str) -> None:
-        """Note what is wrong with a field; the first thing counts."""
+        """Add an error to a field that has none yet."""
         self.found.setdefault(name, message)
 
     def take(self, error: HeadraceError, *, otherwise: str) -> None:
-        """Note what a use case found wrong; what names no field goes to *otherwise*."""
+        """Add the errors of a use case; one without a field goes to *otherwise*."""
         for wrong in error.errors or (FieldError(otherwise, error.detail),):
             self.add(wrong.field, wrong.message)
 
@@ -93,12 +93,12 @@ class Errors:
 
 
 def number_of_ours(text: str, default: int) -> int:
-    """Return a number that a page of ours has written; *default* for whatever else came."""
+    """Return a number that one of our pages put into a form or link; else *default*."""
     return int(text) if _OURS.fullmatch(text) else default
 
 
 def check_json(text: str) -> None:
-    """Check JSON text and convert nothing: a number stays the text it is.  Raises ValueError."""
+    """Raise ValueError unless *text* is JSON; numbers are not converted."""
     json.loads(text, parse_constant=_no_number, parse_int=str, parse_float=str)
 
 

@@ -1,4 +1,4 @@
-"""The root of all pages, what surrounds each, and the pages that are no view's own.
+"""The base class of pages, the frame around each, and the pages that belong to no view.
 
 A page is a frozen dataclass with exactly what its template may use; it stands in its view's module.
 """
@@ -37,7 +37,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """A message about what has just been done; ``kind`` is done or failed."""
+    """A message about the last action; ``kind`` is done or failed."""
 
     kind: str
     text: str
@@ -55,7 +55,7 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class PageCost:
-    """What the page cost: DynamoDB's units, and milliseconds."""
+    """The cost of a page: DynamoDB's units, and milliseconds."""
 
     write: float
     read: float
@@ -84,7 +84,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPage(Page):
-    """What happened, what was not done, and the name by which the logs know it."""
+    """What happened, what was not done, and the id to look for in the logs."""
 
     template: ClassVar[str] = "error.html"
     detail: str
@@ -95,7 +95,7 @@ class ErrorPage(Page):
 
     @classmethod
     def of(cls, error: HeadraceError, *, request_id: str, acted: bool, way_on: Link) -> Self:
-        """Return the page for *error*; *acted* when something was to be done."""
+        """Return the page for *error*; *acted* when the request was an action."""
         broken = error.status >= _FAILED
         not_done = "Nothing was changed."
         if acted and broken:
@@ -113,7 +113,7 @@ class ErrorPage(Page):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BouncePage(Page):
-    """Opens itself again, so that the browser sends along the cookies it keeps from others."""
+    """Reloads itself: browsers withhold strict cookies from a request that another site began."""
 
     template: ClassVar[str] = "bounce.html"
     url: str

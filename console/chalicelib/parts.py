@@ -1,4 +1,4 @@
-"""The pieces that pages are put together from; a macro of macros.html draws each."""
+"""The pieces that pages share; a macro of macros.html draws each."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ _UNFOLDED: Final = 2_000  # letters of a text that are shown at once
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link; ``current`` when it leads to where one is."""
+    """A link; ``current`` when it leads to the page that it is on."""
 
     text: str
     url: str
@@ -42,7 +42,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a form, as typed, and what is wrong with it.
+    """A field of a form, as typed, with its error.
 
     ``kind`` is text, number, password, datetime-local, select or textarea; ``options`` are the
     choices of a select, or suggestions.
@@ -61,7 +61,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A value that a form carries unseen."""
+    """A hidden field."""
 
     name: str
     value: str
@@ -69,7 +69,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A link to where one is asked to confirm; ``danger`` when what it does cannot be undone."""
+    """A link to a confirmation page; ``danger`` when the action cannot be undone."""
 
     text: str
     url: str
@@ -78,7 +78,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the buttons of a form: ``value`` is what it sends, nothing where it is alone."""
+    """A button of a form, and the value that it sends; empty for a form with one button."""
 
     value: str
     text: str
@@ -87,10 +87,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """A form that says what it is about to do, and does it when it is sent.
+    """A form that performs an action, with buttons that name it.
 
-    ``choices`` are its buttons, from the harmless to the grave; ``back`` leads to where nothing is
-    done.
+    ``choices`` are its buttons, the most dangerous last; ``back`` is the link to cancel.
     """
 
     action: str
@@ -121,7 +120,7 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """What would be here, and the command that brings it."""
+    """The text of an empty list, and the command that fills it."""
 
     text: str
     command: str = ""
@@ -129,7 +128,7 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Pager:
-    """Where a list goes on; None where it does not."""
+    """Links to the other pages of a list; None where there is none."""
 
     shown: str
     first: str | None = None
@@ -138,7 +137,7 @@ class Pager:
 
 @dataclass(frozen=True, slots=True)
 class FilterForm:
-    """What may be asked of tasks; ``open`` when something is."""
+    """The filter above a list; ``open`` when any of it is set."""
 
     action: str
     fields: tuple[Field, ...]
@@ -149,7 +148,7 @@ class FilterForm:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """JSON as it came in: ``text`` letter by letter, ``laid_out`` with lines and indents.
+    """JSON: ``text`` exactly as sent, ``laid_out`` with lines and indents.
 
     ``head`` is how it begins, where it is too long to show unfolded.
     """

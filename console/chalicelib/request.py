@@ -1,4 +1,4 @@
-"""A request as the views read it, from the event of API Gateway (REST API, payload v1)."""
+"""Requests, read from the event of API Gateway (REST API, payload v1)."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ Values = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRequest:
-    """What was asked.  Header names are in lower case; ``source`` is the client's address."""
+    """A request.  Header names are in lower case; ``source`` is the client's address."""
 
     method: str
     urls: Urls
@@ -35,7 +35,7 @@ class ConsoleRequest:
 
     @property
     def secure(self) -> bool:
-        """Whether cookies may ask for https: everywhere but on one's own machine."""
+        """Whether cookies are for https only: everywhere except on the local machine."""
         host = self.headers.get("host", "")
         local = host.rsplit(":", 1)[0] in _LOCAL or host in _LOCAL
         return not (local and self.headers.get("x-forwarded-proto") == "http")

@@ -35,7 +35,7 @@ def allowed(by: Principal, permission: Permission, queue: str | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a view works with; ``principal`` and ``session`` are None where nobody is signed in."""
+    """The argument of every view; without ``principal`` and ``session`` nobody is signed in."""
 
     request: ConsoleRequest
     use: UseCases
@@ -52,11 +52,11 @@ class RequestContext:
         return self.principal
 
     def allows(self, permission: Permission, queue: str | None = None) -> bool:
-        """Tell whether whoever is signed in may do so: what to draw."""
+        """Tell whether the visitor is permitted to: decides what to draw."""
         return allowed(self.by, permission, queue)
 
     def require(self, permission: Permission, *queues: str) -> None:
-        """Raise Forbidden unless it is allowed, for each of *queues*: what may be done."""
+        """Raise Forbidden unless the visitor is permitted to, for each of *queues*."""
         if not all(allowed(self.by, permission, queue) for queue in queues or (None,)):
             self.by.require(permission, *queues)
 
@@ -71,7 +71,7 @@ class RequestContext:
 
 
 def check_form(request: ConsoleRequest, signing: Signing, nonce: str) -> None:
-    """Raise Forbidden unless a form was sent by a page of ours, to the browser that sends it."""
+    """Raise Forbidden unless the form comes from a page that we gave to this browser."""
     if elsewhere(request):
         raise Forbidden("this form was sent by another site")
     if not signing.is_form_token(request.given(TOKEN), nonce):

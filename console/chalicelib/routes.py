@@ -1,6 +1,6 @@
-"""Routes: which view answers what, what it needs of a key, and what it answers with.
+"""Routes: the view of each path, the permission it needs, and the types of its responses.
 
-Every answer has the headers that keep other sites out.
+Every response has the security headers.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ SECURITY: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConsoleResponse:
-    """An answer; ``cookies`` are whole lines for Set-Cookie."""
+    """A response; ``cookies`` are whole lines for Set-Cookie."""
 
     body: str = ""
     status: int = 200
@@ -38,7 +38,7 @@ class ConsoleResponse:
     cookies: tuple[str, ...] = ()
 
     def all_headers(self) -> dict[str, Any]:
-        """Return every header, security's included; nothing is kept unless it says so."""
+        """Return every header, with those for security; by default nothing is cached."""
         return {
             "Content-Type": self.content_type,
             **SECURITY,
@@ -58,7 +58,7 @@ def cookie(request: ConsoleRequest, name: str, value: str, *, seconds: int) -> s
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Go and look there, by GET; ``flash`` says what was done."""
+    """A redirect by GET; ``flash`` is shown on the page that follows."""
 
     url: str
     flash: Flash | None = None
@@ -73,8 +73,8 @@ View = Callable[[RequestContext], Reply]
 class ConsoleRoute:
     """One route of the template.
 
-    ``needs`` is asked of the key before the view runs, for the queue in the path if there is one;
-    None is a route that anybody may take, signed in or not.
+    ``needs`` is checked before the view runs, for the queue in the path if there is one; None is a
+    route for everybody, signed in or not.
     """
 
     method: str
@@ -90,11 +90,11 @@ class Routes:
     found: list[ConsoleRoute] = field(default_factory=list)
 
     def get(self, path: str, needs: Permission | None) -> Callable[[View], View]:
-        """Make the function below the view of GET *path*."""
+        """Decorate the view of GET *path*."""
         return self._add("GET", path, needs)
 
     def post(self, path: str, needs: Permission | None) -> Callable[[View], View]:
-        """Make the function below the view of POST *path*: a form with its token."""
+        """Decorate the view of POST *path*: a form with its token."""
         return self._add("POST", path, needs)
 
     def _add(self, method: str, path: str, needs: Permission | None) -> Callable[[View], View]:

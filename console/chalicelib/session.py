@@ -1,4 +1,4 @@
-"""What browsers keep for us, signed: which session is theirs, and what ties a form to it.
+"""Signed cookies and form tokens.
 
 A session itself is a record of the service (``headrace.ops.operators.sessions``).  The cookie names
 it and is signed, so that a made-up one costs no look at the table.  Signatures take the
@@ -26,7 +26,7 @@ _LEAST: Final = 16  # characters of the secret
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """Signs and reads what browsers keep for us."""
+    """Signs cookies and form tokens, and reads them."""
 
     secret: bytes
 

@@ -1,4 +1,4 @@
-"""Settings as fields: their words, their texts, and how these are read.
+"""Settings as form fields: labels, values as text, and how these are read.
 
 All of a queue's; and those of retries by themselves, which a schedule may leave to its queue.
 """
@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One field; ``options`` are values with what they mean."""
+    """One field; ``options`` are pairs of value and label."""
 
     name: str
     label: str
@@ -83,12 +83,12 @@ OPTIONAL: Final = (
     *(replace(one, hint=f"{one.hint} Empty: {USUAL[one.name]}.".strip()) for one in RETRIES[1:-1]),
     RETRIES[-1],
 )
-"""The fields where all may be empty, for a schedule that leaves it to its queue."""
+"""The fields of a schedule, which may leave any empty: then its queue's setting holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Typed:
-    """What was typed into the fields; what is wrong goes to ``errors``, by field."""
+    """The values of the form; errors are collected by field."""
 
     texts: Mapping[str, str]
     errors: Errors

@@ -15,8 +15,8 @@
     const size = Math.abs(seconds);
     if (size < 1) return "now";
     const [length, unit] = units.find(([least]) => size >= least);
-    const said = `${Math.floor(size / length)} ${unit}`;
-    return seconds > 0 ? `${said} ago` : `in ${said}`;
+    const about = `${Math.floor(size / length)} ${unit}`;
+    return seconds > 0 ? `${about} ago` : `in ${about}`;
   }
 
   function tellTimes(root = document) {

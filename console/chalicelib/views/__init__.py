@@ -1,1 +1,1 @@
-"""Views: a request in, use cases asked, a page out.  One module for each noun, with its pages."""
+"""Views take a request, call use cases and return a page.  One module for each noun."""

@@ -1,6 +1,6 @@
-"""What operators do to tasks: to one, and to those that were ticked in a list.
+"""Operators' actions on one task, and on tasks ticked in a list.
 
-Which states an action takes, the lifecycle says.
+The lifecycle table says from which states each is legal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ _WHY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TaskAction:
-    """One action: its verb, what it did, and what to know before one confirms it."""
+    """One action: its verb, its past participle, and what to know before confirming it."""
 
     action: BulkAction
     verb: str
@@ -52,14 +52,14 @@ class TaskAction:
         return self.action.value
 
     def takes(self, word: str) -> bool:
-        """Tell whether tasks that *word* of the state filter means may be acted on."""
+        """Tell whether it is legal for some task in the list that *word* of the filter selects."""
         spans = TaskFilter(states=(word,) if word else ()).spans(_ANY_TIME)
         if self.action is BulkAction.RUN and word == "READY":
             return False
         return any(self._from(span.state) for span in spans)
 
     def fits(self, task: Task, status: Status) -> bool:
-        """Tell whether *task* may be acted on as it stands."""
+        """Tell whether it is legal for *task* now."""
         if self.action is BulkAction.RUN:
             return status is Status.SCHEDULED
         return self._from(task.state)
@@ -129,7 +129,7 @@ def carry_out(
         message = "is needed"
         raise InvalidRequest(f"to_queue {message}", errors=[FieldError("to_queue", message)])
     if moves and dry_run:
-        # Where it goes is asked on the next page: what a move takes does not hang on it.
+        # The next page asks for the target, which does not decide what a move takes.
         return BulkAnswer(len(ids), 0)
     to_queue = target if moves else None
     return context.use.bulk.by_ids(queue, action.action, ids, to_queue=to_queue, dry_run=dry_run)
@@ -163,7 +163,7 @@ def ask_of_task(context: RequestContext) -> Reply:
 
 @routes.post(urls.TASK_ACTION, Permission.OPERATE)
 def act_on_task(context: RequestContext) -> Reply:
-    """Do it, in the queue in which it was asked."""
+    """Do it, in the queue that the confirmation named."""
     action = action_named(context.request.names["action"])
     queue, task_id = context.request.given("queue"), context.request.names["id"]
     try:
@@ -204,7 +204,7 @@ def _ask_of_task(
 
 @routes.post(urls.SELECTED, Permission.OPERATE)
 def act_on_ticked(context: RequestContext) -> Reply:
-    """Ask, or if that was answered, act on the tasks that were ticked."""
+    """Ask for confirmation, or with it act on the ticked tasks."""
     action = action_named(context.request.given("action"))
     ids = tuple(dict.fromkeys(context.request.form.get("id", ())))
     back = context.request.given("back")

@@ -1,4 +1,4 @@
-"""Asking before acting: one page for whatever changes something; what it asks is said as data."""
+"""The confirmation page, the same for every action; what it asks is data."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from console.chalicelib.parts import Choice, Confirm, Field, Hidden, Link
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A task that is meant, and why it will be left alone, if it will."""
+    """One of the tasks to act on, and why it will be skipped, if it will."""
 
     id: str
     url: str
@@ -18,7 +18,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What would be done, to how many, to which; *button* says it, and *action* does it.
+    """What an action would do, and to which tasks; its form goes to ``action``.
 
     ``title`` is the question itself unless given; nothing is offered unless it is ``possible``.
     """
@@ -38,7 +38,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmPage(Page):
-    """The question, and the form that answers it, or the way back."""
+    """The question, with the form that performs the action, or the way back."""
 
     template: ClassVar[str] = "confirm.html"
     prompt: Question
@@ -49,7 +49,7 @@ class ConfirmPage(Page):
 def ask(
     prompt: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
 ) -> ConfirmPage:
-    """Return the page that asks; who does not want to goes *back*, else up to the last crumb."""
+    """Return the page; to cancel leads *back*, by default to the last of *crumbs*."""
     back = back or crumbs[-1]
     form = Confirm(
         prompt.action,

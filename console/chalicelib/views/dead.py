@@ -1,4 +1,4 @@
-"""Dead letters by what they died of, over queues."""
+"""Dead letters of all queues, grouped by their error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class GroupQueue:
-    """A queue with dead of a group; ``url`` lists them."""
+    """A queue with dead tasks of a group; ``url`` lists them."""
 
     name: str
     url: str
@@ -42,7 +42,7 @@ class GroupQueue:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead tasks whose errors are alike; ``hidden`` is what a form says of them."""
+    """Dead tasks with similar errors; ``hidden`` identifies the group in a form."""
 
     type: str
     message: str
@@ -57,7 +57,7 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadPage(Page):
-    """What tasks died of, over queues; ``looked`` says of which dead."""
+    """Groups of dead tasks; ``looked`` says how many tasks were read to find them."""
 
     template: ClassVar[str] = "dead.html"
     here: str
@@ -72,7 +72,7 @@ class DeadPage(Page):
 
 @routes.get(urls.DEAD, Permission.LIST)
 def show(context: RequestContext) -> Reply:
-    """Show the newest dead of a page of queues, alike ones together."""
+    """Show the newest dead tasks of a page of queues, grouped by error."""
     prefix = context.request.param("name")[:_LONGEST]
     page = visibility.queues(
         context.use.queues,
@@ -109,7 +109,7 @@ def show(context: RequestContext) -> Reply:
 
 @routes.post(urls.DEAD, Permission.OPERATE)
 def look(context: RequestContext) -> Reply:
-    """Begin a dry run of an action on all dead of a group, the older ones too."""
+    """Begin a dry run of an action on all dead tasks of a group, the older ones too."""
     action = action_named(context.request.given("action"))
     queues = tuple(dict.fromkeys(context.request.form.get("queue", ())))
     named = context.request.given("fingerprint")
@@ -125,7 +125,7 @@ def look(context: RequestContext) -> Reply:
 
 @dataclass(slots=True)
 class _QueueLook:
-    """The newest dead of one queue, as far as they were looked at."""
+    """The newest dead tasks of one queue, as far as they were read."""
 
     queue: str
     tasks: list[Task] = field(default_factory=list)
@@ -138,7 +138,7 @@ class _QueueLook:
 
 
 def _look(context: RequestContext, queues: Sequence[Queue]) -> list[_QueueLook]:
-    """Look at the same number of each queue, and share what is not needed among the others."""
+    """Read equally many of each queue, and share what one does not need among the others."""
     looks = [_QueueLook(queue.name) for queue in queues]
     left = _LOOKS
     while (going := [look for look in looks if look.more]) and left >= len(going):

@@ -55,7 +55,7 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysPage(Page):
-    """Every key that is not wider than the visitor's own."""
+    """Every key with no more rights than the visitor's own."""
 
     template: ClassVar[str] = "keys.html"
     rows: tuple[KeyRow, ...]

@@ -23,7 +23,7 @@ ENTRIES: Final = (
     ("Keys", urls.KEYS, Permission.ADMINISTER),
     ("Audit", urls.AUDIT, Permission.OPERATE),
 )
-"""Text, route, and what a key needs to be shown it."""
+"""Text, route, and the permission that shows it."""
 
 _OF_ALL_QUEUES: Final = frozenset({urls.PROOF})
 """Pages for keys that are for all queues."""
@@ -77,7 +77,7 @@ def pager(
     cursor: str | None,
     query: Mapping[str, object] | None = None,
 ) -> Pager:
-    """Return where a list goes on: at *cursor*, and from its beginning if this is not it."""
+    """Return the links to the next page of a list, at *cursor*, and to the first one."""
     begun = context.request.param("cursor")
     return Pager(
         shown,

@@ -1,6 +1,6 @@
-"""What is done to a queue as a whole: pause, resume, count anew, purge, delete.
+"""Actions on a whole queue: pause, resume, recount, purge, delete.
 
-What cannot be undone asks for the queue's name, typed.
+Those that cannot be undone ask for the queue's name.
 """
 
 from datetime import timedelta
@@ -46,7 +46,7 @@ _PAUSES: Final = (
 
 @routes.post(urls.PAUSE, Permission.OPERATE)
 def pause(context: RequestContext) -> Reply:
-    """Stop deliveries, for good or for a time."""
+    """Pause deliveries, until resumed or for a time."""
     errors = Errors()
     seconds = errors.whole("resume_in", context.request.given("resume_in"), limits.PAUSE_SECONDS)
     if errors:
@@ -74,14 +74,14 @@ def pause_form(context: RequestContext) -> Confirm:
 
 
 def resume_form(context: RequestContext) -> Confirm:
-    """Return the form that lets deliveries go on."""
+    """Return the form that resumes deliveries."""
     url = context.url(urls.RESUME, queue=context.queue)
     return Confirm(url, (Choice("", "Resume deliveries"),))
 
 
 @routes.post(urls.RECOUNT, Permission.OPERATE)
 def recount(context: RequestContext) -> Reply:
-    """Count the queue anew and mend its counters."""
+    """Recount the queue and correct its counters."""
     use, cursor = context.use, context.request.given("cursor") or None
     until = use.now() + _COUNTS_FOR
     step = use.recounting.step(context.queue, cursor)

@@ -1,4 +1,4 @@
-"""All queues at a glance, and making one."""
+"""All queues at a glance, and the form that creates one."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,7 +114,7 @@ def ask_new(context: RequestContext) -> Reply:
 
 @routes.post(urls.CREATE_QUEUE, Permission.ADMINISTER)
 def create(context: RequestContext) -> Reply:
-    """Make a queue, or say what is wrong with the form."""
+    """Create a queue, or show the errors of the form."""
     errors = Errors()
     name = context.request.given("name").strip()
     errors.name("name", name)

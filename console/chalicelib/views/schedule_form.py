@@ -28,7 +28,7 @@ _PREVIEW: Final = "preview"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFormPage(Page):
-    """The form, with the runs that what is typed would lead to, once that was asked."""
+    """The form, with the runs that it would lead to once a preview was requested."""
 
     template: ClassVar[str] = "schedule_form.html"
     action: str
@@ -127,7 +127,7 @@ def _answer(
 
 
 def _read(context: RequestContext, errors: Errors, old: ScheduleSettings) -> ScheduleSettings:
-    """Return *old* with what was typed; what the form does not have stays."""
+    """Return *old* with the values of the form; what the form does not have stays."""
 
     def given(name: str) -> str:
         return context.request.given(name).strip()

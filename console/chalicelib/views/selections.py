@@ -36,7 +36,7 @@ _NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts
 
 @dataclass(frozen=True, slots=True)
 class SeenTask:
-    """A task of the set, and what it failed of."""
+    """A task of the set, and its latest error."""
 
     id: str
     url: str

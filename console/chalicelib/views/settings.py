@@ -1,7 +1,7 @@
 """A queue's settings: a form, what would change, and then the change.
 
-What was typed is told from what was there when the form was opened, so that only what somebody has
-touched is changed.  If somebody else has saved meanwhile, both sides are shown.
+The values are compared with those in the form when it was opened, so that only edited settings
+change.  If somebody else has saved meanwhile, both sides are shown.
 """
 
 import json
@@ -46,7 +46,7 @@ class SettingsPage(Page):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One setting before and after; ``theirs`` is what somebody else has made of it meanwhile."""
+    """One setting before and after; ``theirs`` is the value that somebody else saved meanwhile."""
 
     name: str
     before: str
@@ -102,7 +102,7 @@ def save(context: RequestContext) -> Reply:
 
 
 def _base(context: RequestContext) -> Texts:
-    """Return the values the form was filled with.  They only show what was changed: not trusted."""
+    """Return the form's values when it was opened: only to see what was edited, not trusted."""
     try:
         found = json.loads(context.request.given("base") or "{}")
     except ValueError:

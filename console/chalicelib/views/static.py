@@ -52,7 +52,7 @@ def _read(path: Path) -> Asset:
 
 @routes.get(urls.STATIC, None)
 def serve(context: RequestContext) -> Reply:
-    """Serve a file, or say that the one the browser has is right."""
+    """Serve a file, or 304 for the one that the browser has."""
     asset = by_fingerprint().get(context.request.names["name"])
     if asset is None:
         raise NotFound("there is no such file")

@@ -1,4 +1,4 @@
-"""One task: what it is, what happened to it, why it is not running; and acting on it."""
+"""One task: what it is, what happened to it, why it is not running."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,7 +47,7 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class HopRow:
-    """A queue on the task's way; ``left`` is None for the one it is in."""
+    """A queue that the task was in; ``left`` is None for the one it is in now."""
 
     queue: str
     url: str | None

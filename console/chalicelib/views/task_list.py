@@ -1,4 +1,4 @@
-"""The list of a queue's tasks: what the address asks for, the form that asks, and the rows."""
+"""The list of a queue's tasks: the filter in its address, the filter's form, and the rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class TaskList:
 
 
 class TaskQuery:
-    """What the address asks for; ``errors`` holds what it gets wrong."""
+    """The filter, order and page size in the address, with its errors."""
 
     def __init__(self, context: RequestContext) -> None:
         self.given: Mapping[str, str] = {
@@ -116,7 +116,7 @@ class TaskQuery:
 
     @property
     def descending(self) -> bool:
-        """Whether the newest come first: as asked, else where what ended last matters most."""
+        """Whether the newest come first: by default in lists of finished tasks."""
         order = self.given[ORDER]
         return order == "desc" if order in ("asc", "desc") else self.state in _NEWEST_FIRST
 
@@ -126,7 +126,7 @@ class TaskQuery:
         return any(self.given[name] for name in NAMES)
 
     def query(self, **changed: object) -> dict[str, object]:
-        """Return the query that asks the same, with something *changed*."""
+        """Return the same query with something *changed*."""
         return {**self.given, **changed}
 
 
@@ -166,7 +166,7 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
 
 
 def tasks(context: RequestContext, queue: Queue, wanted: TaskQuery) -> TaskList:
-    """Return the tasks that *wanted* asks for, and what may be done to them."""
+    """Return the tasks that *wanted* selects, and the actions on them."""
     rows: tuple[TaskRow, ...] = ()
     cursor = None
     looked = number_of_ours(context.request.param("looked"), 0)  # by the pages before this one

@@ -174,7 +174,7 @@ def test_an_extension_before_the_mark_wins_and_after_it_revives_nothing(world: W
         world.use.leases.extend(group)
 
 
-def test_closing_gives_back_what_is_unsettled_with_no_attempt_used(world: World) -> None:
+def test_closing_releases_what_is_unsettled_with_no_attempt_used(world: World) -> None:
     queue, wide = world.queue(), world.queue("wide", shards=3)
     world.put(queue, "1", "2", "3", dedupe_key=None)
     world.put(wide, *["{}"] * 120)

@@ -88,7 +88,7 @@ def test_a_lowered_limit_holds_as_tasks_end_and_a_raised_one_at_once(world: Worl
         (RateLimiting(4, 1), 1, 1),  # sooner, but each call costs
     ],
 )
-def test_a_worker_is_told_when_the_rate_may_let_something_through(
+def test_the_service_says_when_the_rate_may_allow_a_task_again(
     world: World, rate: RateLimiting, least: float, most: float
 ) -> None:
     queue = filled(world, 9, dequeuing_settings=at_most(rate=rate))

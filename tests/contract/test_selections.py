@@ -86,7 +86,7 @@ def test_what_comes_after_the_look_is_never_touched(world: World) -> None:
     assert {world.see(task).state for task in later} == {State.DEAD}
 
 
-def test_what_has_left_and_come_back_is_another_matter(world: World) -> None:
+def test_a_task_that_left_and_came_back_is_left_alone(world: World) -> None:
     queue = world.queue()
     [task] = kill(world, queue, 1)
     found = look(world, queue)

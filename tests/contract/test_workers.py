@@ -60,9 +60,7 @@ def test_a_worker_is_shown_as_it_last_said(world: World) -> None:
 
 
 @pytest.mark.parametrize("command", Command)
-def test_a_command_is_told_with_every_sign_of_life_that_follows(
-    world: World, command: Command
-) -> None:
+def test_a_command_comes_with_every_heartbeat_that_follows(world: World, command: Command) -> None:
     alive(world)
 
     assert ask(world, command) is command

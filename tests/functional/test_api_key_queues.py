@@ -202,7 +202,7 @@ def test_an_id_that_is_in_a_queue_outside_exists_and_its_queue_is_not_named(
     assert both.json["results"][0]["queue"] == "mail"
 
 
-def test_the_way_of_a_task_is_shown_as_far_as_it_is_the_keys_own(call: Service) -> None:
+def test_a_trail_shows_only_the_queues_of_the_key(call: Service) -> None:
     for name in ("mail", "ngsi.a", "ngsi.b"):
         call.queue(name)
     call.put("/v1/queues/mail", "letter", id="letter")

@@ -266,7 +266,7 @@ def test_reports_need_no_record(call: Service) -> None:
 
 @pytest.mark.parametrize("action", ["restart", "run", "move", "purge", "delete"])
 @pytest.mark.parametrize("by", ["ids", "filter"])
-def test_a_repeated_action_tells_what_the_first_one_did(
+def test_a_repeated_action_answers_what_the_first_one_did(
     call: Service, action: str, by: str
 ) -> None:
     path = call.queue("mail")

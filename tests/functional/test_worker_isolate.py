@@ -165,7 +165,7 @@ def test_a_lost_lease_kills_the_child_and_its_children(
     assert harness.service.done == {}
 
 
-def test_stopping_kills_what_does_not_end_and_gives_it_back(
+def test_stopping_kills_and_releases_what_does_not_end(
     harness: IsolatedWorkerHarness, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"

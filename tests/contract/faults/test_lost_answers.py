@@ -245,7 +245,7 @@ DONE = [
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 @pytest.mark.parametrize(("action", "outcome"), DONE)
-def test_what_an_operator_did_unheard_was_done_once(
+def test_an_operators_action_whose_answer_was_lost_was_done_once(
     service: FaultyService, world: World, action: BulkAction, outcome: str, *, keyed: bool
 ) -> None:
     queue, other = world.queue(), world.queue("other")

@@ -170,7 +170,7 @@ def test_a_dequeue_hands_out_what_it_has_leased_though_it_cannot_help_the_reaper
     assert_no_attempt_was_spent_in_vain(world, ids, delivered)
 
 
-def test_a_dequeue_hands_out_what_it_has_leased_though_no_answer_told_so(
+def test_a_dequeue_hands_out_what_it_has_leased_though_no_answer_confirmed_it(
     service: FaultyService, world: World
 ) -> None:
     queue = world.queue(retry_strategy=NEVER)

@@ -203,7 +203,7 @@ def test_retries_take_their_longest_waits_together() -> None:
     assert horizon(strategy) == 45
 
 
-def test_a_clock_that_is_off_is_told_with_its_side() -> None:
+def test_a_wrong_clock_is_reported_with_its_direction() -> None:
     assert skew_advice(START, START + timedelta(seconds=1)).level == "ok"
     assert skew_advice(START, START + timedelta(minutes=2)).seen == "2 min behind the service's"
     assert skew_advice(START + timedelta(hours=1), START).seen == "1 h ahead of the service's"

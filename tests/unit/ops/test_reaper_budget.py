@@ -172,7 +172,7 @@ def test_where_a_queue_kills_each_pass_others_are_looked_at_all_the_same(
     assert held(there, *(f"q{number}" for number in range(7))) == [0, 0, 0, 1, 0, 0, 0]
 
 
-def test_chores_and_closings_have_their_share_of_a_busy_minute(there: ReaperDeployment) -> None:
+def test_removals_and_closings_have_their_share_of_a_busy_minute(there: ReaperDeployment) -> None:
     there.pass_seconds = 10.0
     for number in range(20):
         there.leased(there.queue(f"q{number:02}"), 2_000)
@@ -290,7 +290,7 @@ def test_a_part_that_cannot_be_handed_on_is_done_by_who_wanted_to(wide: ReaperDe
     wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
 
 
-def test_a_part_that_nobody_took_is_another_s_in_the_next_minute(wide: ReaperDeployment) -> None:
+def test_another_pass_does_a_part_that_nobody_took(wide: ReaperDeployment) -> None:
     """As where the account's limit of concurrency lets only some of them run."""
     wide.lost |= set(range(PARTS)) - {0, 1, 4}
     wide.minute()

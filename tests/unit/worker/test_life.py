@@ -374,7 +374,7 @@ def test_the_soft_limit_lets_a_handler_tidy_up(harness: WorkerHarness) -> None:
 # ------------------------------------------------------------------------------------- stopping
 
 
-def test_stopping_lets_handlers_finish_and_gives_back_what_waits(harness: WorkerHarness) -> None:
+def test_stopping_lets_handlers_finish_and_releases_what_waits(harness: WorkerHarness) -> None:
     harness.handle_waiting()
     running, *waiting = harness.service.put(*range(4))
     worker = harness.start(concurrency=1, prefetch=3)

@@ -49,7 +49,7 @@ class Table:
 _DAY: Final = Column(DAY, "date", "UTC day on which the stream recorded it")
 _LIFE: Final = (
     Column("task_id", "string", "the task"),
-    Column("created_at", "timestamp", "when it was first enqueued; tells apart lives of one id"),
+    Column("created_at", "timestamp", "when it was first enqueued; distinguishes lives of one id"),
 )
 
 
@@ -104,7 +104,7 @@ ATTEMPTS: Final = Table(
         Column("version", "bigint", "of the change that ended it"),
         Column("queue", "string", "the queue"),
         Column("hop", "int", "queues left before, 50 at most"),
-        Column("attempt", "int", "which delivery in this queue; one given back is counted again"),
+        Column("attempt", "int", "which delivery in this queue; a released one is counted again"),
         Column("worker", "string", "who had it"),
         Column("lease", "string", "digest of its lease"),
         Column("ready_at", "timestamp", "when it was due"),
@@ -155,7 +155,7 @@ COUNTS: Final = (
     Column("succeeded", "bigint", "reported SUCCEEDED"),
     Column("failed", "bigint", "attempts that failed, lapsed leases among them"),
     Column("lapsed", "bigint", "leases that lapsed"),
-    Column("released", "bigint", "deliveries given back"),
+    Column("released", "bigint", "released deliveries"),
     Column("moved", "bigint", "deliveries that ended in a move to another queue"),
     Column("dead", "bigint", "given up"),
     Column("deleted", "bigint", "removed by hand"),

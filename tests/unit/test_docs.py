@@ -18,6 +18,16 @@ def test_every_link_leads_somewhere() -> None:
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
+def test_every_module_that_a_document_names_is_there() -> None:
+    places = (ROOT, ROOT / "functions" / "headrace", ROOT / "console" / "chalicelib")
+    for document in [*DOCUMENTS, ROOT / "console" / "README.md"]:
+        for name in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", document.read_text()):
+            beside = document.parent / name
+            assert beside.exists() or any((place / name).exists() for place in places), (
+                f"{document.name}: {name}"
+            )
+
+
 def test_every_promise_has_a_test_that_exists() -> None:
     promises = ROOT / "docs" / "semantics.md"
     named = [(text, target) for text, target in links(promises) if text.startswith("test_")]

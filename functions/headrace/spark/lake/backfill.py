@@ -29,12 +29,15 @@ from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
 from headrace.spark.sources import EXPORT, register
 from headrace.spark.sources.columns import TASK, ddl
+from headrace.spark.sources.decode import schema_of
 from headrace.spark.sources.export import OWN, export_at
 from headrace.store.lake import lake_at
 
 LINES_OF_A_FILE: Final = 100_000
 _LEVEL: Final = 3
 _HOUR: Final = "hh"
+_LINES: Final = f"{DAY} string, {_HOUR} string, move string, line string"
+_COUNTS: Final = f"{DAY} string, move string, n bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +177,17 @@ def _reconstructed(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
                         "line": _json(whole),
                     }
                 )
-        yield pa.RecordBatch.from_pylist(found, schema=_LINES)
+        yield pa.RecordBatch.from_pylist(found, schema=schema_of(_LINES))
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_LINES: Final = pa.schema([(name, pa.string()) for name in (DAY, _HOUR, "move", "line")])
 
 
 def _written(lake: LakeFrames, lives: DataFrame, mark: str) -> dict[tuple[date, str], int]:
     """Write the lines of *lives*, files for each hour; return how many of each day and move."""
-    lines = lives.drop("created_at").mapInArrow(
-        partial(_reconstructed, mark), f"{DAY} string, {_HOUR} string, move string, line string"
-    )
+    lines = lives.drop("created_at").mapInArrow(partial(_reconstructed, mark), _LINES)
     in_order = lines.repartition(DAY, _HOUR).sortWithinPartitions(DAY, _HOUR, "line")
-    counted = in_order.mapInArrow(
-        partial(_put, lake.address, mark), f"{DAY} string, move string, n bigint"
-    )
+    counted = in_order.mapInArrow(partial(_put, lake.address, mark), _COUNTS)
     found: dict[tuple[date, str], int] = {}
     for row in counted.collect():
         key = (date.fromisoformat(row[DAY]), row["move"])
@@ -210,13 +208,11 @@ def _put(address: str, mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator
                 lake.put(name, packed)
             counts = Counter(row["move"] for row in some)
             yield pa.RecordBatch.from_pylist(
-                [{DAY: day, "move": move, "n": n} for move, n in counts.items()], schema=_COUNTS
+                [{DAY: day, "move": move, "n": n} for move, n in counts.items()],
+                schema=schema_of(_COUNTS),
             )
 
 
 def _parts(rows: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
     while some := list(islice(rows, LINES_OF_A_FILE)):
         yield some
-
-
-_COUNTS: Final = pa.schema([(DAY, pa.string()), ("move", pa.string()), ("n", pa.int64())])

@@ -188,15 +188,8 @@ def violations(
     kinds["missing_version"] &= ~f.col("before_filled")
     kinds["overdue"] = _overdue(last)
     held = [f.when(f.coalesce(one, f.expr("false")), f.lit(kind)) for kind, one in kinds.items()]
-    found = chained.select(
-        f.explode(f.array_compact(f.array(*held))).alias("kind"),
-        *_LIFE,
-        "version",
-        f.coalesce("queue_to", "queue_from").alias("queue"),
-        "move",
-        "at",
-        _seen().alias("detail"),
-    )
+    kind = f.explode(f.array_compact(f.array(*held)))
+    found = _findings(chained, kind, f.coalesce("queue_to", "queue_from"), _seen())
     found = found.unionByName(_reused(changes))
     return found if live is None else found.unionByName(_lost(chained, live, live_at))
 
@@ -217,15 +210,9 @@ def _reused(changes: DataFrame) -> DataFrame:
     granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL").where(~filled_in())
     deliveries = f.count_distinct("task_id", "created_at", "version")
     twice = granted.groupBy("lease_to").agg(deliveries.alias("_n")).where("_n > 1").drop("_n")
-    return granted.join(twice, "lease_to", "left_semi").select(
-        f.lit("reused_lease").alias("kind"),
-        *_LIFE,
-        "version",
-        f.col("queue_to").alias("queue"),
-        "move",
-        "at",
-        f.concat(f.lit("lease "), "lease_to").alias("detail"),
-    )
+    reused = granted.join(twice, "lease_to", "left_semi")
+    lease = f.concat(f.lit("lease "), "lease_to")
+    return _findings(reused, f.lit("reused_lease"), f.col("queue_to"), lease)
 
 
 def _lost(chained: DataFrame, live: DataFrame, live_at: datetime | None) -> DataFrame:
@@ -234,15 +221,14 @@ def _lost(chained: DataFrame, live: DataFrame, live_at: datetime | None) -> Data
     if live_at is not None:  # what came since cannot have been there
         unended = unended.where(f.col("created_at") < f.lit(live_at - CLOCKS_APART))
     missing = unended.join(live.select(*_LIFE), list(_LIFE), "left_anti")
-    return missing.select(
-        f.lit(LOST).alias("kind"),
-        *_LIFE,
-        "version",
-        f.col("queue_to").alias("queue"),
-        "move",
-        "at",
-        f.lit("not in the table, and never ended").alias("detail"),
-    )
+    detail = f.lit("not in the table, and never ended")
+    return _findings(missing, f.lit(LOST), f.col("queue_to"), detail)
+
+
+def _findings(changes: DataFrame, kind: Column, queue: Column, detail: Column) -> DataFrame:
+    """Give each of *changes* as a finding."""
+    named = (queue.alias("queue"), "move", "at", detail.alias("detail"))
+    return changes.select(kind.alias("kind"), *_LIFE, "version", *named)
 
 
 def _seen() -> Column:

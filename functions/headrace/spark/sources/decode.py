@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +47,12 @@ _TAGS: Final = re.compile(
     rb"(\{(?:\s*,?\s*" + _TEXT + rb'\s*:\s*\{\s*"S"\s*:\s*' + _TEXT + rb"\s*\})*\s*\})\s*\}"
 )
 _SHORT: Final = 64 * 1024
+
+
+def schema_of(ddl: str) -> pa.Schema:
+    """Return columns that Spark reads from text, ``id string, n int``, as Arrow has them."""
+    columns = (column.split(" ", 1) for column in ddl.split(", "))
+    return pa.schema([(name, ARROW[cast("Type", kind)]) for name, kind in columns])
 
 
 def wire_struct(columns: Iterable[TaskColumn]) -> pa.StructType:

@@ -21,6 +21,7 @@ from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskRepor
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.ops.shared.leases import Leases
 from headrace.spark.sources.connect import RateLimiter, StoreConnection, opened, store
+from headrace.spark.sources.decode import INSTANT, schema_of
 from headrace.store.items import micros
 
 DROPPED: Final = WorkerError(
@@ -35,20 +36,7 @@ SCHEMA: Final = (
     "id string, lease string, queue string, payload string, tags map<string,string>, attempts int,"
     " created_at timestamp, scheduled_at timestamp, expires_at timestamp"
 )
-_INSTANT: Final = pa.timestamp("us", tz="UTC")
-ARROW: Final = pa.schema(
-    [
-        ("id", pa.string()),
-        ("lease", pa.string()),
-        ("queue", pa.string()),
-        ("payload", pa.string()),
-        ("tags", pa.map_(pa.string(), pa.string())),
-        ("attempts", pa.int32()),
-        ("created_at", _INSTANT),
-        ("scheduled_at", _INSTANT),
-        ("expires_at", _INSTANT),
-    ]
-)
+ARROW: Final = schema_of(SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +118,7 @@ def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
             pa.array([task.payload for task in tasks], pa.string()),
             pa.array([list(task.tags.items()) for task in tasks], ARROW.field("tags").type),
             pa.array([task.attempts for task in tasks], pa.int32()),
-            *(pa.array(column, pa.int64()).cast(_INSTANT) for column in instants),
+            *(pa.array(column, pa.int64()).cast(INSTANT) for column in instants),
         ],
         schema=ARROW,
     )

@@ -13,7 +13,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.plan import TaskSpec
-from headrace.spark.sources.rows import BadRow, json_text
+from headrace.spark.sources.rows import BadRow, json_text, queue_in, within
 
 _NULL: Final = "null"
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -145,11 +145,7 @@ def new_task(row: Mapping[str, Any], identity: Identity, queue: str) -> TaskSpec
 
 def queue_of(row: Mapping[str, Any]) -> str:
     """Return where *row* goes.  Raises BadRow."""
-    queue = row["queue"]
-    if not isinstance(queue, str) or not limits.NAME_RE.fullmatch(queue):
-        message = f"queue must match {limits.NAME}, not {queue!r}"
-        raise BadRow(message)
-    return queue
+    return queue_in("queue", row["queue"])
 
 
 def _payload(name: str, text: str | None) -> str:
@@ -161,14 +157,10 @@ def _aware(_: str, at: datetime | None) -> datetime | None:
     return None if at is None else at.astimezone(UTC)
 
 
-def _within(low: float, high: float) -> Callable[[str, Any], float | None]:
-    def seconds(name: str, value: float | Decimal | None) -> float | None:
-        if value is None:
-            return None
-        if not low <= value <= high:
-            message = f"{name} must be from {low:,} to {high:,}, not {value}"
-            raise BadRow(message)
-        return int(value) if value == int(value) else float(value)
+def _within(bounds: limits.Bounds) -> Callable[[str, Any], float | None]:
+    def seconds(name: str, given: float | Decimal | None) -> float | None:
+        value = within(name, given, bounds)
+        return value if value is None else int(value) if value == int(value) else float(value)
 
     return seconds
 
@@ -205,10 +197,10 @@ def _plain(value: object) -> str:
 _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "payload": _payload,
     "scheduled_at": _aware,
-    "delay_in_seconds": _within(*limits.DELAY_SECONDS),
+    "delay_in_seconds": _within(limits.DELAY_SECONDS),
     "expires_at": _aware,
     "dedupe_key": _key,
     "tags": _tags,
-    "keepalive_timeout_in_seconds": _within(*limits.KEEPALIVE_SECONDS),
+    "keepalive_timeout_in_seconds": _within(limits.KEEPALIVE_SECONDS),
 }
 _FIELDS: Final = {"keepalive_timeout_in_seconds": "keepalive"}

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -14,6 +15,7 @@ from headrace.domain.limits import (
     NAME_RE,
     PAYLOAD_BYTES,
     SPAWNED_BYTES,
+    Bounds,
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
@@ -49,6 +51,9 @@ _SAMPLES: Final = 3
 _TYPE: Final = 128  # characters of an error's type
 _ROOM: Final = ERROR_BYTES - 1024  # attempt, time, worker, kind and type stand there too
 _WIDEST: Final = 6  # bytes of a character in JSON
+
+
+_Given = TypeVar("_Given", bound=float | Decimal | None)
 
 
 class BadRow(ValueError):
@@ -115,10 +120,15 @@ def _target(row: SettlingRow, to: str | None) -> str:
     if not target:
         message = f"to_queue must be given for {row.action}"
         raise BadRow(message)
-    if not NAME_RE.fullmatch(target):
-        message = f"to_queue must match {NAME}, not {target!r}"
+    return queue_in("to_queue", target)
+
+
+def queue_in(column: str, name: object) -> str:
+    """Return *name*, which *column* has, if it may be a queue's.  Raises BadRow."""
+    if not isinstance(name, str) or not NAME_RE.fullmatch(name):
+        message = f"{column} must match {NAME}, not {name!r}"
         raise BadRow(message)
-    return target
+    return name
 
 
 def _child(row: SettlingRow) -> TaskSpec:
@@ -148,11 +158,16 @@ def json_text(name: str, text: str) -> str:
 
 
 def _delay(row: SettlingRow) -> float | None:
-    low, high = DELAY_SECONDS
-    if row.delay_seconds is not None and not low <= row.delay_seconds <= high:
-        message = f"delay_seconds must be from {low} to {high:,}, not {row.delay_seconds!r}"
+    return within("delay_seconds", row.delay_seconds, DELAY_SECONDS)
+
+
+def within(column: str, value: _Given, bounds: Bounds) -> _Given:
+    """Return *value*, which *column* has, if it is within *bounds* or not there.  Raises BadRow."""
+    low, high = bounds
+    if value is not None and not low <= value <= high:
+        message = f"{column} must be from {low:,} to {high:,}, not {value}"
         raise BadRow(message)
-    return row.delay_seconds
+    return value
 
 
 def error_of(text: str | None) -> WorkerError:

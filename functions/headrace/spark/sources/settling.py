@@ -32,7 +32,7 @@ from headrace.ops.delivery.reports import (
 )
 from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.connect import LANES, StoreConnection, opened
-from headrace.spark.sources.options import SourceOption, parsed, queue_name
+from headrace.spark.sources.options import SourceOption, parsed, queue_name, refused
 from headrace.spark.sources.rows import (
     COLUMNS,
     SPAWN,
@@ -312,8 +312,7 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
         if types.get(name, wanted if name not in ("id", "lease") else None) != wanted
     ]
     if wrong:
-        problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"{QUEUE}: {problems}", errors=wrong)
+        raise refused([], of=QUEUE, columns=wrong)
     outlet = Outlet(StoreConnection.of(values), values["queue"], values["to"])
     _check_queues(outlet)
     return outlet

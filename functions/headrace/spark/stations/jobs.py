@@ -21,16 +21,14 @@ from headrace.domain.lease import is_group_id
 from headrace.ops.delivery.reports import WorkerError
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
+from headrace.spark.sources.decode import schema_of
 from headrace.spark.sources.leasing import SCHEMA, Intake, leased, named
 from headrace.spark.sources.rows import fitted, rows_of
 from headrace.spark.sources.settling import Outlet, SettleSummary, settle
 
 Transform = Callable[[DataFrame], DataFrame]
 
-_OUTCOMES: Final = "outcome string, number long, reasons string"
-_OUTCOMES_ARROW: Final = pa.schema(
-    [("outcome", pa.string()), ("number", pa.int64()), ("reasons", pa.string())]
-)
+_OUTCOMES: Final = "outcome string, number bigint, reasons string"
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")
 _PY4J: Final = "An error occurred while calling "
 _AWAY: Final = "headrace.domain.errors.Unavailable"
@@ -94,7 +92,7 @@ def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]
             }
             for outcome, number in summary.counts.items()
         ],
-        schema=_OUTCOMES_ARROW,
+        schema=schema_of(_OUTCOMES),
     )
 
 

@@ -9,23 +9,23 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import partial
 from numbers import Real
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headrace.spark.sources.decode import schema_of
 from headrace.spark.sources.rows import COLUMNS, encodable
 from headrace.spark.sources.rows import SPAWN as _SPAWN
 from headrace.spark.stations.jobs import Transform
 
 _DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-_KINDS: Final = {"string": pa.string(), "double": pa.float64()}
-_ARROW: Final = pa.schema([(name, _KINDS[kind]) for name, kind in COLUMNS.items()])
+_ARROW: Final = schema_of(_DDL)
 _SAME: Final = object()
 
 
@@ -50,86 +50,73 @@ class Outcome(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class _Row:
+    """An outcome whose fields are columns; a payload that is not given stays."""
+
+    action: ClassVar[str]
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns besides id and lease."""
+        columns = {one.name: getattr(self, one.name) for one in fields(self)}
+        if "payload" in columns:
+            given = columns["payload"]
+            columns["payload"] = None if given is _SAME else _dump(given)
+        return {"action": self.action, **columns}
+
+
+@dataclass(frozen=True, slots=True)
+class Move(_Row):
     """Move the task on, to the station's own target unless *to_queue* says another."""
 
+    action: ClassVar[str] = "move"
     payload: Any = _SAME
     to_queue: str | None = None
     delay_seconds: float | None = None
 
-    def row(self) -> dict[str, Any]:
-        """Return the columns besides id and lease; a payload that is not given stays."""
-        payload = None if self.payload is _SAME else _dump(self.payload)
-        return {
-            "action": "move",
-            "payload": payload,
-            "to_queue": self.to_queue,
-            "delay_seconds": self.delay_seconds,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Succeed:
+class Succeed(_Row):
     """The task is done."""
 
-    def row(self) -> dict[str, Any]:
-        """Return the columns besides id and lease."""
-        return {"action": "succeed"}
+    action: ClassVar[str] = "succeed"
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(_Row):
     """The task is dead, for this reason."""
 
+    action: ClassVar[str] = "fail"
     error: str
-
-    def row(self) -> dict[str, Any]:
-        """Return the columns besides id and lease."""
-        return {"action": "fail", "error": self.error}
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(_Row):
     """The attempt failed; the task comes again after a delay, by default the queue's backoff.
 
     For stations what `headrace.Retry` is for task functions, returned and not raised.
     """
 
+    action: ClassVar[str] = "retry"
     error: str
     delay_seconds: float | None = None
 
-    def row(self) -> dict[str, Any]:
-        """Return the columns besides id and lease."""
-        return {"action": "retry", "error": self.error, "delay_seconds": self.delay_seconds}
-
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(_Row):
     """Give the task back, no attempt used."""
 
+    action: ClassVar[str] = "release"
     delay_seconds: float | None = None
-
-    def row(self) -> dict[str, Any]:
-        """Return the columns besides id and lease."""
-        return {"action": "release", "delay_seconds": self.delay_seconds}
 
 
 @dataclass(frozen=True, slots=True)
-class Spawn:
+class Spawn(_Row):
     """Create another task, in the transaction that settles this one."""
 
+    action: ClassVar[str] = _SPAWN
     payload: Any
     to_queue: str | None = None
     delay_seconds: float | None = None
-
-    def row(self) -> dict[str, Any]:
-        """Return the columns besides id and lease."""
-        return {
-            "action": _SPAWN,
-            "payload": _dump(self.payload),
-            "to_queue": self.to_queue,
-            "delay_seconds": self.delay_seconds,
-        }
 
 
 Function = Callable[[Taken], "Outcome | Iterable[Outcome] | None"]

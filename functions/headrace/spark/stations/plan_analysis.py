@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.spark.sources.leasing import SCHEMA
+from headrace.spark.sources.options import refused
 from headrace.spark.sources.rows import COLUMNS
 from headrace.spark.stations.jobs import Transform
 
@@ -120,6 +121,5 @@ def settling_frame(frame: DataFrame) -> DataFrame:
         else:
             kept.append(f.col(name).cast(wanted).alias(name))
     if wrong:
-        problems = "; ".join(f"column {one.field} {one.message}" for one in wrong)
-        raise InvalidRequest(f"the transform: {problems}", errors=wrong)
+        raise refused([], of="the transform", columns=wrong)
     return frame.select(*kept)

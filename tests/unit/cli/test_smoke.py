@@ -6,8 +6,8 @@ from itertools import cycle
 import httpx2 as httpx
 import pytest
 
-from headrace.cli.checks import every
 from headrace.cli.session import CliSession
+from headrace.cli.smoke import FIRST, OTHERS
 from headrace.runtime.wiring import Settings, build
 from headrace.testing import MemoryService
 from headrace.testing.transport import responder
@@ -32,7 +32,7 @@ def sound() -> SmokeDeployment:
 def test_a_sound_deployment_has_every_check_ok_and_nothing_is_left(sound: SmokeDeployment) -> None:
     rows = sound.rows()
 
-    assert [*rows] == [check.title for check in (*every.FIRST, *every.OTHERS)]
+    assert [*rows] == [check.title for check in (*FIRST, *OTHERS)]
     assert {row["outcome"] for row in rows.values()} == {"ok"}
     assert sound.there() == set()
     assert len(sound.requests) < REQUESTS
@@ -110,7 +110,7 @@ def test_functions_that_each_remember_settings_for_a_minute_are_no_fault(
 
 
 def test_its_checks_have_names_of_their_own() -> None:
-    titles = [check.title for check in (*every.FIRST, *every.OTHERS)]
+    titles = [check.title for check in (*FIRST, *OTHERS)]
 
     assert len(titles) == len(set(titles))
 

@@ -6,7 +6,7 @@ import re
 import httpx2 as httpx
 import pytest
 
-from headrace.cli.checks import every
+from headrace.cli.smoke import FIRST, OTHERS
 from tests.unit.cli.cli_runner import Ran
 from tests.unit.cli.smoke_harness import (
     OPERATIONS,
@@ -79,7 +79,7 @@ def test_an_answer_that_means_nothing_ends_nothing(operation: str, body: bytes) 
     ran = broken.smoke("--json")
 
     assert ran.code in (0, 1), ran.err  # 0: nobody reads that body
-    assert len(ran.json["checks"]) == len(every.FIRST) + len(every.OTHERS)
+    assert len(ran.json["checks"]) == len(FIRST) + len(OTHERS)
     kept = {one["what"] for one in ran.json["left_behind"]}
     assert {thing for thing in broken.there() if "smoke" in thing} <= kept
 

@@ -1,15 +1,24 @@
-"""Group leases, keys, workers and the audit."""
+"""What operators do: queues, group leases, keys, workers and the audit."""
 
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from headrace import __version__
-from headrace.cli.checks.made import OurKey
+from headrace.cli.checks.made import OurKey, OurQueue
 from headrace.cli.checks.run import Smoke, expect, words
 from headrace.cli.checks.wire import Wrong
 from headrace.cli.output import many
 from headrace.client.calls import queues, service, tasks, work
 from headrace.client.sending import NewTask
-from headrace.domain.errors import Forbidden, LeaseLost, Unauthenticated
+from headrace.domain.errors import (
+    Forbidden,
+    LeaseLost,
+    NotFound,
+    QueueExists,
+    Unauthenticated,
+    VersionMismatch,
+)
 from headrace.domain.task import State
 from headrace.wire.service import AuditEntry, WorkerSeen
 from headrace.wire.tasks import Task
@@ -17,6 +26,11 @@ from headrace.wire.tasks import Task
 _REVOKED_SECONDS: Final = 75.0  # 60 behind an authorizer that keeps what it has seen
 
 # ----------------------------------------------------------------------------------- group leases
+SETTINGS: Final[dict[str, Any]] = {
+    "description": "a smoke test; may be deleted",
+    "retry_strategy": {"kind": "fixed", "max_retries": 2, "base_seconds": 0, "jitter": 0},
+    "expires_in_seconds": 86_400,
+}
 
 
 def open_lease(smoke: Smoke) -> str:
@@ -194,3 +208,92 @@ def audit(smoke: Smoke) -> str:
     found = smoke.indexed(look, "entry of the queue's creation")
     expect({entry.queue for entry in found}, {smoke.name}, "the queues of the entries")
     return f"{many(len(found), 'change')} of the queue"
+
+
+def create_queue(smoke: Smoke) -> str:
+    """Make both queues."""
+    for name in (smoke.name, smoke.other):
+        thing = smoke.made.begin(OurQueue(name))
+        made = smoke.send(queues.create_queue(name, **SETTINGS))
+        expect(smoke.wire.last.status, 201, "the status")
+        thing.sure = True
+        expect((made.name, made.description), (name, SETTINGS["description"]), "the queue")
+        expect(made.retry_strategy.max_retries, 2, "max_retries")
+    return f"{smoke.name} and {smoke.other}"
+
+
+def name_taken(smoke: Smoke) -> str:
+    """Make a queue again."""
+    smoke.refused(QueueExists, queues.create_queue(smoke.name))
+    return "409 queue_exists"
+
+
+def show_queue(smoke: Smoke) -> str:
+    """Show a queue with its stats and schedules."""
+    found = smoke.send(queues.get_queue(smoke.name))
+    expect(found.name, smoke.name, "the name")
+    if found.stats is None or found.schedules is None:
+        raise Wrong("stats or schedules are missing")
+    return f"version {found.version}, with stats and schedules"
+
+
+def list_queues(smoke: Smoke) -> str:
+    """List queues by the beginning of their name."""
+    page = smoke.send(queues.list_queues(smoke.name).at(None))
+    expect([queue.name for queue in page.entries], [smoke.name, smoke.other], "the list")
+    return "both"
+
+
+def replace_queue(smoke: Smoke) -> str:
+    """Send back what is shown, with another description."""
+    shown = msgspec.to_builtins(smoke.send(queues.get_queue(smoke.other)))
+    changed = smoke.send(queues.replace_queue({**shown, "description": "changed"}))
+    expect((changed.description, changed.version), ("changed", shown["version"] + 1), "the queue")
+    return f"version {changed.version}"
+
+
+def outdated_queue(smoke: Smoke) -> str:
+    """Replace a version that is not the present one."""
+    smoke.refused(
+        VersionMismatch, queues.replace_queue({**SETTINGS, "name": smoke.other, "version": 999})
+    )
+    return "409 version_mismatch"
+
+
+def pause_queue(smoke: Smoke) -> str:
+    """Stop deliveries of the second queue, from which nothing is dequeued any more."""
+    paused = smoke.send(queues.pause_queue(smoke.other, 60))
+    expect(paused.dequeuing_settings.dequeuing_paused, right=True, what="dequeuing_paused")
+    return "paused"
+
+
+def resume_queue(smoke: Smoke) -> str:
+    """Let deliveries go on."""
+    resumed = smoke.send(queues.resume_queue(smoke.other))
+    expect(resumed.dequeuing_settings.dequeuing_paused, right=False, what="dequeuing_paused")
+    return "delivers again"
+
+
+def purge_queue(smoke: Smoke) -> str:
+    """Remove all tasks of the second queue."""
+    states = ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD"]
+    purged = smoke.send(queues.purge_queue(smoke.other, states))
+    expect(smoke.wire.last.status, 202 if purged.in_background else 200, "the status")
+    if purged.in_background:
+        return "goes on in the background"
+
+    smoke.indexed(
+        lambda: smoke.send(tasks.count_tasks(smoke.other).at(None)).count == 0 or None,
+        "empty queue",
+    )
+    return f"{many(purged.deleted, 'task')} gone"
+
+
+def delete_queue(smoke: Smoke) -> str:
+    """Delete both queues."""
+    later = False
+    for thing in [one for one in smoke.made.things if type(one) is OurQueue]:
+        later |= not smoke.send(queues.delete_queue(thing.name))
+        smoke.made.gone(thing)
+        smoke.refused(NotFound, queues.get_queue(thing.name))
+    return "going, in the background" if later else "gone"

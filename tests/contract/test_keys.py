@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from headrace.domain.access import Principal, Role
+from headrace.domain.access import Principal, Role, ShownKey
 from headrace.domain.errors import (
     Forbidden,
     InvalidRequest,
@@ -18,7 +18,6 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.domain.key import ShownKey
 from headrace.ops.operators.keys import BOOTSTRAP, KeyOperations, acting, current_actor
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.base import Record, Store, metered

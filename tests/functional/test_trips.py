@@ -26,7 +26,7 @@ _STORE: Final = "headrace.store."
 _EVERY_REQUEST: Final = (
     *("headrace.http.app", "headrace.http.events", "headrace.http.request"),
     *("headrace.http.routing", "headrace.http.permissions", "headrace.domain.access"),
-    *("headrace.ops.operators.keys", "headrace.domain.key", "headrace.ops.shared.audit"),
+    *("headrace.ops.operators.keys", "headrace.domain.access", "headrace.ops.shared.audit"),
     *("headrace.runtime.", "headrace.testing.", "headrace.store.base"),
 )
 _WORDS: Final = (

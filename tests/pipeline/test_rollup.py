@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest
-from headrace.history.histogram import Histogram
+from headrace.history.tally import Histogram
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import STATE, Rolled, rollup
 from headrace.spark.lake.schemas import (

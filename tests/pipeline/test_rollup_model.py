@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from headrace.history.histogram import Histogram, bucket_of
-from headrace.history.tally import Activity
+from headrace.history.tally import Activity, Histogram, bucket_of
 from headrace.spark.lake import queue_minutes
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup

@@ -32,7 +32,7 @@ class Operators(ServiceHarness):
             ends["healthy"] += sum(not self.model.lapsed(task, now) for task in overdue)
             for task in [task for task in overdue if self.model.lapsed(task, now)]:
                 self.model.reclaim(task, now)
-                ends["retried" if task.state == "ENQUEUED" else "buried"] += 1
+                ends["retried" if task.state == "ENQUEUED" else "dead_lettered"] += 1
             for task in [task for task in self.model.of(name, "ENQUEUED") if task.expired(now)]:
                 self.model.expire(task, now)
                 ends["expired"] += 1

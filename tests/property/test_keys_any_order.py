@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.access import Role
+from headrace.domain.access import Role, hashed
 from headrace.domain.errors import KeyExists, Unauthenticated
-from headrace.domain.key import hashed
 from headrace.ops.operators.keys import BOOTSTRAP, IssuedKey, KeyOperations
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore

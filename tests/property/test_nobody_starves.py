@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.domain.portion import TURN
-from headrace.domain.worker import Command
+from headrace.domain.worker import TURN, Command
 from tests.fleet import Fleet
 
 FARTHEST = 2.2  # seconds that one call leaves tasks to others: patience, and the longest row

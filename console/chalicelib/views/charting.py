@@ -11,10 +11,9 @@ from console.chalicelib.charts import Chart, ChartLine
 from console.chalicelib.parts import Tab
 from console.chalicelib.request_context import RequestContext
 from headrace.domain.task import Status
-from headrace.history.histogram import Histogram
 from headrace.history.metrics import STEP_SECONDS, MetricSeries
 from headrace.history.stats import QueueStats
-from headrace.history.tally import Activity
+from headrace.history.tally import Activity, Histogram
 from headrace.history.transitions import Event
 
 SPAN: Final = "span"

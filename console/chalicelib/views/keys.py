@@ -13,9 +13,8 @@ from console.chalicelib.routes import Redirect, Reply, Routes
 from console.chalicelib.views.confirm import ConfirmPage, Question, ask
 from console.chalicelib.views.navigation import pager
 from headrace.domain import limits
-from headrace.domain.access import Permission, Role
+from headrace.domain.access import Permission, Role, ShownKey
 from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
-from headrace.domain.key import ShownKey
 from headrace.ops.operators.keys import IssuedKey
 
 routes: Final = Routes()

@@ -10,9 +10,8 @@ from console.chalicelib.parts import Field, Hidden
 from console.chalicelib.request_context import RequestContext
 from console.chalicelib.routes import Redirect, Reply, Routes, cookie
 from console.chalicelib.session import DOOR, SESSION
-from headrace.domain.access import Permission
+from headrace.domain.access import Permission, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.domain.key import id_in
 from headrace.store.records.sessions import LASTS
 
 routes: Final = Routes()

@@ -7,8 +7,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
-from headrace.domain.access import Role, key_name_fault
-from headrace.domain.key import ShownKey
+from headrace.domain.access import Role, ShownKey, key_name_fault
 from headrace.http.fields import (
     Examples,
     Instant,

@@ -5,10 +5,9 @@ from typing import Annotated, Final
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.domain.task import Status
-from headrace.history.histogram import Histogram
 from headrace.history.metrics import DAYS, POINTS, STEP_SECONDS, MetricPoint, MetricSeries
 from headrace.history.stats import QueueStats
-from headrace.history.tally import COUNTED
+from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
 from headrace.http.routing import (
     Answered,

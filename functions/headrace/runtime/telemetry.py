@@ -42,7 +42,7 @@ def of_reaper(reaped: Mapping[str, float]) -> Measured:
 
     One that has not seen every queue does not tell how old the oldest is.
     """
-    taken_back = {"LeasesLapsed": (reaped["retried"] + reaped["buried"], COUNT)}
+    taken_back = {"LeasesLapsed": (reaped["retried"] + reaped["dead_lettered"], COUNT)}
     if reaped["throttled"] or reaped["unseen"]:
         return taken_back
     return {**taken_back, "OldestReadySeconds": (reaped["oldest_ready_seconds"], SECONDS)}

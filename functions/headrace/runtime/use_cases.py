@@ -204,7 +204,7 @@ class UseCases:
     @_once
     def reaping(self) -> "Reaper":
         from headrace.ops.delivery.reaper import Reaper
-        from headrace.ops.delivery.upkeep import Upkeep
+        from headrace.ops.delivery.reaping import Upkeep
 
         return Reaper(
             store=self._store,
@@ -256,8 +256,7 @@ class UseCases:
 
     @_once
     def ticking(self) -> "Ticking":
-        from headrace.ops.scheduling.tick_tasks import TickTasks
-        from headrace.ops.scheduling.ticking import Ticking
+        from headrace.ops.scheduling.ticking import Ticking, TickTasks
         from headrace.runtime.cron import read_cron
 
         tasks = TickTasks(self._store, self.now, read_cron)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.domain.change import Entry
-from headrace.domain.portion import TURN, Portion, portion
 from headrace.domain.task import Place, State
+from headrace.domain.worker import TURN, Portion, portion
 from tests.manual_clock import ManualClock
 
 NOW = ManualClock()()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.history.histogram import RATIO, Histogram, bucket_of
+from headrace.history.tally import RATIO, Histogram, bucket_of
 
 WORST = 0.025
 YEAR = 365 * 24 * 3600 * 1_000_000

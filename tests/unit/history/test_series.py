@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.history.histogram import Histogram
 from headrace.history.series import (
     DAY,
     HOUR,
@@ -22,7 +21,7 @@ from headrace.history.series import (
     happened,
     minute_of,
 )
-from headrace.history.tally import Activity
+from headrace.history.tally import Activity, Histogram
 
 TODAY = date(2026, 11, 21)
 FIRST = minute_of(TODAY)

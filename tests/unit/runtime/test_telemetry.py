@@ -11,7 +11,13 @@ from headrace.runtime import telemetry
 from infra.local.tables import Template
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
-REAPED = {"retried": 2, "buried": 1, "throttled": False, "unseen": 0, "oldest_ready_seconds": 12.5}
+REAPED = {
+    "retried": 2,
+    "dead_lettered": 1,
+    "throttled": False,
+    "unseen": 0,
+    "oldest_ready_seconds": 12.5,
+}
 
 
 def reported(measured: telemetry.Measured, stack: str | None = "q") -> str:

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.domain.access import Role
+from headrace.domain.access import Former, Role, ShownKey, StoredKey
 from headrace.domain.filters import TaskFilter
-from headrace.domain.key import Former, ShownKey, StoredKey
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import (
     DeadLetterConfig,

@@ -8,7 +8,7 @@ things keep them apart:
   of its own, and to half of that until it meets nobody there.  While it wins, its part grows, in
   the end to all of them.
 - ``Members``: workers that send heartbeats are known by them, as seen a moment ago.  One that gives
-  its name takes its own part (``domain.portion``).  Only where nothing is its own it takes of the
+  its name takes its own part (``domain.worker``).  Only where nothing is its own it takes of the
   others', and little: tasks that it has seen lying for a while.  If nothing has gone of what it
   saw, nobody else is asking: then all is its.  A process in which all workers of a queue ask has no
   need of this, and does without until it loses a race.
@@ -28,8 +28,8 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from headrace.domain.change import Entry
-from headrace.domain.portion import Portion, portion
 from headrace.domain.queue import Queue
+from headrace.domain.worker import Portion, portion
 from headrace.store.base import Store, metered
 from headrace.store.records.workers import KIND, from_record
 

@@ -25,9 +25,9 @@ from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.ops.delivery.contention import Crowd
 from headrace.ops.delivery.leasing import Leasing, QueueLook, entry_of, in_turn
 from headrace.ops.shared.leases import Leases
+from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.uniqueness import commit
 
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile

@@ -12,11 +12,11 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.ids import new_lease_token
 from headrace.domain.lease import Group
-from headrace.domain.portion import Portion
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
 from headrace.domain.task import Place, State, Task
+from headrace.domain.worker import Portion
 from headrace.ops.delivery.batches import DeliveryBatch, Overtaken
 from headrace.ops.delivery.contention import Claims, Members
 from headrace.ops.delivery.reaping import Reaping

@@ -23,8 +23,8 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, Task, TaskError
 from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.uniqueness import commit
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.ops.tasks.spawn import Spawning
 from headrace.store.base import Done, Store

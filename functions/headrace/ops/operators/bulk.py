@@ -17,9 +17,9 @@ from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task, TaskSnapshot
 from headrace.ops.shared.audit import ActionOutcome, Audit
+from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.uniqueness import commit
 from headrace.ops.tasks.inspect import Inspect, Walk
 from headrace.store.base import Done, Store
 

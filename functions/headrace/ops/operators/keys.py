@@ -1,6 +1,6 @@
 """API keys: made, listed, rotated, revoked, and recognised when one is presented.
 
-What a key reads like and what is kept of it, see ``domain.key``.
+What a key reads like and what is kept of it, see ``domain.access``.
 """
 
 import hmac
@@ -13,7 +13,18 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from headrace.domain import access
-from headrace.domain.access import Permission, Principal, Role
+from headrace.domain.access import (
+    ID,
+    Permission,
+    Principal,
+    Role,
+    ShownKey,
+    StoredKey,
+    hashed,
+    id_in,
+    new_id,
+    new_secret,
+)
 from headrace.domain.errors import (
     FieldError,
     Forbidden,
@@ -23,7 +34,6 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.domain.key import ID, ShownKey, StoredKey, hashed, id_in, new_id, new_secret
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.ops.shared.paging import Cursors, seek
 from headrace.store.base import Record, Store, flat_rate, restricted_to

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.access import NOBODY, Principal
+from headrace.domain.access import NOBODY, Principal, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
-from headrace.domain.key import id_in
 from headrace.ops.operators.keys import KeyOperations, acting
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.store.base import Record, Store

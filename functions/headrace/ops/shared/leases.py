@@ -19,8 +19,8 @@ from headrace.domain.lease import Group, GroupState, group_of
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.uniqueness import commit
 from headrace.store.base import Done, Position, Record, Store
 
 _CLOSING: Final = "closing"

@@ -10,21 +10,51 @@ before.  So a lease that it gave out and heard no more of has very likely lapsed
 once; so are two or three that it knows nothing of.  Of many strangers it reads one at a time, in
 turns with its looks at the index, and more only where that one has lapsed.  The rest is the
 reaper's, every minute.
+
+Changes that may take a key lock away with them are committed by ``commit``.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Any, Final, TypeVar, cast
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.lease import Group, GroupChange, group_of
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.slots import Slots
 from headrace.store.base import Done, Outcome, Store
+
+
+def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
+    """Commit *changes*; what a task cannot give up because it has it no longer, is left alone.
+
+    A task that waited past its expiry may have lost its dedupe key to a newer one.
+    """
+    outcomes = store.commit(changes)
+    for place, (change, outcome) in enumerate(zip(changes, outcomes, strict=True)):
+        if isinstance(outcome, Done) or not outcome.blocked:
+            continue
+        lost = [change.also[blocked] for blocked in outcome.blocked]
+        if all(isinstance(also, KeyLock) and also.value is None for also in lost):
+            kept = tuple(also for also in change.also if also not in lost)
+            outcomes[place] = store.commit([replace(change, also=kept)])[0]
+    return outcomes
+
+
+def commit_proposed(
+    store: Store, entries: Sequence[Entry], plan: Callable[[Entry | Task], Change]
+) -> list[Outcome]:
+    """Commit what *plan* makes of index entries, and of the task itself where it holds a key."""
+    outcomes = store.commit([plan(entry) for entry in entries])
+    for place, outcome in enumerate(outcomes):
+        if not isinstance(outcome, Done) and outcome.task and outcome.task.dedupe_key:
+            outcomes[place] = commit(store, [plan(outcome.task)])[0]
+    return outcomes
+
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

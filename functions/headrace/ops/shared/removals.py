@@ -33,7 +33,7 @@ from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task, states_at
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
-from headrace.ops.shared.uniqueness import commit
+from headrace.ops.shared.observed import commit
 from headrace.store.base import Done, Record, Store
 from headrace.store.records.removals import KIND, Removal, deletion
 

@@ -15,8 +15,8 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.uniqueness import commit
 from headrace.store.base import Done, Outcome, Refused, Store
 
 _MICROSECOND: Final = timedelta(microseconds=1)

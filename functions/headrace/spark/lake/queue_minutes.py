@@ -1,6 +1,6 @@
 """Changes to ``queue_minutes``: the series that charts are drawn from, with Spark or without.
 
-Durations are counted in the buckets of ``headrace.history.histogram``, so minutes add up to hours
+Durations are counted in the buckets of ``headrace.history.tally``, so minutes add up to hours
 and days, and a percentile of any of them is at most 2.5 % off.  For those without Spark they are
 published as the files of ``headrace.history.series``.
 """
@@ -15,9 +15,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 
-from headrace.history.histogram import RATIO, Histogram
 from headrace.history.series import SPAN, Illegible, Span, content_of, file_of
-from headrace.history.tally import COUNTED, Activity
+from headrace.history.tally import COUNTED, RATIO, Activity, Histogram
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.schemas import COUNTS, DAY, QUEUE_MINUTES
 from headrace.spark.lake.tables import micros_between, within_day
@@ -57,7 +56,7 @@ def _ready() -> Column:
 
 
 def bucket_of(micros: Column) -> Column:
-    """Return the bucket of a duration, as headrace.history.histogram has it."""
+    """Return the bucket of a duration, as headrace.history.tally has it."""
     bucket = f.ceil(f.ln(micros) * f.lit(_PER_NATURAL)).cast("int")
     return f.when(micros > 0, bucket).otherwise(f.lit(_NO_TIME))
 

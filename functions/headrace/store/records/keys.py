@@ -6,8 +6,7 @@ Both are written together, so that of two keys of one name only one is made.
 from datetime import datetime
 from typing import Any, Final
 
-from headrace.domain.access import Role
-from headrace.domain.key import Former, ShownKey, StoredKey
+from headrace.domain.access import Former, Role, ShownKey, StoredKey
 from headrace.store.base import Record
 
 KIND: Final = "key"

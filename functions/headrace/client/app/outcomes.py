@@ -8,6 +8,7 @@ what the service takes; of a result up to 32 KiB of JSON, or what the task says 
 
 import json
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -107,17 +108,24 @@ def _fitted(text: str, room: int, *, end: bool = False) -> str:
     text = text.encode(errors="backslashreplace").decode()  # half a surrogate pair cannot be sent
     if _size(text) <= room:
         return text
-    low, high = 0, min(len(text), room)  # a character takes at least a byte
-    room -= len(_CUT.encode())
+    most, room = min(len(text), room), room - len(_CUT.encode())  # a character takes a byte or more
+    if end:
+        length = _longest(most, lambda length: _size(text[len(text) - length :]) <= room)
+        return _CUT + text[len(text) - length :]
+    length = _longest(most, lambda length: _size(text[:length]) <= room)
+    return text[:length] + _CUT.rstrip()
+
+
+def _longest(most: int, fits: Callable[[int], bool]) -> int:
+    """The greatest length up to *most* that *fits*, as all shorter ones do; 0 without a look."""
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if _size(text[-middle:] if end else text[:middle]) <= room:
+        if fits(middle):
             low = middle
         else:
             high = middle - 1
-    if not end:
-        return text[:low] + _CUT.rstrip()
-    return _CUT + text[len(text) - low :]
+    return low
 
 
 def _size(text: str) -> int:
@@ -152,14 +160,9 @@ def kept_result(result: object, codec: Codec, choice: OnLargeResult | None) -> t
 def _truncated(result: object, codec: Codec, why: str) -> object:
     """Return as much of the beginning of *result* as fits: of a text that, of else its JSON."""
     text = result if isinstance(result, str) else PLAIN.encode(result).decode()
-    low, high = 0, min(len(text), limits.RESULT_BYTES)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _fits(_beginning(result, text, middle, why), codec):
-            low = middle
-        else:
-            high = middle - 1
-    return _beginning(result, text, low, why)
+    most = min(len(text), limits.RESULT_BYTES)
+    length = _longest(most, lambda length: _fits(_beginning(result, text, length, why), codec))
+    return _beginning(result, text, length, why)
 
 
 def _beginning(result: object, text: str, length: int, why: str) -> object:

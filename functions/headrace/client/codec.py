@@ -5,13 +5,12 @@ only ever sees ciphertext: `docs/guide/encryption.md` has one.
 """
 
 import json
-import re
 import secrets
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from headrace.wire.base import Answer
+from headrace.wire.base import Answer, without_halves
 from headrace.wire.carried import (
     Carrying,
     JsonValue,
@@ -97,11 +96,6 @@ def remember_codec(answer: Carrying, codec: Codec) -> None:
 # was written.  msgspec refuses a whole answer for it; here it is taken out before, and put back
 # into the payload's own text after, so that it is the business of one task only.
 T = TypeVar("T")
-_ESCAPE: Final = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
-    rb"|\\u([dD][89a-fA-F][0-9a-fA-F]{2})"  # half of one
-    rb"|\\."
-)
 _CARRIED: Final = ("payload_json", "result_json", "progress_json")
 
 
@@ -111,11 +105,7 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     Raises msgspec.DecodeError.
     """
     mark = secrets.token_hex(8).encode()
-
-    def taken_out(found: re.Match[bytes]) -> bytes:
-        return found[0] if found[1] is None else mark + found[1]
-
-    answer = decoder.decode(_ESCAPE.sub(taken_out, body))
+    answer = decoder.decode(without_halves(body, mark))
     put_back: T = _put_back(answer, mark)
     return put_back
 

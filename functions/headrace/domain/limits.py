@@ -5,10 +5,11 @@ Spark, console) asks the functions here, so that one limit has one wording every
 a message that goes on behind the name of the field, or None where nothing is wrong.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 Bounds: TypeAlias = tuple[float, float]
 """The least and the most, both allowed."""
@@ -92,6 +93,19 @@ def sent_bytes(text: str) -> int:
     escaped = sum(text.count(char) for char in '"\\\n\r\t')
     separators = 0 if text.isascii() else text.count("\u2028") + text.count("\u2029")
     return utf8_bytes(text) + escaped + 3 * separators
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+check_json: Final = json.JSONDecoder(
+    parse_constant=_no_constant, parse_int=str, parse_float=str
+).decode
+"""Raises ValueError for a text that is no JSON in the strict sense.
+
+It converts no number: Python bounds its digits, JSON does not.
+"""
 
 
 def text_fault(value: object, most: int, least: int = 0) -> str | None:

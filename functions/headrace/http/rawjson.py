@@ -1,21 +1,23 @@
 r"""JSON read so that a client's own values keep their text.
 
 A payload belongs to its owner: ``1.10``, ``1E5``, ``"\u00e9"`` and integers of any length come
-back as they were sent.  So the text of these values is cut out of the body, checked but not
-converted; only what surrounds them is decoded.
-
-The C scanner of the standard library does the work.  Python walks no further than the members of
-the body, ``tasks[]``, ``reports[]`` and ``reports[].spawn[]``, where such values stand.
+back as they were sent.  So the text of these values is cut out of the body (``msgspec.Raw``),
+checked but not converted; only what surrounds them is decoded.
 """
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
 from json.encoder import encode_basestring
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.limits import check_json
+from headrace.wire.base import without_halves
 
 MEMBERS: Final = 100
 """The most members an object outside of payloads may have: far more than any we know."""
@@ -30,16 +32,13 @@ class JsonText(str):
 NULL: Final = JsonText("null")
 
 _T = TypeVar("_T")
-_Reader: TypeAlias = Callable[[str, int], tuple[Any, int]]
+_Source: TypeAlias = bytes | msgspec.Raw
+_Reader: TypeAlias = Callable[[msgspec.Raw, str], Any]
+"""Reads a value in which the mark stands for the beginning of half a surrogate pair's escape."""
 
-_SPACE: Final = re.compile(r"[ \t\n\r]*").match
-# A member up to its value; names with escapes take the long way.
-_NAME: Final = re.compile(r'[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
-_AFTER: Final = re.compile(r"[ \t\n\r]*([,}\]])").match
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise InvalidRequest(f"{name} is not JSON", errors=[FieldError("body", f"{name} is not JSON")])
+_members_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_entries_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_whole_of: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def _bounded(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -48,14 +47,7 @@ def _bounded(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(members)
 
 
-_decode_value: Final[_Reader] = json.JSONDecoder(
-    parse_constant=_no_constant, object_pairs_hook=_bounded
-).raw_decode
-
-# Checks without converting: a number stays the text it is.
-_check_value: Final[_Reader] = json.JSONDecoder(
-    parse_constant=_no_constant, parse_int=str, parse_float=str
-).raw_decode
+_decode_value: Final = json.JSONDecoder(object_pairs_hook=_bounded).decode
 
 
 def decode(text: str) -> dict[str, Any]:
@@ -63,37 +55,12 @@ def decode(text: str) -> dict[str, Any]:
 
     Raises InvalidRequest for whatever is not one JSON object in the strict sense.
     """
-    return _whole(text, lambda start: _object(text, start, _BODY))
+    return _object_of(text, lambda source, mark: _object(source, mark, _BODY))
 
 
 def object_text(text: str) -> JsonText:
     """Return *text* without surrounding space.  Raises InvalidRequest if it is not one object."""
-    return _whole(text, lambda start: _verbatim(text, start))
-
-
-def _whole(text: str, read: Callable[[int], tuple[_T, int]]) -> _T:
-    """Return the object that *text* is, read by *read*, with nothing behind it."""
-    try:
-        start = _space(text, 0)
-        if text[start : start + 1] != "{":
-            _check_value(text, start)  # what is no JSON at all gets its own message
-            raise _refused("the body must be a JSON object")
-        value, end = read(start)
-        _at_end(text, end)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        message = f"the body is not JSON: {error.msg.lower()} at {where}"
-        raise _refused(message) from None
-    except ValueError:  # Python's own bound on the digits of an integer
-        raise _refused("a number in the body has too many digits") from None
-    except RecursionError:
-        raise _refused("the body is nested too deeply") from None
-    return value
-
-
-def _at_end(text: str, end: int) -> None:
-    if _space(text, end) != len(text):
-        raise json.JSONDecodeError("Extra data", text, _space(text, end))
+    return _object_of(text, lambda source, mark: _text(_whole_of(source), mark))
 
 
 def member_text(text: str, name: str) -> JsonText | None:
@@ -101,14 +68,122 @@ def member_text(text: str, name: str) -> JsonText | None:
 
     None when it is no object, has no such member, or is nested too deeply to look.
     """
-    start = _space(text, 0)
-    if text[start : start + 1] != "{":
+    if not _is_object(text):
         return None
+
+    def read(source: bytes, mark: str) -> JsonText | None:
+        found = _members_of(source).get(name)
+        return None if found is None else _text(found, mark)
+
     try:
-        found: JsonText | None = _object(text, start, {}, _verbatim, len(text))[0].get(name)
+        return _read(text, read)
     except RecursionError:  # it was taken with more room on the stack
         return None
-    return found
+
+
+def _object_of(text: str, read: Callable[[bytes, str], _T]) -> _T:
+    """Return the object that *text* is, read by *read*, with nothing behind it."""
+    try:
+        if not _is_object(text):
+            raise _no_object(text)
+        return _read(text, read)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        message = f"the body is not JSON: {error.msg.lower()} at {where}"
+        raise _refused(message) from None
+    except RecursionError:
+        raise _refused("the body is nested too deeply") from None
+
+
+def _read(text: str, read: Callable[[bytes, str], _T]) -> _T:
+    r"""Return what *read* makes of *text*.
+
+    msgspec does not say in lines and columns where a text is no JSON, and refuses ``"\ud800"``,
+    which is JSON by its grammar; so the standard library judges what it refuses, and such halves of
+    pairs are taken out before it reads again, and put back behind it.
+
+    Raises json.JSONDecodeError, RecursionError, and InvalidRequest for a word that is none, as NaN.
+    """
+    source = text.encode(errors="backslashreplace")
+    try:
+        return read(source, "")
+    except msgspec.DecodeError:
+        _judge(text)
+    mark = secrets.token_hex(8)
+    return read(without_halves(source, mark.encode()), mark)
+
+
+def _judge(text: str) -> None:
+    """Raise json.JSONDecodeError for no JSON, InvalidRequest for a word that is none, as NaN."""
+    try:
+        check_json(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        raise _refused(str(error)) from None
+
+
+def _no_object(text: str) -> InvalidRequest:
+    """The error about *text*, which is something else.  Raises that of no JSON at its beginning."""
+    try:
+        _judge(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+    return _refused("the body must be a JSON object")
+
+
+def _is_object(text: str) -> bool:
+    return text.lstrip(" \t\n\r").startswith("{")
+
+
+def _object(source: _Source, mark: str, readers: Mapping[str, _Reader]) -> dict[str, Any]:
+    """Read an object, the members that *readers* names in their own way.
+
+    Raises InvalidRequest for more members than it may have.
+    """
+    members = _members_of(source)
+    if len(members) > MEMBERS:
+        raise _too_many_members()
+    return {
+        _name(name, mark): readers.get(name, _value)(value, mark) for name, value in members.items()
+    }
+
+
+def _objects(readers: Mapping[str, _Reader]) -> _Reader:
+    """Return a reader of an array of objects; what is something else is simply decoded."""
+
+    def read(value: msgspec.Raw, mark: str) -> Any:  # noqa: ANN401  any JSON value
+        if not _begins(value, b"["):
+            return _value(value, mark)
+        return [
+            _object(entry, mark, readers) if _begins(entry, b"{") else _value(entry, mark)
+            for entry in _entries_of(value)
+        ]
+
+    return read
+
+
+def _begins(value: msgspec.Raw, bracket: bytes) -> bool:
+    return memoryview(value)[:1] == bracket
+
+
+def _text(value: msgspec.Raw, mark: str) -> JsonText:
+    text = str(value, "utf-8")
+    return JsonText(text.replace(mark, r"\u") if mark else text)
+
+
+def _value(value: msgspec.Raw, mark: str) -> Any:  # noqa: ANN401  any JSON value
+    try:
+        return _decode_value(_text(value, mark))
+    except ValueError:  # Python's own bound on the digits of an integer
+        raise _refused("a number in the body has too many digits") from None
+
+
+def _name(name: str, mark: str) -> str:
+    if not mark:
+        return name
+    return re.sub(f"{mark}([0-9a-fA-F]{{4}})", lambda found: chr(int(found[1], 16)), name)
 
 
 def shortest(text: JsonText, most: int) -> JsonText | None:
@@ -144,93 +219,6 @@ def _shorter(string: str) -> str:
     return plain
 
 
-def _object(
-    text: str,
-    start: int,
-    readers: Mapping[str, _Reader],
-    other: _Reader = _decode_value,
-    most: int = MEMBERS,
-) -> tuple[dict[str, Any], int]:
-    """Read the object at *start*, the members that *readers* names in their own way.
-
-    *other* reads the rest; raises InvalidRequest for more than *most* members.
-    """
-    members: dict[str, Any] = {}
-    at = _space(text, start + 1)
-    if text[at : at + 1] == "}":
-        return members, at + 1
-    while True:
-        found = _NAME(text, at)
-        if found is not None:
-            name, at = found[1], found.end()
-        else:
-            name, at = _name(text, at)
-        members[name], at = readers.get(name, other)(text, at)
-        if len(members) > most:
-            raise _too_many_members()
-        mark, at = _mark(text, at)
-        if mark == "}":
-            return members, at
-        if mark != ",":
-            raise json.JSONDecodeError("Expecting ',' delimiter", text, at - 1)
-
-
-def _objects(readers: Mapping[str, _Reader]) -> _Reader:
-    """Return a reader of an array of objects; what is something else is simply decoded."""
-
-    def read(text: str, start: int) -> tuple[Any, int]:
-        if text[start : start + 1] != "[":
-            return _decode_value(text, start)
-        values: list[Any] = []
-        at = _space(text, start + 1)
-        if text[at : at + 1] == "]":
-            return values, at + 1
-        while True:
-            at = _space(text, at)
-            if text[at : at + 1] == "{":
-                value, at = _object(text, at, readers)
-            else:
-                value, at = _decode_value(text, at)
-            values.append(value)
-            mark, at = _mark(text, at)
-            if mark == "]":
-                return values, at
-            if mark != ",":
-                raise json.JSONDecodeError("Expecting ',' delimiter", text, at - 1)
-
-    return read
-
-
-def _verbatim(text: str, start: int) -> tuple[JsonText, int]:
-    end = _check_value(text, start)[1]
-    return JsonText(text[start:end]), end
-
-
-def _name(text: str, start: int) -> tuple[str, int]:
-    at = _space(text, start)
-    if text[at : at + 1] != '"':
-        message = "Expecting property name enclosed in double quotes"
-        raise json.JSONDecodeError(message, text, at)
-    name, at = scanstring(text, at + 1, True)  # noqa: FBT003  strict; takes no keywords
-    at = _space(text, at)
-    if text[at : at + 1] != ":":
-        raise json.JSONDecodeError("Expecting ':' delimiter", text, at)
-    return name, _space(text, at + 1)
-
-
-def _mark(text: str, start: int) -> tuple[str, int]:
-    """Return the mark behind a value, ``,`` or a closing bracket, and where it ends."""
-    found = _AFTER(text, start)
-    if found is None:
-        raise json.JSONDecodeError("Expecting ',' delimiter", text, _space(text, start))
-    return found[1], found.end()
-
-
-def _space(text: str, start: int) -> int:
-    found = _SPACE(text, start)
-    return found.end() if found else start
-
-
 def _refused(message: str) -> InvalidRequest:
     return InvalidRequest(message, errors=[FieldError("body", message)])
 
@@ -240,14 +228,14 @@ def _too_many_members() -> InvalidRequest:
 
 
 _BODY: Final[Mapping[str, _Reader]] = {
-    "payload": _verbatim,
-    "tasks": _objects({"payload": _verbatim}),
+    "payload": _text,
+    "tasks": _objects({"payload": _text}),
     "reports": _objects(
         {
-            "payload": _verbatim,
-            "result": _verbatim,
-            "progress": _verbatim,
-            "spawn": _objects({"payload": _verbatim}),
+            "payload": _text,
+            "result": _text,
+            "progress": _text,
+            "spawn": _objects({"payload": _text}),
         }
     ),
 }

@@ -4,6 +4,7 @@ The OpenAPI document is made from the same structs (``headrace.http.openapi``): 
 struct and the descriptions of its members are what the document says of them.
 """
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -16,6 +17,11 @@ NULL: Final = b"null"
 LEFT_OUT: Final[Any] = msgspec.UNSET
 """Given for a member of whatever type, it keeps the member out of the answer."""
 
+_HALF_PAIR: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
+    rb"|\\u([dD][89a-fA-F][0-9a-fA-F]{2})"  # half of one
+    rb"|\\."
+)
 REFERENCE: Final = "#/components/schemas/{name}"
 
 At: TypeAlias = Annotated[
@@ -78,6 +84,15 @@ def instant_text(at: datetime) -> str:
 
 
 _encode: Final = msgspec.json.Encoder().encode
+
+
+def without_halves(text: bytes, mark: bytes) -> bytes:
+    r"""The JSON *text* with *mark* for the backslash and the ``u`` of half a surrogate pair.
+
+    ``"\ud800"`` is JSON by its grammar, so the service takes it in a payload and hands it out as it
+    was written, but msgspec refuses all that surrounds it.
+    """
+    return _HALF_PAIR.sub(lambda found: mark + found[1] if found[1] else found[0], text)
 
 
 def to_json(answer: object) -> str:

@@ -159,6 +159,9 @@ def test_only_the_places_of_clients_values_are_kept_as_text() -> None:
         ('"{}"', "must be a JSON object"),
         ("1", "must be a JSON object"),
         ("null", "must be a JSON object"),
+        ('"a":1', "must be a JSON object"),
+        ("NaN", "NaN"),
+        ('{"tasks":[{"payload":"\\ud800","id":x}]}', "line 1 column 35"),
     ],
     ids=lambda text: text[:40],
 )

@@ -4,13 +4,12 @@ Each report is first planned from the lease alone (see ``domain.settle``) and co
 read; only what was refused is looked at, and planned again from the task as it is.
 """
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NoReturn
+from typing import Final
 
 from headrace.domain import limits, settle
 from headrace.domain.change import Change
@@ -30,17 +29,6 @@ from headrace.ops.tasks.spawn import Spawning
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 5
-
-
-def _no_constant(name: str) -> NoReturn:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
-
-
-# Checks and converts nothing: Python bounds the digits of a number, JSON does not.
-_check_json: Final = json.JSONDecoder(
-    parse_constant=_no_constant, parse_int=str, parse_float=str
-).decode
 
 
 class ReportStatus(StrEnum):
@@ -313,7 +301,7 @@ def _wrong_with(result: str | None) -> str:
     if size > limits.RESULT_BYTES:
         return f"must be at most {limits.RESULT_BYTES} bytes of JSON text; it is {size}"
     try:
-        _check_json(result)
+        limits.check_json(result)
     except (ValueError, RecursionError) as error:
         return f"must be JSON: {error}"
     return ""

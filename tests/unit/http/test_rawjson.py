@@ -161,7 +161,7 @@ def test_only_the_places_of_clients_values_are_kept_as_text() -> None:
         ("null", "must be a JSON object"),
         ('"a":1', "must be a JSON object"),
         ("NaN", "NaN"),
-        ('{"tasks":[{"payload":"\\ud800","id":x}]}', "line 1 column 35"),
+        ('{"tasks":[{"payload":"\\ud800","id":x}]}', "line 1 column 36"),
     ],
     ids=lambda text: text[:40],
 )

@@ -4,8 +4,9 @@ Spark hands options over as texts.  An error names the option and its limit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import NAME, NAME_RE
@@ -13,6 +14,7 @@ from headrace.domain.retry import Seconds
 
 _IGNORED: Final = frozenset({"path", "checkpointlocation", "queryname"})  # Spark's own
 _FLAGS: Final = {"true": True, "false": False}
+_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +86,24 @@ def word(text: str) -> str:
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     """A parser of a whole number from *low* to *high*, both included."""
-
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            message = f"must be a whole number from {low:,} to {high:,}, not {text!r}"
-            raise ValueError(message)
-        return number
-
-    return parse
+    return _between(int, "a whole number", low, high)
 
 
 def number(low: float, high: float) -> Callable[[str], Seconds]:
     """A parser of a number from *low* to *high*, both included, fractions allowed."""
+    return _between(float, "a number", low, high)
 
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high:  # nor is nan
-            message = f"must be a number from {low:,} to {high:,}, not {text!r}"
-            raise ValueError(message)
-        return value
+
+def _between(
+    read: Callable[[str], _Number], kind: str, low: float, high: float
+) -> Callable[[str], _Number]:
+    def parse(text: str) -> _Number:
+        with suppress(ValueError):
+            value = read(text)
+            if low <= value <= high:  # nor is nan
+                return value
+        message = f"must be {kind} from {low:,} to {high:,}, not {text!r}"
+        raise ValueError(message)
 
     return parse
 

@@ -9,6 +9,7 @@ and a second plan from the task as read, never a wrong result.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from typing import Any
 
 from headrace.domain import limits
@@ -25,6 +26,7 @@ from headrace.domain.change import (
     UnsetOrAfter,
     UnsetOrAtMost,
 )
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, Effects, dead_retention, end, parted, place_in
@@ -154,28 +156,33 @@ def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change
     )
 
 
-def release(held: Held, queue: Queue, *, now: datetime, delay: Seconds | None) -> Change:
-    """Plan giving a task back unworked: the attempt does not count."""
+class Release(Enum):
+    """Why a task is given back unworked."""
+
+    REPORTED = auto()  #: its worker says so, and may say when it is due again
+    UNDELIVERED = auto()  #: it did not fit the answer: it keeps its turn
+    GROUP_CLOSED = auto()  #: its group was closed by its holder: the service gives it back
+
+
+def release(
+    held: Held,
+    queue: Queue,
+    *,
+    now: datetime,
+    reason: Release = Release.REPORTED,
+    delay: Seconds | None = None,
+) -> Change:
+    """Plan giving a task back unworked, due now or after a *delay*: the attempt does not count."""
     effects = Effects(add={"attempts": -1})
-    return _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0)
-
-
-def release_undelivered(held: Held, queue: Queue, *, now: datetime) -> Change:
-    """Plan undoing a delivery that did not fit the answer: the task keeps its turn."""
-    change = release(held, queue, now=now, delay=None)
-    if held.task is None or change.rule.target is not State.ENQUEUED:
+    actor = Actor.SERVICE if reason is Release.GROUP_CLOSED else None
+    change = _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0, actor=actor)
+    keeps_its_turn = reason is Release.UNDELIVERED and change.rule.target is State.ENQUEUED
+    if held.task is None or not keeps_its_turn:
         return change
     due = held.task.due_at
     if held.task.slot is not None:  # a due time is for one delivery, lest its slot count twice
-        due += timedelta(microseconds=1)
+        due += MICROSECOND
     return replace(change, put={**change.put, "scheduled_at": due, "due_at": due})
-
-
-def release_from_closed_group(task: Task, queue: Queue, *, now: datetime) -> Change:
-    """Plan giving back what a group held when it was closed: due now, the attempt not counted."""
-    effects = Effects(add={"attempts": -1})
-    by = Actor.SERVICE
-    return _wait(Action.RELEASE, Held.of(task), queue, effects, now=now, seconds=0, actor=by)
 
 
 def move(

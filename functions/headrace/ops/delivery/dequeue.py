@@ -19,7 +19,7 @@ from headrace.domain.errors import FieldError, NotFound, Unavailable
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Held
+from headrace.domain.settle import Held, Release
 from headrace.domain.task import Task
 from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.ops.delivery.contention import Crowd
@@ -293,7 +293,9 @@ class Dequeue:
         if surplus:
             now, queues = self.deliveries.now(), {source.name: source for source in sources}
             changes = [
-                settle.release_undelivered(Held.of(task), queues[task.queue], now=now)
+                settle.release(
+                    Held.of(task), queues[task.queue], now=now, reason=Release.UNDELIVERED
+                )
                 for task in surplus
             ]
             with suppress(Unavailable):  # then their leases lapse

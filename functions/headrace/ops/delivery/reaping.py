@@ -25,6 +25,7 @@ from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.lease import GroupState, group_of
 from headrace.domain.queue import AGREED_AFTER, Queue
+from headrace.domain.settle import Held, Release
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.shared.observed import Watch, commit, commit_proposed
@@ -96,7 +97,7 @@ class Reaping:
         if group_id is not None:
             group = statuses.of(group_id)
             if group is not None and group.state is GroupState.CLOSED:
-                return settle.release_from_closed_group(task, queue, now=now)
+                return settle.release(Held.of(task), queue, now=now, reason=Release.GROUP_CLOSED)
             if group is not None and group.state is GroupState.OPEN:
                 self.watch.extended(group)
                 return group.expires_at

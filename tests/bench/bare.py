@@ -16,10 +16,11 @@ import urllib3
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.ids import new_task_id
+from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
-from headrace.store.items import micros, to_item
+from headrace.store.items import to_item
 from headrace.store.statements import statement
 from infra.local.tables import TableNames
 
@@ -71,7 +72,7 @@ def _writes(queue: str) -> _Writes:
         lease=_text(lease),
         succeed=_text(succeed),
         item=json.dumps(to_item(insert.insert)),
-        now=str(micros(now)),
+        now=str(micros_of(now)),
     )
 
 
@@ -120,7 +121,7 @@ class BareClient:
 
     def fill(self, count: int) -> None:
         """Insert up to 25 tasks in the quickest way, for which nothing is measured."""
-        now = str(micros(datetime.now(UTC)))
+        now = str(micros_of(datetime.now(UTC)))
         items = [
             self._writes.item.replace(_TASK, name).replace(self._writes.now, now)
             for name in _new_ids(count)
@@ -131,7 +132,7 @@ class BareClient:
             raise BareClientFailed("the engine left items unwritten")
 
     def _execute(self, text: str, ids: Sequence[str]) -> None:
-        now = str(micros(datetime.now(UTC)))
+        now = str(micros_of(datetime.now(UTC)))
         text = text.replace(self._writes.now, now)
         statements = ",".join(text.replace(_TASK, name).replace(_LEASE, f"l{name}") for name in ids)
         body = f'{{"Statements":[{statements}],"ReturnConsumedCapacity":"TOTAL"}}'

@@ -4,9 +4,9 @@ import pytest
 
 from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden
+from headrace.domain.instants import micros_of
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import Status
-from headrace.history.counter_buffer import micros_of
 from headrace.history.tally import MINUTE, Activity
 from headrace.history.throughput import SLOTS, Throughput, grown, throughput_of
 from headrace.history.transitions import Event, Happening

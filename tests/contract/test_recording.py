@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from headrace.domain.filters import TaskFilter
+from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.history import counters as kept
-from headrace.history.counter_buffer import micros_of
 from headrace.history.counters import (
     BUCKETS,
     BUFFERS,

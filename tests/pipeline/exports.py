@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from hashlib import md5
 from typing import Any
 
+from headrace.domain.instants import micros_of
 from headrace.domain.task import Task
 from headrace.store.base import Lake
-from headrace.store.items import micros, to_item
+from headrace.store.items import to_item
 
 Record = dict[str, Any]
 TABLE = "arn:aws:dynamodb:eu-west-1:123456789012:table/headrace-tasks"
@@ -47,7 +48,7 @@ def incremental(
         if old == new:
             continue
         record: Record = {
-            "Metadata": {"WriteTimestampMicros": {"N": str(micros(until) - 1_000_000)}},
+            "Metadata": {"WriteTimestampMicros": {"N": str(micros_of(until) - 1_000_000)}},
             "Keys": {"task_id": {"S": task_id}},
         }
         if old is not None and view == "NEW_AND_OLD_IMAGES":

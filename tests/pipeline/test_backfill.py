@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.instants import micros_of
 from headrace.domain.task import State, Task
 from headrace.history.changelog import FILLED, Line, digest
 from headrace.spark.lake.backfill import Backfilled, backfill
@@ -19,7 +20,6 @@ from headrace.spark.lake.proof import proof
 from headrace.spark.lake.reconstruct import SIDES, reconstructed
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, QUEUE_MINUTES, Table
-from headrace.store.items import micros
 from headrace.store.lake import FolderLake
 from headrace.testing.service import MemoryService
 from tests.pipeline import exports
@@ -49,7 +49,7 @@ def as_seen(task: Task, **more: Any) -> dict[str, Any]:
         "lease": task.lease_id and digest(task.lease_id),
         "settled": task.settled_lease_id and digest(task.settled_lease_id),
         "deleted": False,
-        **{name: instant and micros(instant) for name, instant in instants.items()},
+        **{name: instant and micros_of(instant) for name, instant in instants.items()},
         **more,
     }
 

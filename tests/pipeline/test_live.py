@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.history.changelog import Line
@@ -11,7 +12,6 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof_with_table
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
-from headrace.store.items import micros
 from infra.local.engine import Engine
 from infra.local.tables import TableNames
 from tests.pipeline.stories import SECOND, START, Story, write
@@ -27,10 +27,10 @@ def test_a_task_that_is_neither_ended_nor_in_the_table_is_lost(
     (there,) = uses.tasks.enqueue("mail", [TaskSpec("1")])
     assert there.task is not None
     story = Story()
-    story.now = micros(there.task.created_at) - 600 * SECOND
+    story.now = micros_of(there.task.created_at) - 600 * SECOND
     for task in ("ended late", "lost"):
         story.enqueue(task)
-    story.now = micros(there.task.created_at)
+    story.now = micros_of(there.task.created_at)
     story.enqueue(str(there.id))
     story.now += 2 * 3600 * SECOND
     story.enqueue("came after the table was read")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.lifecycle import LIFECYCLE
 from headrace.history.changelog import Line
 from headrace.history.proof import LATEST, ProofReport
@@ -17,7 +18,6 @@ from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
-from headrace.store.items import from_micros, micros
 from tests.pipeline.stories import HOUR, MINUTE, SECOND, Story, at, true_history, write
 
 Found = set[tuple[str, str]]
@@ -112,9 +112,7 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fo
         lines += story.lines
     reported = recorded(lake, lines).read(CHANGES)
     ends = [line["recorded_at"] for line in lines]
-    found = violations(
-        reported, first=from_micros(min(ends)), last=from_micros(max(ends))
-    ).collect()
+    found = violations(reported, first=instant_of(min(ends)), last=instant_of(max(ends))).collect()
     return {(row["kind"], row["task_id"]) for row in found}
 
 
@@ -195,9 +193,9 @@ def in_madrid(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def test_an_hour_that_a_clock_shows_twice_accuses_nobody(lake: LakeFrames, hour: int) -> None:
     begin = datetime(2026, 10, 25, hour, 20, tzinfo=UTC)
     story = Story()
-    story.now = micros(begin) - 30 * MINUTE
+    story.now = micros_of(begin) - 30 * MINUTE
     story.enqueue("born before")
-    story.now = micros(begin)
+    story.now = micros_of(begin)
     story.enqueue("first")
     story.dequeue("born before")
     story.lines.pop(0)

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.filters import TaskFilter
+from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Place, State, Task
-from headrace.history.counter_buffer import micros_of
 from headrace.history.counters import BUFFER_BYTES, FLOWS_BYTES, Counters
 from headrace.history.recorder import Recording
 from headrace.history.tally import COUNTED, STATES, Activity, Tally

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.fingerprint import fingerprint_of
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.task import State, Task
 
-_MICROSECOND: Final = timedelta(microseconds=1)
 ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
 """Several states come one after the other in this order."""
 
@@ -43,7 +43,7 @@ _WAITING: Final = TimeSpan(State.ENQUEUED)
 def _meanings(now: datetime) -> dict[str, set[TimeSpan]]:
     return {
         **{str(state): {TimeSpan(state)} for state in State},
-        "SCHEDULED": {TimeSpan(State.ENQUEUED, since=now + _MICROSECOND)},
+        "SCHEDULED": {TimeSpan(State.ENQUEUED, since=now + MICROSECOND)},
         "READY": {TimeSpan(State.ENQUEUED, until=now)},
         "pending": {_WAITING, TimeSpan(State.INFLIGHT)},
         "failed": {TimeSpan(State.DEAD)},
@@ -95,8 +95,8 @@ class TaskFilter:
         derived = meanings["READY"] | meanings["SCHEDULED"]
         if _WAITING in found or derived <= found:
             found = (found - derived) | {_WAITING}
-        after = self.scheduled_after and self.scheduled_after + _MICROSECOND
-        before = self.scheduled_before and self.scheduled_before - _MICROSECOND
+        after = self.scheduled_after and self.scheduled_after + MICROSECOND
+        before = self.scheduled_before and self.scheduled_before - MICROSECOND
         spans = [span.within(after, before) for span in found]
         possible = [
             span for span in spans if not (span.since and span.until and span.since > span.until)

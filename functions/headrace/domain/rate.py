@@ -12,13 +12,12 @@ many units long as the interval has microseconds.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.domain.queue import IntervalUnit, RateLimiting
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _UNIT_SECONDS: Final = {
     IntervalUnit.SECONDS: 1,
     IntervalUnit.MINUTES: 60,
@@ -43,7 +42,7 @@ class Rate:
     @property
     def unit(self) -> int:
         """The length of a token on the line."""
-        return self.interval // _MICROSECOND
+        return self.interval // MICROSECOND
 
     @property
     def span(self) -> int:
@@ -57,7 +56,7 @@ class Rate:
 
     def at(self, moment: datetime) -> int:
         """Return where *moment* is on the line."""
-        return (moment - _EPOCH) // _MICROSECOND * self.max_tokens
+        return micros_of(moment) * self.max_tokens
 
     def length(self, tokens: int) -> int:
         """Return how long *tokens* are on the line."""
@@ -83,7 +82,7 @@ class Bucket:
     def wait(self, now: datetime) -> timedelta:
         """Return in what time there is room for a token."""
         short = self.given + self.rate.unit - self.rate.at(now) - self.rate.span
-        return max(0, -(-short // self.rate.max_tokens)) * _MICROSECOND
+        return max(0, -(-short // self.rate.max_tokens)) * MICROSECOND
 
     def under(self, rate: Rate, since: datetime, now: datetime) -> "Bucket":
         """Return the bucket under other settings: no more tokens than it has now."""

@@ -4,10 +4,11 @@ import hashlib
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import limits
+from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
@@ -19,8 +20,6 @@ GRACE: Final = timedelta(minutes=1)
 """The newest tick missed by no more than this still runs."""
 
 _STRETCHES: Final = 8
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Schedule:
 
 def tick_id(queue: str, name: str, tick: datetime) -> str:
     """Return the id of the task that a tick makes, always the same."""
-    micros = (tick - _EPOCH) // _MICROSECOND
+    micros = micros_of(tick)
     digest = hashlib.blake2b(f"{queue}/{name}/{micros}".encode(), digest_size=16)
     return f"sch_{digest.hexdigest()}"
 

@@ -10,17 +10,15 @@ completed by whoever finds its task still waiting.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Final
 
+from headrace.domain.instants import EPOCH, MICROSECOND, micros_of
 from headrace.domain.task import State, Task
 
 POOL: Final = 16
 """Places in a pool: as many reservations as fit one write unit."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Standing(StrEnum):
@@ -55,7 +53,7 @@ class Reservation:
     def parse(cls, text: str, pool: int) -> "Reservation":
         """Return the one that a pool keeps as *text*."""
         task_id, due, mark = text.split(" ")
-        return cls(task_id, _EPOCH + int(due, 16) * _MICROSECOND, mark, pool)
+        return cls(task_id, EPOCH + int(due, 16) * MICROSECOND, mark, pool)
 
     @classmethod
     def of(cls, task: Task) -> "Reservation | None":
@@ -77,12 +75,12 @@ class Reservation:
 
     @property
     def _due(self) -> str:
-        return f"{(self.due_at - _EPOCH) // _MICROSECOND:x}"
+        return f"{micros_of(self.due_at):x}"
 
     @property
     def made_at(self) -> datetime:
         """When it was made, to the second."""
-        return _EPOCH + timedelta(seconds=int(self.mark.partition(".")[0], 16))
+        return EPOCH + timedelta(seconds=int(self.mark.partition(".")[0], 16))
 
     def standing(self, task: Task | None, queue: str) -> Standing:
         """Return its standing in *queue*, by its *task* as read after it was made."""

@@ -16,11 +16,11 @@ from typing import Final, Protocol
 from zoneinfo import ZoneInfo, available_timezones
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.retry import Seconds
 from headrace.domain.schedule import Schedule
 
 _SECOND: Final = timedelta(seconds=1)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
 _NO_ZONES: Final = ("posix/", "right/", "localtime", "posixrules")  # found beside those of IANA
 
@@ -113,7 +113,7 @@ def _by_the_clock(cron: Cron, place: ZoneInfo, after: datetime) -> Iterator[date
             seen = tick
         else:
             return
-        seen, local = change, _local(change, place) - _MICROSECOND  # the moment itself may match
+        seen, local = change, _local(change, place) - MICROSECOND  # the moment itself may match
 
 
 def _instant(local: datetime, place: ZoneInfo) -> datetime:

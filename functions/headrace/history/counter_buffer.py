@@ -2,22 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Any, Final, Self
 
+from headrace.domain.instants import micros_of
 from headrace.history.tally import STATES, Counts, Tally
 from headrace.store.base import Record
 
 KEPT: Final = timedelta(hours=26)
 """A stream keeps its records for a day; what was not heard of for longer has nothing to repeat."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def micros_of(instant: datetime) -> int:
-    """Return *instant* in microseconds since 1970."""
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(slots=True)

@@ -24,11 +24,12 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
-from headrace.history.counter_buffer import Buffer, micros_of
+from headrace.domain.instants import instant_of, micros_of
+from headrace.history.counter_buffer import Buffer
 from headrace.history.tally import (
     MINUTE,
     STATES,
@@ -57,7 +58,6 @@ KEPT: Final = timedelta(days=7)
 _BLOCK: Final = 10  # minutes of a block
 _PAGE: Final = 200
 _TRIES: Final = 20
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 _NOTHING: Final[Mapping[str, Any]] = {"posted": {}, "counts": {}}
@@ -147,7 +147,7 @@ class Counters:
             self._add_to_totals(bucket, buffer, tally)
             for block, happened in _blocks(tally).items():
                 name = f"{_block_name(block)}.{buffer.number}.{buffer.version}"
-                until = _instant((block + 1) * _BLOCK * MINUTE) + KEPT
+                until = instant_of((block + 1) * _BLOCK * MINUTE) + KEPT
                 body = {"minutes": happened.body()["minutes"]}
                 self.store.put_record(Record(_series(bucket), name, body, 1, until), replaces=None)
         buffer.tally, buffer.closed, buffer.opened = Tally(), False, 0
@@ -324,10 +324,6 @@ def bucket_of(queue: str) -> int:
 def body_bytes(body: Mapping[str, Any]) -> int:
     """Return how much room *body* takes in a record; all of it is ASCII."""
     return len(json.dumps(body))
-
-
-def _instant(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
 
 
 def _series(bucket: int) -> str:

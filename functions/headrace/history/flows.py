@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from headrace.domain.access import Permission, Principal
+from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
-from headrace.history.counter_buffer import micros_of
 from headrace.history.counters import Counters
 from headrace.history.tally import STATES, last_day, last_hour
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +66,5 @@ class Flows:
         return FlowMap(
             tuple(seen),
             {queue: max(0, totals.counts(queue)[place]) for queue in sorted(queues)},
-            None if counted is None else _EPOCH + timedelta(microseconds=counted),
+            None if counted is None else instant_of(counted),
         )

@@ -10,8 +10,8 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.history import series
-from headrace.history.counter_buffer import micros_of
 from headrace.history.series import Illegible, Span
 from headrace.history.tally import MINUTE, Activity
 from headrace.store.base import Lake
@@ -22,7 +22,6 @@ DAYS: Final = 92
 
 STEP_SECONDS: Final = 60
 _LONGEST: Final = 31_536_000  # a year
-_MICROSECOND: Final = timedelta(microseconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)
 
@@ -65,7 +64,7 @@ class Steps:
             message = f"must be a multiple of {STEP_SECONDS}, up to {_LONGEST}"
             raise _wrong("step_seconds", message)
         end = until or now
-        begin = _minute(end - _MICROSECOND) + _MINUTE - _HOUR if since is None else since
+        begin = _minute(end - MICROSECOND) + _MINUTE - _HOUR if since is None else since
         if begin >= end:
             raise _wrong("from", "must be before to" if until else "must be before now")
         begin = _minute(begin)

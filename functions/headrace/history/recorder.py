@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.instants import micros_of
 from headrace.history import recount as recount_record
 from headrace.history.changelog import Changelog, Line, line
-from headrace.history.counter_buffer import Buffer, BufferedRecount, micros_of
+from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
 from headrace.history.recount import NewCount
 from headrace.history.tally import MINUTE

@@ -18,13 +18,14 @@ seconds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
+from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place
-from headrace.history.counter_buffer import Buffer, BufferedRecount, micros_of
+from headrace.history.counter_buffer import Buffer, BufferedRecount
 from headrace.history.counters import Counters
 from headrace.history.recount import DONE, OPEN, NewCount, read, to_record, together, write
 from headrace.history.tally import STATES, Counts
@@ -35,7 +36,6 @@ from headrace.store.base import Position, Store
 
 _HELD: Final = timedelta(seconds=20)
 _TO_FINISH: Final = timedelta(seconds=12)  # what writing down a step may take, at the very most
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGES: Final = 4_000  # some 28,000,000 tasks, and a record of 200 KB
 
 
@@ -106,7 +106,7 @@ class Recounting:
         until = self.now() + timedelta(seconds=self.patience)
         while (place := count.next) is not None:
             state, shard, last = place
-            after = Position(_instant(last.until), last.task_id) if last is not None else None
+            after = Position(instant_of(last.until), last.task_id) if last is not None else None
             counted_at = micros_of(self.now())
             # With those past retention: the recorder hears of them when the table removes them.
             page = self.store.count(Place(queue, state, shard), after=after, now=None)
@@ -188,7 +188,3 @@ class Recounting:
 def _given_up() -> InvalidRequest:
     message = "was of a recount that was given up, or whose place another has taken: begin anew"
     return InvalidRequest(f"cursor {message}", errors=[FieldError("cursor", message)])
-
-
-def _instant(micros: float) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)

@@ -14,15 +14,15 @@ where the days that are rolled up are read.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final, Protocol
 
 from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
+from headrace.domain.instants import MICROSECOND, instant_of, micros_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
-from headrace.history.counter_buffer import micros_of
 from headrace.history.counters import Counters, Totals
 from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
 from headrace.history.tally import MINUTE, STATES, Activity
@@ -36,9 +36,7 @@ _FEW: Final = 100
 _GLANCE: Final = 50
 _FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
 _SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
-_MICROSECOND: Final = timedelta(microseconds=1)
 _LEAST_PART: Final = 0.001
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Each(Protocol):
@@ -134,7 +132,7 @@ class StatsOperations:
         buffers = self.counters.buffers()
         recorded = dict(zip(STATES, self.counters.counts(queue, buffers), strict=True))
         now = self.now()
-        later = self._look(source, State.ENQUEUED, since=now + _MICROSECOND, limit=_LOOK)
+        later = self._look(source, State.ENQUEUED, since=now + MICROSECOND, limit=_LOOK)
         limit = _FEW if later.complete else _LOOK
         ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
         inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
@@ -171,7 +169,7 @@ class StatsOperations:
         totals, now = self.counters.totals(), self.now()
         glances = each(lambda queue: self._glance(queue, totals, now), queues)
         counted = totals.as_of
-        as_of = None if counted is None else min(now, _EPOCH + timedelta(microseconds=counted))
+        as_of = None if counted is None else min(now, instant_of(counted))
         return Overview(dict(zip((queue.name for queue in queues), glances, strict=True)), as_of)
 
     def metrics(
@@ -221,7 +219,7 @@ class StatsOperations:
             ready_count = ready.count
             later_count = max(0, recorded[State.ENQUEUED] - ready.count)
         else:
-            later = self._look(queue, State.ENQUEUED, since=now + _MICROSECOND, limit=_GLANCE)
+            later = self._look(queue, State.ENQUEUED, since=now + MICROSECOND, limit=_GLANCE)
             ready_count, later_count = self._divided(queue, ready, later, recorded, now)
         counts = {
             Status.SCHEDULED: later_count,
@@ -326,10 +324,7 @@ class StatsOperations:
     def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:
         """Return the time up to which all changes of *queue* are counted, as far as one can see."""
         counted = max((buffer.body["as_of"] for buffer in buffers), default=0) or None
-        if counted is None:
-            as_of = queue.created_at
-        else:
-            as_of = min(now, _EPOCH + timedelta(microseconds=counted))
+        as_of = queue.created_at if counted is None else min(now, instant_of(counted))
         if now - as_of <= _FRESH or any(self._changes_after(queue, as_of, now)):
             return as_of
         return now

@@ -8,10 +8,11 @@ lease stands in one attribute, which is written whole, extended by its path, and
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from headrace.domain.change import Entry
+from headrace.domain.instants import EPOCH, MICROSECOND, instant_of, micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
 from headrace.store import keys
@@ -19,21 +20,9 @@ from headrace.store import keys
 Value = dict[str, Any]  # one attribute in DynamoDB's own JSON, such as {"N": "5"}
 Item = dict[str, Value]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def micros(instant: datetime) -> int:
-    """Return *instant* in microseconds since 1970, exactly."""
-    return (instant - _EPOCH) // _MICROSECOND
-
-
-def from_micros(number: int) -> datetime:
-    """Return the instant *number* microseconds after 1970."""
-    return _EPOCH + timedelta(microseconds=number)
 
 
 def partition(place: Place) -> str:
@@ -51,23 +40,23 @@ def _number(text: str) -> int | float:
 
 
 def _error_text(error: TaskError) -> str:
-    return _dump({**asdict(error), "at": micros(error.at)})
+    return _dump({**asdict(error), "at": micros_of(error.at)})
 
 
 def _error(text: str) -> TaskError:
     stored = json.loads(text)
     return TaskError(
-        **{**stored, "at": from_micros(stored["at"]), "kind": ErrorKind(stored["kind"])}
+        **{**stored, "at": instant_of(stored["at"]), "kind": ErrorKind(stored["kind"])}
     )
 
 
 def _hop_text(hop: Hop) -> str:
-    return _dump([hop.queue, micros(hop.at)])
+    return _dump([hop.queue, micros_of(hop.at)])
 
 
 def _hop(text: str) -> Hop:
     queue, at = json.loads(text)
-    return Hop(queue, from_micros(at))
+    return Hop(queue, instant_of(at))
 
 
 def _retry_text(retry: RetryStrategy) -> str:
@@ -92,14 +81,14 @@ class Form:
 TEXT: Final = Form(lambda text: {"S": str(text)}, lambda value: value["S"])
 NUMBER: Final = Form(lambda number: {"N": str(number)}, lambda value: _number(value["N"]))
 MICROS: Final = Form(
-    lambda moment: {"N": str(micros(moment))}, lambda value: from_micros(int(value["N"]))
+    lambda moment: {"N": str(micros_of(moment))}, lambda value: instant_of(int(value["N"]))
 )
 SECONDS: Final = Form(
-    lambda moment: {"N": str((moment - _EPOCH) // _SECOND)},
-    lambda value: _EPOCH + timedelta(seconds=int(value["N"])),
+    lambda moment: {"N": str((moment - EPOCH) // _SECOND)},
+    lambda value: EPOCH + timedelta(seconds=int(value["N"])),
 )
 LENGTH: Final = Form(
-    lambda length: {"N": str(length // _MICROSECOND)},
+    lambda length: {"N": str(length // MICROSECOND)},
     lambda value: timedelta(microseconds=int(value["N"])),
 )
 PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(value["S"]))

@@ -8,10 +8,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import Group, GroupChange, group_key
 from headrace.domain.rate import Bucket, Draw
 from headrace.domain.task import Place, Task
@@ -26,7 +26,6 @@ from headrace.store.base import (
     refused,
 )
 
-_A_MICROSECOND: Final = timedelta(microseconds=1)
 _Key = tuple[datetime, str]  # a Position, compared many times faster
 
 
@@ -125,7 +124,7 @@ class MemoryStore:
             if since is not None:
                 first = bisect_left(index, (since,))
             if until is not None:
-                end = bisect_left(index, (until + _A_MICROSECOND,))
+                end = bisect_left(index, (until + MICROSECOND,))
             if after is not None and descending:
                 end = min(end, bisect_left(index, (after.scheduled_at, after.task_id)))
             elif after is not None:

@@ -17,13 +17,13 @@ from headrace.client.client import Client
 from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
 from headrace.domain import settle
+from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.runtime.wiring import UseCases
 from headrace.spark import Station
 from headrace.spark.sources.connect import StoreConnection, opened
-from headrace.store.items import micros
 from headrace.store.statements import statement
 from infra.local.engine import Engine, running_engine
 from infra.local.environment import applied, dynamodb_client, function_environment
@@ -55,7 +55,7 @@ class BareMover(BareClient):
             held, target, now=now, delay=None, payload=json.dumps(PAYLOAD), tags=None
         )
         text = json.dumps(statement(move, _TABLES.tasks))
-        self._move = text.replace(str(micros(now)), self._writes.now)
+        self._move = text.replace(str(micros_of(now)), self._writes.now)
 
     def move(self, ids: list[str]) -> None:
         """Move leased tasks on."""

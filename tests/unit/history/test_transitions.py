@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.instants import instant_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
@@ -14,7 +15,7 @@ from headrace.domain.task import State
 from headrace.history import transitions
 from headrace.history.transitions import Event, Transition, transition
 from headrace.store import keys
-from headrace.store.items import FIELDS, from_micros
+from headrace.store.items import FIELDS
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
@@ -85,7 +86,7 @@ def test_an_enqueue_brings_a_task(watched: WatchedWorld) -> None:
 
     assert (change.left, change.entered) == (None, (queue, ENQUEUED))
     assert watched.seconds(change) == [(Event.ENQUEUED, queue, None)]
-    assert from_micros(change.at) == watched.clock()  # when it came, not when it is due
+    assert instant_of(change.at) == watched.clock()  # when it came, not when it is due
 
 
 def test_a_delivery_tells_how_long_the_task_was_due(watched: WatchedWorld) -> None:
@@ -99,7 +100,7 @@ def test_a_delivery_tells_how_long_the_task_was_due(watched: WatchedWorld) -> No
 
     assert (change.left, change.entered) == ((queue, ENQUEUED), (queue, INFLIGHT))
     assert watched.seconds(change) == [(Event.STARTED, queue, 2.501)]
-    assert from_micros(change.at) == watched.clock()
+    assert instant_of(change.at) == watched.clock()
 
 
 def delivered(watched: WatchedWorld, **settings: Any) -> Any:
@@ -140,7 +141,7 @@ def test_a_failed_attempt_is_a_failure_and_a_wait(watched: WatchedWorld) -> None
 
     assert change.entered == (task.queue, ENQUEUED)
     assert watched.seconds(change) == [(Event.FAILED, task.queue, 3.0)]
-    assert from_micros(change.at) == watched.clock()
+    assert instant_of(change.at) == watched.clock()
 
 
 @pytest.mark.parametrize("end", ["fail", "lapse"])
@@ -229,7 +230,7 @@ def test_an_operators_move_enqueues_there(watched: WatchedWorld) -> None:
 
     assert (change.left, change.entered) == ((queue, ENQUEUED), (other, ENQUEUED))
     assert watched.seconds(change) == [(Event.ENQUEUED, other, None)]
-    assert from_micros(change.at) == watched.clock()
+    assert instant_of(change.at) == watched.clock()
 
 
 @pytest.mark.parametrize("end", ["SUCCEEDED", "FAILED"])
@@ -244,7 +245,7 @@ def test_a_restart_enqueues_again(watched: WatchedWorld, end: str) -> None:
 
     assert change.entered == (task.queue, ENQUEUED)
     assert watched.seconds(change) == [(Event.ENQUEUED, task.queue, None)]
-    assert from_micros(change.at) == watched.clock()
+    assert instant_of(change.at) == watched.clock()
 
 
 def test_running_a_task_now_is_no_event(watched: WatchedWorld) -> None:
@@ -367,7 +368,7 @@ def goodbyes(watched: WatchedWorld, queue: str) -> list[Event]:
     (record,) = watched.store.taken()
     change = read(record)
     assert (change.left and change.left[0], change.entered) == (queue, None)
-    assert from_micros(change.at) == watched.clock() or not change.happenings
+    assert instant_of(change.at) == watched.clock() or not change.happenings
     return [happening.event for happening in change.happenings]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -10,6 +10,7 @@ from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
@@ -19,7 +20,6 @@ from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.base import Done, Outcome, Refused, Store
 
-_MICROSECOND: Final = timedelta(microseconds=1)
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
 
@@ -138,7 +138,7 @@ class TaskOperations:
     def _entry(self, given: TaskSpec, now: datetime, taken: set[datetime]) -> _Entry:
         due_at = given.due_at(now)
         while due_at in taken:
-            due_at += _MICROSECOND  # tasks of one call keep their order
+            due_at += MICROSECOND  # tasks of one call keep their order
         taken.add(due_at)
         token = self.new_token() if given.id else None
         return _Entry(given, given.id or self.new_id(now), due_at, token)

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id
+from headrace.domain.instants import MICROSECOND
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
@@ -18,7 +19,6 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, 
 from headrace.store.base import Done, Store
 
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Spawning:
             except NotFound as missing:
                 message = f"spawn[{place}].queue: {missing}"
                 raise InvalidRequest(message) from None
-            due_at = new.due_at(now) + place * _MICROSECOND
+            due_at = new.due_at(now) + place * MICROSECOND
             if new.expires_at is not None and new.expires_at <= due_at:
                 message = f"spawn[{place}].expires_at would pass before the task is due"
                 raise InvalidRequest(message)

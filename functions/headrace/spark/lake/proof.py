@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from headrace.domain.instants import instant_of
 from headrace.domain.task import State
 from headrace.history.proof import LATEST, REPORTS
 from headrace.spark.lake.checks import REMEMBERED, checks
@@ -23,7 +24,6 @@ from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES, DAY
 from headrace.spark.lake.tables import filled_in
 from headrace.spark.sources import TABLE, register
-from headrace.store.items import from_micros
 
 EXAMPLES: Final = 20
 REAPED_WITHIN: Final = "10 MINUTES"
@@ -97,7 +97,7 @@ def proof(
     ).first()
     if size is None or size["first"] is None:
         return _written(lake, LakeProof(None, None, 0, 0, **made))
-    first, last = from_micros(size["first"]), from_micros(size["last"])
+    first, last = instant_of(size["first"]), instant_of(size["last"])
     say(f"replaying {size['changes']:,} changes")
     found = violations(changes, first=first, last=last, live=live, live_at=live_at).cache()
     try:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.client.threads import PeriodicThread, Step
 from headrace.domain.errors import HeadraceError, LeaseLost
+from headrace.domain.instants import micros_of
 from headrace.domain.lease import LeaseName, group_of
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
@@ -22,7 +23,6 @@ from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.ops.shared.leases import Leases
 from headrace.spark.sources.connect import RateLimiter, StoreConnection, opened, store
 from headrace.spark.sources.decode import INSTANT, schema_of
-from headrace.store.items import micros
 
 DROPPED: Final = WorkerError(
     "Dropped", "nothing settled this task: the transform gave no row of it"
@@ -103,7 +103,7 @@ def named(
 def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
     """Return *tasks*, all in flight, as rows of SCHEMA."""
     instants = [
-        [None if at is None else micros(at) for at in column]
+        [None if at is None else micros_of(at) for at in column]
         for column in (
             [task.created_at for task in tasks],
             [task.due_at for task in tasks],

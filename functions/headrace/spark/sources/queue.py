@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError
+from headrace.domain.instants import micros_of
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.task import State
 from headrace.spark.sources import QUEUE, connect
@@ -31,7 +32,6 @@ from headrace.spark.sources.leasing import (
 )
 from headrace.spark.sources.options import SourceOption, number, parsed, queue_name, whole
 from headrace.spark.sources.settling import QueueStreamWriter, QueueWriter, outlet_of
-from headrace.store.items import micros
 
 try:  # from Spark 4.2 on a stream of a Python source can be drained
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as Drained
@@ -224,7 +224,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._finish(last)
         shards = shard_deliveries(self.reading.connection)
         if shards.due(self.reading.queue, by=self._until):
-            return {"epoch": max(micros(shards.now()), last + 1)}
+            return {"epoch": max(micros_of(shards.now()), last + 1)}
         return {"epoch": last}
 
     @override

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
+from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place
 from headrace.store import keys
 from headrace.store.base import CountPage, EntryPage, Position
 from headrace.store.dynamo.connect import aws_errors, charge_all
-from headrace.store.items import Item, entry_from_item, from_micros, micros, partition
+from headrace.store.items import Item, entry_from_item, partition
 
 
 class StateIndex:
@@ -44,7 +45,7 @@ class StateIndex:
         query = self._query(place, since, until, after)
         if now is not None:
             query["ExpressionAttributeNames"]["#ttl"] = keys.TTL
-            query["ExpressionAttributeValues"][":now"] = {"N": str(micros(now) // 1_000_000)}
+            query["ExpressionAttributeValues"][":now"] = {"N": str(micros_of(now) // 1_000_000)}
             query["FilterExpression"] = "attribute_not_exists(#ttl) OR #ttl > :now"
         with aws_errors():
             answer = self._client.query(**query, Select="COUNT")
@@ -62,9 +63,9 @@ class StateIndex:
         values: Item = {":place": {"S": partition(place)}}
         condition = "#place = :place"
         if since is not None:
-            values[":since"] = {"N": str(micros(since))}
+            values[":since"] = {"N": str(micros_of(since))}
         if until is not None:
-            values[":until"] = {"N": str(micros(until))}
+            values[":until"] = {"N": str(micros_of(until))}
         if since is not None and until is not None:
             condition += " AND #at BETWEEN :since AND :until"
         elif since is not None:
@@ -84,7 +85,7 @@ class StateIndex:
         if after is not None:
             query["ExclusiveStartKey"] = {
                 keys.QUEUE_STATE: {"S": partition(place)},
-                keys.SCHEDULED_AT: {"N": str(micros(after.scheduled_at))},
+                keys.SCHEDULED_AT: {"N": str(micros_of(after.scheduled_at))},
                 keys.TASK_ID: {"S": after.task_id},
             }
         return query
@@ -95,4 +96,4 @@ def _last(answer: dict[str, Any]) -> Position | None:
     last = answer.get("LastEvaluatedKey")
     if last is None:
         return None
-    return Position(from_micros(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])
+    return Position(instant_of(int(last[keys.SCHEDULED_AT]["N"])), last[keys.TASK_ID]["S"])

@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.instants import micros_of
 from headrace.domain.task import Place
 from headrace.store import keys
 from headrace.store.dynamo.connect import aws_errors
 from headrace.store.dynamo.raw_client import RawClient
-from headrace.store.items import Item, micros, partition
+from headrace.store.items import Item, partition
 
 READ_AT_ONCE: Final = 100
 """Tasks of one ``tasks`` call."""
@@ -113,7 +114,7 @@ class Pages:
         wanted: dict[str, Any] = {
             "FilterExpression": _NOT_FORGOTTEN,
             "ExpressionAttributeNames": {**aliases, "#ttl": keys.TTL},
-            "ExpressionAttributeValues": {":now": {"N": str(micros(now) // 1_000_000)}},
+            "ExpressionAttributeValues": {":now": {"N": str(micros_of(now) // 1_000_000)}},
         }
         return wanted | ({"ProjectionExpression": ",".join(aliases)} if aliases else {})
 

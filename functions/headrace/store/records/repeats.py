@@ -8,9 +8,9 @@ import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.repeat import KEPT, First, KeyedRequest, NotedBatch, RecordedAnswer
 from headrace.store.base import Record
 
@@ -21,8 +21,6 @@ PART_BYTES: Final = 300_000
 _OURS: Final = "tsk_"
 _IDS: Final = re.compile(r"[.,][^.,]+")  # no id has these signs: one of ours without its head, any
 _PLAIN_BYTES: Final = 500  # what is so short is not compressed
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def kind_of(request: KeyedRequest) -> str:
@@ -34,8 +32,8 @@ def record_of(request: KeyedRequest, first: First, *, version: int) -> Record:
     """Return the record that says *first*, without the parts of its answer."""
     body: dict[str, Any] = {
         "of": first.fingerprint,
-        "at": _micros(first.at),
-        "until": _micros(first.until),
+        "at": micros_of(first.at),
+        "until": micros_of(first.until),
     }
     if first.failed:
         body["failed"] = True
@@ -70,7 +68,7 @@ def first_of(record: Record, parts: Sequence[str] = ()) -> First:
     if text:
         answer = RecordedAnswer(body["status"], body["type"], _unpacked(text))
     return First(
-        body["of"], _instant(body["at"]), _instant(body["until"]), answer, "failed" in body
+        body["of"], instant_of(body["at"]), instant_of(body["until"]), answer, "failed" in body
     )
 
 
@@ -82,8 +80,8 @@ def batch_record(request: KeyedRequest, batch: NotedBatch, *, version: int) -> R
     )
     body = {
         "of": request.fingerprint,
-        "at": _micros(batch.at),
-        "until": _micros(batch.until),
+        "at": micros_of(batch.at),
+        "until": micros_of(batch.until),
         "tag": batch.tag,
         "ids": ids,
     }
@@ -99,7 +97,7 @@ def batch_of(record: Record) -> NotedBatch:
         f"{_OURS}{name[1:]}" if name.startswith(".") else name[1:]
         for name in _IDS.findall(body.get("ids", ""))
     )
-    at, until = _instant(body["at"]), _instant(body["until"])
+    at, until = instant_of(body["at"]), instant_of(body["until"])
     return NotedBatch(at, until, body.get("tag", ""), ids, "closed" in body)
 
 
@@ -119,11 +117,3 @@ def _unpacked(text: str) -> str:
     if text.startswith("="):
         return text[1:]
     return zlib.decompress(b64decode(text)).decode("utf-8", "surrogatepass")
-
-
-def _micros(at: datetime) -> int:
-    return (at - _EPOCH) // _MICROSECOND
-
-
-def _instant(micros: int) -> datetime:
-    return _EPOCH + micros * _MICROSECOND

@@ -5,10 +5,11 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.change import KeyLock
+from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
 from headrace.store.base import Record, Store
@@ -17,8 +18,6 @@ KIND: Final = "schedule"
 PROGRESS: Final = "ticks"
 _PAGE: Final = 250
 _PLAIN_BYTES: Final = 262_144  # of a payload, quotes escaped; an item may have 400 KB
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def key(queue: str, name: str) -> str:
@@ -69,9 +68,9 @@ def to_text(progress: Progress) -> str:
     """Return *progress* as the text of its key lock."""
     body = {
         "edition": progress.edition,
-        "done": [[_micros(first), _micros(last)] for first, last in progress.done],
-        "recent": [_micros(tick) for tick in progress.recent],
-        "ran_at": None if progress.ran_at is None else _micros(progress.ran_at),
+        "done": [[micros_of(first), micros_of(last)] for first, last in progress.done],
+        "recent": [micros_of(tick) for tick in progress.recent],
+        "ran_at": None if progress.ran_at is None else micros_of(progress.ran_at),
         "ran_id": progress.ran_id,
     }
     return json.dumps(body, separators=(",", ":"))
@@ -82,9 +81,9 @@ def from_text(text: str) -> Progress:
     body = json.loads(text)
     return Progress(
         edition=body["edition"],
-        done=tuple((_instant(first), _instant(last)) for first, last in body["done"]),
-        recent=tuple(_instant(tick) for tick in body["recent"]),
-        ran_at=None if body["ran_at"] is None else _instant(body["ran_at"]),
+        done=tuple((instant_of(first), instant_of(last)) for first, last in body["done"]),
+        recent=tuple(instant_of(tick) for tick in body["recent"]),
+        ran_at=None if body["ran_at"] is None else instant_of(body["ran_at"]),
         ran_id=body.get("ran_id"),  # older key locks have none
     )
 
@@ -130,11 +129,3 @@ def _unpacked(stored: str | list[str]) -> str:
     if isinstance(stored, str):
         return stored
     return zlib.decompress(base64.b64decode(stored[0])).decode()
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // _MICROSECOND
-
-
-def _instant(micros: int) -> datetime:
-    return _EPOCH + micros * _MICROSECOND

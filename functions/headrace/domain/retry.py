@@ -30,7 +30,7 @@ class RetryStrategy:
     max_retries: int = 5
     base_seconds: Seconds = 20
     max_delay_seconds: Seconds = 3600
-    jitter: float = 0.1
+    jitter: int | float = 0.1
     intervals: tuple[Seconds, ...] = ()
 
     def delay_seconds(self, retry: int, spread: float) -> float:

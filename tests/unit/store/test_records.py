@@ -52,7 +52,7 @@ QUEUE: Final = Queue(
         description="letters",
         keepalive_timeout_in_seconds=45,
         expires_in_seconds=0,
-        retry_strategy=RetryStrategy(Backoff.INTERVALS, 3, 20, 3600, 0.0, (1, 2.5, 60)),
+        retry_strategy=RetryStrategy(Backoff.INTERVALS, 3, 20, 3600, 0, (1, 2.5, 60)),
         dequeuing_settings=DequeuingSettings(
             16, RateLimiting(50, 1, IntervalUnit.MINUTES), dequeuing_paused=True
         ),
@@ -82,7 +82,7 @@ QUEUE_BODY: Final = {
             "max_retries": 3,
             "base_seconds": 20,
             "max_delay_seconds": 3600,
-            "jitter": 0.0,
+            "jitter": 0,
             "intervals": [1, 2.5, 60],
         },
         "dequeuing_settings": {

@@ -3,10 +3,11 @@
 Both are written together, so that of two keys of one name only one is made.
 """
 
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from headrace.domain.access import Former, Role, ShownKey, StoredKey
+from msgspec import convert
+
+from headrace.domain.access import Former, ShownKey, StoredKey
 from headrace.store.base import Record
 
 KIND: Final = "key"
@@ -32,22 +33,9 @@ def to_record(stored: StoredKey) -> Record:
 def from_record(record: Record) -> StoredKey:
     """Return the key of *record*; one of an older version has no expiry."""
     body = record.body
-    former = body.get("former")
-    key = ShownKey(
-        record.name,
-        body["name"],
-        Role(body["role"]),
-        tuple(body["queues"]),
-        datetime.fromisoformat(body["created_at"]),
-        _instant(body["last_used_at"]),
-        _instant(body.get("expires_at")),
-    )
-    return StoredKey(
-        key,
-        body["hash"],
-        Former(former["hash"], datetime.fromisoformat(former["until"])) if former else None,
-        record.version,
-    )
+    key = convert({**body, "id": record.name}, ShownKey)
+    former = convert(body.get("former"), Former | None)
+    return StoredKey(key, body["hash"], former, record.version)
 
 
 def name_record(key: ShownKey) -> Record:
@@ -58,7 +46,3 @@ def name_record(key: ShownKey) -> Record:
     """
     version = int(key.id.removeprefix("key_"), 16)
     return Record(NAMES, key.name, {"id": key.id}, version, key.listed_until)
-
-
-def _instant(text: Any) -> datetime | None:  # noqa: ANN401  as it came out of a record
-    return datetime.fromisoformat(text) if text else None

@@ -1,21 +1,12 @@
 """A queue as the body of a control record, and back."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any, Final
 
-from headrace.domain.queue import (
-    DeadLetterConfig,
-    DequeuingSettings,
-    IntervalUnit,
-    Queue,
-    QueueSettings,
-    RateLimiting,
-)
-from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import State
+from msgspec import convert
+
+from headrace.domain.queue import Queue
 from headrace.store.base import Record
 
 KIND: Final = "queue"
@@ -45,21 +36,10 @@ def to_record(queue: Queue) -> Record:
 
 def from_record(record: Record) -> Queue:
     """Return the queue of *record*."""
-    body = {**record.body, **_found_out(record)}
-    uncounted, resharded = body.get("uncounted_since"), body.get("resharded_at")
-    return Queue(
-        name=record.name,
-        settings=_settings(body["settings"]),
-        created_at=datetime.fromisoformat(body["created_at"]),
-        updated_at=datetime.fromisoformat(body["updated_at"]),
-        version=record.version,
-        resume_at=datetime.fromisoformat(body["resume_at"]) if body["resume_at"] else None,
-        shards_in_use=body["shards_in_use"],
-        drained=frozenset(State(state) for state in body.get("drained") or ()),
-        resharded_at=datetime.fromisoformat(resharded) if resharded else None,
-        shards_ever=record.body.get("shards_ever", record.body["shards_in_use"]),
-        uncounted_since=datetime.fromisoformat(uncounted) if uncounted else None,
-    )
+    stored = record.body
+    body = {"shards_ever": stored["shards_in_use"], **stored, **_found_out(record)}
+    body |= {"drained": body.get("drained") or (), "name": record.name, "version": record.version}
+    return convert(body, Queue)
 
 
 def note_of(queue: Queue) -> str:
@@ -75,26 +55,3 @@ def _found_out(record: Record) -> dict[str, Any]:
     if note.get("version") != record.version:
         return {}
     return {name: note[name] for name in _FOUND_OUT if name in note}
-
-
-def _settings(stored: Mapping[str, Any]) -> QueueSettings:
-    retry, dequeuing = stored["retry_strategy"], stored["dequeuing_settings"]
-    rate = dequeuing["rate_limiting"]
-    return QueueSettings(
-        **{
-            **stored,
-            "retry_strategy": RetryStrategy(
-                **{**retry, "kind": Backoff(retry["kind"]), "intervals": tuple(retry["intervals"])}
-            ),
-            "dequeuing_settings": DequeuingSettings(
-                **{
-                    **dequeuing,
-                    "rate_limiting": rate
-                    and RateLimiting(
-                        **{**rate, "interval_unit": IntervalUnit(rate["interval_unit"])}
-                    ),
-                }
-            ),
-            "dead_letter_queue_config": DeadLetterConfig(**stored["dead_letter_queue_config"]),
-        }
-    )

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
+
+from msgspec import convert
 
 from headrace.domain.task import State
 from headrace.store.base import Position, Record
@@ -66,24 +68,11 @@ class Removal:
     @classmethod
     def of(cls, record: Record) -> "Removal":
         """Return the removal of *record*."""
-        body = record.body
-        after = body["after"]
-        return cls(
-            queue=body["queue"],
-            states=tuple(State(state) for state in body["states"]),
-            requested_at=datetime.fromisoformat(body["asked_at"]),
-            shards=body["shards"],
-            deletes_queue=body["deletes_queue"],
-            name=record.name.rpartition(":")[2],
-            swept=body["swept"],
-            at=body["at"],
-            after=after and Position(datetime.fromisoformat(after[0]), after[1]),
-            quiet=body["quiet"],
-            away=frozenset(body["away"]),
-            removed=body["removed"],
-            noted=body["noted"],
-            version=record.version,
-        )
+        named: dict[str, Any] = {"name": record.name.rpartition(":")[2], "version": record.version}
+        after = record.body["after"]
+        named["after"] = after and {"scheduled_at": after[0], "task_id": after[1]}
+        body = {**record.body, **named, "requested_at": record.body["asked_at"]}
+        return convert(body, cls)
 
 
 def deletion(queue: str) -> str:

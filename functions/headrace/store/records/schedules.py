@@ -3,15 +3,15 @@
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
+
+from msgspec import convert
 
 from headrace.domain.change import KeyLock
 from headrace.domain.instants import instant_of, micros_of
-from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
+from headrace.domain.schedule import Progress, Schedule
 from headrace.store.base import Record, Store
 
 KIND: Final = "schedule"
@@ -42,21 +42,11 @@ def to_record(schedule: Schedule) -> Record:
 
 def from_record(record: Record) -> Schedule:
     """Return the schedule of *record*."""
-    body = record.body
     queue, _, name = record.name.partition("/")
-    return Schedule(
-        queue=queue,
-        name=name,
-        settings=_settings(body["settings"]),
-        created_at=datetime.fromisoformat(body["created_at"]),
-        updated_at=datetime.fromisoformat(body["updated_at"]),
-        since=datetime.fromisoformat(body["since"]),
-        anchor=datetime.fromisoformat(body["anchor"]),
-        edition=body["edition"],
-        queue_created_at=datetime.fromisoformat(body["queue_created_at"]),
-        changes=body["changes"],
-        version=record.version,
-    )
+    settings = record.body["settings"]
+    settings = {**settings, "payload": _unpacked(settings["payload"])}
+    named = {"queue": queue, "name": name, "version": record.version}
+    return convert({**record.body, **named, "settings": settings}, Schedule)
 
 
 def progress_lock(name: str, progress: Progress | None, *, expects: str | None) -> KeyLock:
@@ -106,16 +96,6 @@ def drop_all(store: Store, queue: str) -> None:
         text = store.key_lock(PROGRESS, name)
         if text is not None:
             store.set_key_lock(progress_lock(name, None, expects=text))
-
-
-def _settings(stored: Mapping[str, Any]) -> ScheduleSettings:
-    retry = stored["retry_strategy"]
-    if retry is not None:
-        retry = RetryStrategy(
-            **{**retry, "kind": Backoff(retry["kind"]), "intervals": tuple(retry["intervals"])}
-        )
-    payload = _unpacked(stored["payload"])
-    return ScheduleSettings(**{**stored, "payload": payload, "retry_strategy": retry})
 
 
 def _packed(payload: str) -> str | list[str]:

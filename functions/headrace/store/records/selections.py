@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from msgspec import convert
+
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.store.base import Record
@@ -90,19 +92,6 @@ def to_record(at: TaskSelection) -> Record:
 
 def from_record(record: Record) -> TaskSelection:
     """Return the set of *record*."""
-    body = record.body
-    busy_until = body["busy_until"]
-    return TaskSelection(
-        **{
-            **body,
-            "name": record.name,
-            "version": record.version,
-            "action": BulkAction(body["action"]),
-            "queues": tuple(body["queues"]),
-            "where": TaskFilter.of_fields(body["where"]),
-            "seen_at": datetime.fromisoformat(body["seen_at"]),
-            "busy_until": busy_until and datetime.fromisoformat(busy_until),
-            "chunks": tuple((place, amount) for place, amount in body["chunks"]),
-            "samples": tuple((queue, task_id) for queue, task_id in body["samples"]),
-        }
-    )
+    where = TaskFilter.of_fields(record.body["where"])
+    named = {"name": record.name, "version": record.version, "where": where}
+    return convert({**record.body, **named}, TaskSelection, from_attributes=True)

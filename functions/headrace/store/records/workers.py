@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Final
 
+from msgspec import convert
+
 from headrace.domain.worker import FORGOTTEN_AFTER, Command, LiveWorker, WorkerHeartbeat
 from headrace.store.base import Record
 
@@ -24,17 +26,9 @@ def to_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
 
 def from_record(record: Record) -> LiveWorker:
     """Return the worker of *record*, and what it is asked to do."""
-    body = record.body
-    heartbeat = WorkerHeartbeat(
-        record.name,
-        tuple(body["queues"]),
-        datetime.fromisoformat(body["started_at"]),
-        body["concurrency"],
-        tuple(body["running"]),
-        body["version"],
-    )
+    heartbeat = convert({**record.body, "name": record.name}, WorkerHeartbeat)
     noted = (command for command in Command if record.note == note_of(command, heartbeat))
-    return LiveWorker(heartbeat, datetime.fromisoformat(body["seen_at"]), next(noted, None))
+    return LiveWorker(heartbeat, datetime.fromisoformat(record.body["seen_at"]), next(noted, None))
 
 
 def note_of(command: Command, heartbeat: WorkerHeartbeat) -> str:

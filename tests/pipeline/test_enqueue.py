@@ -251,12 +251,12 @@ def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: Store
     [
         ({"payload": "{"}, "payload must be JSON text"),
         ({"payload": '"' + "x" * 300_000 + '"'}, "payload must be at most 262,144 bytes"),
-        ({"delay_in_seconds": -1}, "delay_in_seconds must be from 0 to 31,536,000, not -1"),
-        ({"dedupe_key": ""}, "dedupe_key must be 1 to 256 bytes"),
-        ({"tags": {str(n): "x" for n in range(11)}}, "tags must be at most 10, not 11"),
-        ({"tags": {"a": "x" * 257}}, "tags.a must be text of at most 256 bytes"),
-        ({"key": "a b"}, "key must match .*, not 'a b'"),
-        ({"key": None}, "key must match .*, not None"),
+        ({"delay_in_seconds": -1}, "delay_in_seconds must be a number from 0 to 31536000, not -1"),
+        ({"dedupe_key": ""}, "dedupe_key must not be empty"),
+        ({"tags": {str(n): "x" for n in range(11)}}, "tags must have at most 10 tags; it has 11"),
+        ({"tags": {"a": "x" * 257}}, "tags.a must be at most 256 bytes"),
+        ({"key": "a b"}, "key must match .*, which 'a b' does not"),
+        ({"key": None}, "key must match .*, which None does not"),
         (
             {"scheduled_at": datetime(2030, 1, 1, tzinfo=UTC), "delay_in_seconds": 1},
             "exclude each other",

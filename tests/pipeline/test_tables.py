@@ -161,7 +161,7 @@ def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnectio
     ("schema", "options", "message"),
     [
         ("id string", {"state": "dead"}, "option state needs a queue"),
-        ("id string", {"segments": "0"}, "segments must be a whole number from 1 to 10,000"),
+        ("id string", {"segments": "0"}, "segments must be a whole number from 1 to 10000"),
         ("id string", {"colour": "red"}, "colour is no option of headrace.table"),
         ("colour string", {}, "schema.colour is no column; there are id, queue"),
         ("id int", {}, "schema.id must be string, not int"),

@@ -11,9 +11,8 @@ from uuid import UUID
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError
-from headrace.domain.limits import utf8_bytes
 from headrace.domain.plan import TaskSpec
-from headrace.spark.sources.rows import BadRow, json_text, queue_in, within
+from headrace.spark.sources.rows import BadRow, json_text, queue_in, right, within
 
 _NULL: Final = "null"
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -72,10 +71,7 @@ class Identity:
         """Return the id of *row* in *queue*, always the same one.  Raises BadRow."""
         if self.id_column:
             given = row[self.id_column]
-            if not isinstance(given, str) or not limits.TASK_ID_RE.fullmatch(given):
-                message = f"{self.id_column} must match {limits.TASK_ID}, not {given!r}"
-                raise BadRow(message)
-            return given
+            return right(self.id_column, str(given), limits.pattern_fault(given, limits.TASK_ID_RE))
         values = {name: row[name] for name in self.id_from}
         if all(value is None for value in values.values()):
             message = f"the id comes from {', '.join(self.id_from)}: not all of it may be null"
@@ -166,25 +162,14 @@ def _within(bounds: limits.Bounds) -> Callable[[str, Any], float | None]:
 
 
 def _key(name: str, text: str | None) -> str | None:
-    low, high = limits.DEDUPE_KEY_BYTES
-    if text is not None and not low <= utf8_bytes(text) <= high:
-        message = f"{name} must be {low} to {high} bytes, not {utf8_bytes(text)}"
-        raise BadRow(message)
-    return text
+    least, most = limits.DEDUPE_KEY_BYTES
+    return None if text is None else right(name, text, limits.text_fault(text, most, least))
 
 
 def _tags(name: str, pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[str, str]:
     tags: dict[str, Any] = {} if pairs is None else dict(pairs)  # a map, or its pairs
-    if len(tags) > limits.TAGS:
-        message = f"{name} must be at most {limits.TAGS}, not {len(tags)}"
-        raise BadRow(message)
-    for key, value in tags.items():
-        if not key or utf8_bytes(key) > limits.TAG_KEY_BYTES:
-            message = f"{name} must have names of 1 to {limits.TAG_KEY_BYTES} bytes, not {key!r}"
-            raise BadRow(message)
-        if value is None or utf8_bytes(value) > limits.TAG_VALUE_BYTES:
-            message = f"{name}.{key} must be text of at most {limits.TAG_VALUE_BYTES} bytes"
-            raise BadRow(message)
+    for tag, fault in limits.tags_faults(tags):
+        right(name if tag is None else f"{name}.{tag}", tags, fault)
     return tags
 
 

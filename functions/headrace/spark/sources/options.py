@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.limits import NAME, NAME_RE
+from headrace.domain.limits import NAME_RE, number_fault, pattern_fault
 from headrace.domain.retry import Seconds
 
 _IGNORED: Final = frozenset({"path", "checkpointlocation", "queryname"})  # Spark's own
@@ -70,9 +70,9 @@ def refused(
 
 def queue_name(text: str) -> str:
     """Parse the name of a queue."""
-    if not NAME_RE.fullmatch(text):
-        message = f"must match {NAME}, not {text!r}"
-        raise ValueError(message)
+    fault = pattern_fault(text, NAME_RE)
+    if fault:
+        raise ValueError(fault)
     return text
 
 
@@ -86,24 +86,23 @@ def word(text: str) -> str:
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     """A parser of a whole number from *low* to *high*, both included."""
-    return _between(int, "a whole number", low, high)
+    return _between(int, low, high)
 
 
 def number(low: float, high: float) -> Callable[[str], Seconds]:
     """A parser of a number from *low* to *high*, both included, fractions allowed."""
-    return _between(float, "a number", low, high)
+    return _between(float, low, high)
 
 
-def _between(
-    read: Callable[[str], _Number], kind: str, low: float, high: float
-) -> Callable[[str], _Number]:
+def _between(read: Callable[[str], _Number], low: float, high: float) -> Callable[[str], _Number]:
     def parse(text: str) -> _Number:
+        value: _Number | str = text
         with suppress(ValueError):
             value = read(text)
-            if low <= value <= high:  # nor is nan
-                return value
-        message = f"must be {kind} from {low:,} to {high:,}, not {text!r}"
-        raise ValueError(message)
+        fault = number_fault(value, (low, high), whole=read is int)
+        if fault or isinstance(value, str):
+            raise ValueError(fault)
+        return value
 
     return parse
 

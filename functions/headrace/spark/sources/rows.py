@@ -11,11 +11,12 @@ import msgspec
 from headrace.domain.limits import (
     DELAY_SECONDS,
     ERROR_BYTES,
-    NAME,
     NAME_RE,
     PAYLOAD_BYTES,
     SPAWNED_BYTES,
     Bounds,
+    number_fault,
+    pattern_fault,
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
@@ -54,6 +55,7 @@ _WIDEST: Final = 6  # bytes of a character in JSON
 
 
 _Given = TypeVar("_Given", bound=float | Decimal | None)
+_Value = TypeVar("_Value")
 
 
 class BadRow(ValueError):
@@ -125,10 +127,7 @@ def _target(row: SettlingRow, to: str | None) -> str:
 
 def queue_in(column: str, name: object) -> str:
     """Return *name*, which *column* has, if it may be a queue's.  Raises BadRow."""
-    if not isinstance(name, str) or not NAME_RE.fullmatch(name):
-        message = f"{column} must match {NAME}, not {name!r}"
-        raise BadRow(message)
-    return name
+    return right(column, str(name), pattern_fault(name, NAME_RE))
 
 
 def _child(row: SettlingRow) -> TaskSpec:
@@ -163,9 +162,14 @@ def _delay(row: SettlingRow) -> float | None:
 
 def within(column: str, value: _Given, bounds: Bounds) -> _Given:
     """Return *value*, which *column* has, if it is within *bounds* or not there.  Raises BadRow."""
-    low, high = bounds
-    if value is not None and not low <= value <= high:
-        message = f"{column} must be from {low:,} to {high:,}, not {value}"
+    number = float(value) if isinstance(value, Decimal) else value
+    return right(column, value, None if number is None else number_fault(number, bounds))
+
+
+def right(column: str, value: _Value, fault: str | None) -> _Value:
+    """Return *value*, which *column* has, if it has no *fault*.  Raises BadRow."""
+    if fault:
+        message = f"{column} {fault}"
         raise BadRow(message)
     return value
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE
+from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE, number_fault, pattern_fault
 from headrace.spark.stations.jobs import Transform
 
 _ROWS: Final = (1, 1_000_000)
 _RATE: Final = (0.001, 1_000_000)
-_QUEUE: Final = "must be the name of a queue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +43,24 @@ class StationSettings:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.  Raises InvalidRequest naming field and limit."""
-        checks = {
-            "queue": (_named(self.queue), _QUEUE),
-            "transform": (callable(self.transform), "must be a function of a DataFrame"),
-            "to": (
-                self.to is None or (_named(self.to) and self.to != self.queue),
-                "must be another queue than queue" if _named(self.to) else _QUEUE,
-            ),
-            "name": (
-                self.name is None or _named(self.name),
-                "must be 1 to 128 letters, digits, and _ . -",
-            ),
-            "max_rows": _within(self.max_rows, *_ROWS, whole=True),
-            "lease_seconds": _within(self.lease_seconds, *KEEPALIVE_SECONDS),
-            "rate": (True, "") if self.rate is None else _within(self.rate, *_RATE),
-            "claim_log": (
-                self.claim_log is None or isinstance(self.claim_log, str),
-                f"must be the path of a folder as text, not {self.claim_log!r}",
-            ),
-            "max_poison": _within(self.max_poison, 0, _ROWS[1], whole=True),
-            "grace_seconds": _within(self.grace_seconds, 0, KEEPALIVE_SECONDS[1]),
-        }
-        check(checks)
+        rate, to, name = self.rate, self.to, self.name
+        transform: object = self.transform
+        folder = self.claim_log is None or isinstance(self.claim_log, str)
+        check({
+            "queue": pattern_fault(self.queue, NAME_RE),
+            "transform": None if callable(transform) else "must be a function of a DataFrame",
+            "to": None if to is None
+            else "must be another queue than queue" if to == self.queue
+            else pattern_fault(to, NAME_RE),
+            "name": None if name is None else pattern_fault(name, NAME_RE),
+            "max_rows": number_fault(self.max_rows, _ROWS, whole=True),
+            "lease_seconds": number_fault(self.lease_seconds, KEEPALIVE_SECONDS),
+            "rate": None if rate is None else number_fault(rate, _RATE),
+            "claim_log": None if folder
+            else f"must be the path of a folder as text, not {self.claim_log!r}",
+            "max_poison": number_fault(self.max_poison, (0, _ROWS[1]), whole=True),
+            "grace_seconds": number_fault(self.grace_seconds, (0, KEEPALIVE_SECONDS[1])),
+        })  # fmt: skip
 
     @property
     def worker(self) -> str:
@@ -73,20 +68,9 @@ class StationSettings:
         return f"{self.name or f'station.{self.queue}'}@{socket.gethostname()}:{os.getpid()}"
 
 
-def check(checks: Mapping[str, tuple[bool, str]]) -> None:
-    """Raise InvalidRequest naming each field whose check does not hold, and what it must be."""
-    wrong = [FieldError(name, rule) for name, (holds, rule) in checks.items() if not holds]
+def check(faults: Mapping[str, str | None]) -> None:
+    """Raise InvalidRequest naming each field that has a fault, and what it must be."""
+    wrong = [FieldError(name, fault) for name, fault in faults.items() if fault]
     if wrong:
         problems = "; ".join(f"{one.field} {one.message}" for one in wrong)
         raise InvalidRequest(f"station: {problems}", errors=wrong)
-
-
-def _named(name: object) -> bool:
-    return isinstance(name, str) and NAME_RE.fullmatch(name) is not None
-
-
-def _within(value: object, low: float, high: float, *, whole: bool = False) -> tuple[bool, str]:
-    limits = f"from {low:,} to {high:,}, not {value!r}"
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        return False, f"must be a {'whole ' * whole}number {limits}"
-    return low <= value <= high, f"must be {limits}"

@@ -65,7 +65,7 @@ class Station(StationSettings):
         tasks, and Unavailable while the tables stay away; what Spark says of a wrong plan comes
         out as it is.
         """
-        check({"spark": _a_session(spark), "until": _an_instant(until)})
+        check({"spark": _session_fault(spark), "until": _instant_fault(until)})
         tables = connection or StoreConnection.of()
         uses = opened(tables)
         for queue in filter(None, (self.queue, self.to)):
@@ -137,10 +137,11 @@ class StationHeartbeat(PeriodicThread):
         return True
 
 
-def _a_session(spark: object) -> tuple[bool, str]:
-    return isinstance(spark, SparkSession), f"must be a SparkSession, not {kind_of(spark)}"
+def _session_fault(spark: object) -> str | None:
+    right = isinstance(spark, SparkSession)
+    return None if right else f"must be a SparkSession, not {kind_of(spark)}"
 
 
-def _an_instant(until: object) -> tuple[bool, str]:
-    holds = until is None or (isinstance(until, datetime) and until.utcoffset() is not None)
-    return holds, f"must be a datetime with a time zone, not {until!r}"
+def _instant_fault(until: object) -> str | None:
+    right = until is None or (isinstance(until, datetime) and until.utcoffset() is not None)
+    return None if right else f"must be a datetime with a time zone, not {until!r}"

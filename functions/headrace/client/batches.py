@@ -20,7 +20,7 @@ from headrace.client.codec import Codec
 from headrace.client.sending import NewTask, task_entry
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.wire.carried import JsonValue
+from headrace.wire.base import JsonValue
 from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")

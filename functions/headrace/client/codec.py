@@ -10,13 +10,14 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from headrace.wire.base import Answer, without_halves
-from headrace.wire.carried import (
+from headrace.wire.base import (
+    Answer,
     Carrying,
     JsonValue,
     Unreadable,
     decode_json,
     remember_decoder,
+    without_halves,
 )
 
 __all__ = ["PLAIN", "Codec", "JsonCodec", "JsonValue", "Unreadable", "decoded", "remember_codec"]

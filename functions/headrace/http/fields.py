@@ -19,10 +19,12 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from headrace.domain import limits
 from headrace.http.rawjson import JsonText, shortest
+from headrace.wire.base import JsonValue
 
 TOO_LARGE: Final = "too_large"
 """The type of error that is a 413; all others are a 400."""
@@ -40,7 +42,7 @@ Examples: TypeAlias = dict[str, Any]
 """Example bodies for the OpenAPI document; a test sends each of them."""
 
 
-def example(summary: str, value: Any) -> dict[str, Any]:  # noqa: ANN401  any JSON value
+def example(summary: str, value: JsonValue) -> dict[str, Any]:
     return {"summary": summary, "value": value}
 
 
@@ -154,12 +156,16 @@ def _never_or(low: float) -> Callable[[int | float], int | float]:
     return check
 
 
-def _range(bounds: tuple[float, float], description: str | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
-    return Field(ge=bounds[0], le=bounds[1], allow_inf_nan=False, description=description)
+def _range(bounds: tuple[float, float], description: str | None = None) -> FieldInfo:
+    made: FieldInfo = Field(
+        ge=bounds[0], le=bounds[1], allow_inf_nan=False, description=description
+    )
+    return made
 
 
-def _count(bounds: tuple[int, int], description: str | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
-    return Field(ge=bounds[0], le=bounds[1], description=description)
+def _count(bounds: tuple[int, int], description: str | None = None) -> FieldInfo:
+    made: FieldInfo = Field(ge=bounds[0], le=bounds[1], description=description)
+    return made
 
 
 def _inflight(value: int) -> int:

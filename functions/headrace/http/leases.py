@@ -11,7 +11,7 @@ from headrace.domain.errors import NotFound
 from headrace.domain.lease import Group, is_group_id
 from headrace.http.fields import Examples, Keepalive, RequestBody, example, text_schema, text_within
 from headrace.http.permissions import principal
-from headrace.http.queue_bodies import ResumeBody
+from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
@@ -97,7 +97,7 @@ def open_lease(
 )
 def extend(
     id: LeaseInPath,
-    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+    _body: EmptyBody = None,
 ) -> Answered:
     """Extend a group lease."""
     return _shown(use_cases().leases.extend(_lease_id(id)))

@@ -26,8 +26,8 @@ from headrace.http.problems import CONTENT_TYPE
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.ops.tasks.explain import ReasonCode
-from headrace.wire import ngsi, queues, service, tasks
-from headrace.wire.base import REFERENCE
+from headrace.wire import queues, service, tasks
+from headrace.wire.base import REFERENCE, JsonValue
 
 Document = dict[str, Any]
 
@@ -120,7 +120,7 @@ _ANSWERS: Final = (
     _Shown("Worker", service.WorkerSeen),
     _Shown("Workers", service.Workers, refers={"WorkerSeen": "Worker"}),
     _Shown("Health", service.Health),
-    _Shown("Notification", ngsi.Notification),
+    _Shown("Notification", tasks.Notification),
 )
 _IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
 """Described once, as what comes in."""
@@ -254,7 +254,7 @@ def _schema(schema: Document, shown: _Shown) -> Document:
     return {**made, "properties": members, "required": required, "additionalProperties": False}
 
 
-def _plain(node: Any, refers: Mapping[str, str]) -> Any:  # noqa: ANN401  any part of a schema
+def _plain(node: JsonValue, refers: Mapping[str, str]) -> JsonValue:
     """A schema as short as it can be: what a struct does without has a default there."""
     if isinstance(node, list):
         return [_plain(part, refers) for part in node]

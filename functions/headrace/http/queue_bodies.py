@@ -1,7 +1,8 @@
 """The bodies of requests about queues."""
 
-from typing import Annotated, Final, LiteralString
+from typing import Annotated, Final, LiteralString, TypeAlias
 
+from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
@@ -182,6 +183,10 @@ class PauseBody(RequestBody):
 
 class ResumeBody(RequestBody):
     """Nothing needs to be said."""
+
+
+EmptyBody: TypeAlias = Annotated[ResumeBody | None, Body(title="Body")]
+"""Of requests that say all in their path: what is in it is refused, and it may be left out."""
 
 
 class RecountBody(RequestBody):

@@ -11,11 +11,11 @@ from headrace.history.stats import QueueStats
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
+    EmptyBody,
     PauseBody,
     PurgeBody,
     RecountBody,
     ReplaceQueueBody,
-    ResumeBody,
 )
 from headrace.http.routing import (
     Answered,
@@ -203,7 +203,7 @@ def pause(
     operation_id="resume_queue",
     responses=answers(200, "The queue.", "Queue"),
 )
-def resume(queue: QueueInPath, body: Annotated[ResumeBody | None, Body()] = None) -> Answered:  # noqa: ARG001  it may only be empty
+def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
     """Resume a queue."""
     return json_answer(queue_answer(use_cases().queues.resume(queue_name(queue))))
 

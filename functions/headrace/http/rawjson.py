@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import check_json
-from headrace.wire.base import without_halves
+from headrace.wire.base import JsonValue, without_halves
 
 MEMBERS: Final = 100
 """The most members an object outside of payloads may have: far more than any we know."""
@@ -153,7 +153,7 @@ def _object(source: _Source, mark: str, readers: Mapping[str, _Reader]) -> dict[
 def _objects(readers: Mapping[str, _Reader]) -> _Reader:
     """Return a reader of an array of objects; what is something else is simply decoded."""
 
-    def read(value: msgspec.Raw, mark: str) -> Any:  # noqa: ANN401  any JSON value
+    def read(value: msgspec.Raw, mark: str) -> JsonValue:
         if not _begins(value, b"["):
             return _value(value, mark)
         return [
@@ -173,7 +173,7 @@ def _text(value: msgspec.Raw, mark: str) -> JsonText:
     return JsonText(text.replace(mark, r"\u") if mark else text)
 
 
-def _value(value: msgspec.Raw, mark: str) -> Any:  # noqa: ANN401  any JSON value
+def _value(value: msgspec.Raw, mark: str) -> JsonValue:
     try:
         return _decode_value(_text(value, mark))
     except ValueError:  # Python's own bound on the digits of an integer

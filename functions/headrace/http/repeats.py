@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from aws_lambda_powertools.event_handler import Response
@@ -37,7 +38,7 @@ _BY_THEMSELVES: Final = frozenset({"report", "dequeue", "dequeue_many"})
 _MARGIN: Final = timedelta(seconds=1)  # for clocks that differ
 _DIGEST_BYTES: Final = 12
 _ATTEMPT_RE: Final = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
-_SECRET: Final = "secret"  # noqa: S105  the name of the field
+_SHOWN_ONCE: Final = "secret"  # the name of the field
 
 
 def once(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
@@ -59,7 +60,7 @@ def once(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
     answered = False
     try:
         response = next_middleware(app)
-        answered = response.status_code < 300  # noqa: PLR2004  HTTP's own boundary
+        answered = response.status_code < HTTPStatus.MULTIPLE_CHOICES
     finally:
         if not answered:
             repeats.give_up(turn)
@@ -117,9 +118,9 @@ def _safe_by_itself(route: Route, arguments: Mapping[str, Any]) -> bool:
 
 def _without_secret(body: str) -> str:
     """Return an answer as it may be kept: the secret in it is shown once, and stored nowhere."""
-    if f'"{_SECRET}"' not in body:
+    if f'"{_SHOWN_ONCE}"' not in body:
         return body
     fields = json.loads(body)
-    if not isinstance(fields, dict) or _SECRET not in fields:
+    if not isinstance(fields, dict) or _SHOWN_ONCE not in fields:
         return body
-    return json.dumps({**fields, _SECRET: None}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps({**fields, _SHOWN_ONCE: None}, ensure_ascii=False, separators=(",", ":"))

@@ -23,7 +23,7 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.permissions import principal
-from headrace.http.queue_bodies import ResumeBody, RetryStrategyBody
+from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
 from headrace.http.routing import (
     Answered,
     QueueInPath,
@@ -234,7 +234,7 @@ def delete(queue: QueueInPath, name: NameInPath) -> Answered:
 def run(
     queue: QueueInPath,
     name: NameInPath,
-    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+    _body: EmptyBody = None,
 ) -> Answered:
     """Enqueue a task now."""
     use = use_cases()

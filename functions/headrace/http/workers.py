@@ -13,7 +13,7 @@ from headrace.domain.limits import WORKER_BYTES, utf8_bytes
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
 from headrace.http.permissions import principal
-from headrace.http.queue_bodies import ResumeBody
+from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
 from headrace.ops.operators.workers import WorkerPage
 from headrace.runtime.wiring import use_cases
@@ -178,7 +178,7 @@ _ASKED: Final = (
 )
 def quiet(
     name: NameInPath,
-    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+    _body: EmptyBody = None,
 ) -> Answered:
     """Ask for no more tasks to be taken."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
@@ -195,7 +195,7 @@ def quiet(
 )
 def stop(
     name: NameInPath,
-    body: Annotated[ResumeBody | None, Body()] = None,  # noqa: ARG001  it may only be empty
+    _body: EmptyBody = None,
 ) -> Answered:
     """Ask for an end."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)

@@ -1,10 +1,15 @@
-"""What all answers share: their base, how instants and raw JSON are written, and schema details.
+"""What all answers share: how instants and raw JSON are written, and how what tasks carry is read.
+
+Payloads, results and progress are raw JSON in an answer, decoded when a program first reads them,
+so that one which cannot be read here costs nobody else anything; the service decodes none.
 
 The OpenAPI document is made from the same structs (``headrace.http.openapi``): the docstring of a
 struct and the descriptions of its members are what the document says of them.
 """
 
+import json
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -12,6 +17,14 @@ import msgspec
 from msgspec import Meta
 
 from headrace.domain.task import State
+
+JsonValue: TypeAlias = Any
+"""What JSON can hold, as Python has it: a program knows more of its own than a type can say."""
+
+Decode: TypeAlias = Callable[[bytes], JsonValue]
+
+Written: TypeAlias = Any
+"""What msgspec writes as a member should be, though it has another type when it is read."""
 
 NULL: Final = b"null"
 LEFT_OUT: Final[Any] = msgspec.UNSET
@@ -65,12 +78,12 @@ def raw(text: str | None) -> msgspec.Raw:
     return msgspec.Raw(text.encode() if text else NULL)
 
 
-def word(value: str | None) -> Any:  # noqa: ANN401  a struct lists the words, msgspec writes the enum's
+def word(value: str | None) -> Written:
     """The word *value*, one of an enum's, as a member that has a list of them takes it."""
     return value
 
 
-def instant(at: datetime | None) -> Any:  # noqa: ANN401  text where a struct has a datetime
+def instant(at: datetime | None) -> Written:
     """The instant *at*, which is UTC, as an answer has it: with six digits for the microseconds.
 
     msgspec leaves them out where they are all 0, so such an instant goes in as text.
@@ -98,3 +111,40 @@ def without_halves(text: bytes, mark: bytes) -> bytes:
 def to_json(answer: object) -> str:
     """The text of *answer*."""
     return _encode(answer).decode()
+
+
+# --------------------------------------------------------------------------------- what tasks carry
+
+
+class Unreadable(ValueError):
+    """A payload or result that this codec cannot read."""
+
+
+class Carrying(Answer, frozen=True, kw_only=True, dict=True):
+    """The base of answers with such values; each is decoded once, then kept."""
+
+    def decoded(self, name: str, text: msgspec.Raw) -> JsonValue:
+        """The value of *text*, of the member *name*.  Raises Unreadable."""
+        known = self.__dict__
+        if name not in known:
+            content = bytes(text)
+            decode: Decode = known.get("decode", decode_json)
+            known[name] = None if content == NULL else decode(content)
+        return known[name]
+
+
+def remember_decoder(answer: Carrying, decode: Decode) -> None:
+    """Let what *answer* carries be decoded by *decode* from now on."""
+    answer.__dict__["decode"] = decode
+
+
+def decode_json(text: bytes) -> JsonValue:
+    """The value of a JSON *text*.
+
+    Raises Unreadable where Python has no room for it: numbers of thousands of digits, thousands of
+    levels.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"not JSON that can be read here: {error}") from error

@@ -7,8 +7,7 @@ from msgspec import Meta
 
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings
 from headrace.domain.retry import RetryStrategy
-from headrace.wire.base import Answer, At, ByState, Cursor, nothing
-from headrace.wire.carried import Carrying, JsonValue
+from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing
 
 Percentile: TypeAlias = Annotated[
     float | None, Meta(description="Seconds, at most 2.5 % off; null: nothing to measure.")

@@ -6,8 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.domain.task import State, Status
-from headrace.wire.base import Answer, At, ByState, Cursor, nothing, words_of
-from headrace.wire.carried import Carrying, JsonValue
+from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing, words_of
 
 
 class TaskError(Answer, frozen=True, kw_only=True):
@@ -248,3 +247,38 @@ class Bulk(Answer, frozen=True, kw_only=True):
     cursor: Annotated[
         str | None, Meta(description="Send it back to go on; null: that was all.")
     ] = None
+
+
+# ------------------------------------------------------------------------ as QuantumLeap shows them
+
+
+class NotificationRuntime(Answer, frozen=True, kw_only=True):
+    """How it is with a notification, in QuantumLeap's words."""
+
+    task_id: str
+    task_type: str
+    status: Literal["pending", "succeeded", "failed"]
+    retries_left: Annotated[int | None, Meta(description="null: there are none at all.")]
+    errors: Annotated[list[str], Meta(description="Of every attempt that failed, in order.")]
+
+
+class NotificationInput(Answer, frozen=True, kw_only=True):
+    """What came with a notification."""
+
+    fiware_service: str | None
+    fiware_service_path: str | None
+    fiware_correlator: str | None
+    payload: Annotated[
+        msgspec.Raw,
+        Meta(
+            description="Its `data`, exactly as it came in.",
+            extra_json_schema={"type": "array", "items": {}},
+        ),
+    ]
+
+
+class Notification(Answer, frozen=True, kw_only=True):
+    """A notification in the queue, as QuantumLeap shows it."""
+
+    runtime: NotificationRuntime
+    input: NotificationInput

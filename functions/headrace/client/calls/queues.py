@@ -23,7 +23,7 @@ from headrace.client.sending import carried, json_body
 from headrace.domain import limits
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
-from headrace.wire.carried import JsonValue
+from headrace.wire.base import JsonValue
 from headrace.wire.queues import Metrics, Purged, Queue, Queues, Recount, Schedule, Stats
 from headrace.wire.tasks import Enqueued
 

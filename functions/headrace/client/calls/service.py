@@ -22,8 +22,7 @@ from headrace.client.sending import json_body
 from headrace.domain import limits
 from headrace.domain.errors import Conflict, FieldError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
-from headrace.wire.base import Answer
-from headrace.wire.carried import JsonValue
+from headrace.wire.base import Answer, JsonValue
 from headrace.wire.service import AuditEntries, AuditEntry, Health, Key, Keys, NewKey
 
 

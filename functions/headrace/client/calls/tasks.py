@@ -27,7 +27,7 @@ from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
-from headrace.wire.carried import JsonValue
+from headrace.wire.base import JsonValue
 from headrace.wire.tasks import (
     Bulk,
     Count,

@@ -34,7 +34,7 @@ from headrace.http.task_answers import MaxRetries
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import Answer, raw, to_json
-from headrace.wire.ngsi import Notification, NotificationInput, NotificationRuntime
+from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
 
 router: Final = new_router()
 _TAGS: Final = ["NGSI"]

@@ -251,9 +251,11 @@ class ExportReader(DataSourceReader):
         return [ExportPart(export, file) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark makes one up where there are none
+        # Where there are none, Spark makes one up: without a value, and 4.0 none at all.
+        part: tuple[Export, DataFile] | None = getattr(partition, "value", None)
+        if part is None:
             return
-        export, file = partition.value
+        export, file = part
         for lines in blocks(export, file, verify=self.verify):
             try:
                 rows = exported(lines, self.columns, incremental=export.incremental)

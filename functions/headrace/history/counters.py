@@ -153,29 +153,42 @@ class Counters:
         buffer.tally, buffer.closed, buffer.opened = Tally(), False, 0
 
     def _add_to_totals(self, bucket: int, buffer: Buffer, tally: Tally) -> None:
-        name, number = str(bucket), str(buffer.number)
-        for _ in range(_TRIES):
-            record = self.store.record(TOTALS, name)
-            body = record.body if record else {"posted": {}, "counts": {}}
+        number = str(buffer.number)
+
+        def added(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
             if body["posted"].get(number, 0) >= buffer.version:
-                return
-            counts: dict[str, Counts] = {**body["counts"]}
-            for queue, more in tally.counts.items():
-                sums = list(counts.get(queue, [0] * len(STATES)))
-                add_counts(sums, more)
-                counts[queue] = sums
+                return None
             flows, now = QueueFlows.of(body.get("moves", {})), micros_of(self.now())
             flows.merge(tally.flows)
-            added = {
+            return {
                 "posted": {**body["posted"], number: buffer.version},
-                "counts": {queue: sums for queue, sums in counts.items() if any(sums)},
+                "counts": _with_counts(body, tally.counts),
                 "moves": flows.kept(now, FLOWS_BYTES).body(),
                 "pace": grown(body.get("pace", {}), tally.minutes, now, THROUGHPUT_BYTES),
             }
+
+        self._change_totals(bucket, added)
+
+    def _change_totals(
+        self, bucket: int, change: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    ) -> None:
+        """Make *change* to a bucket of totals, unless it says None: it has been made."""
+
+        def attempt() -> bool:
+            record = self.store.record(TOTALS, str(bucket))
+            body = change(record.body if record else _NOTHING)
+            if body is None:
+                return True
             version = record.version if record else 0
-            if self.store.put_record(
-                Record(TOTALS, name, added, version + 1), replaces=version or None
-            ):
+            changed = Record(TOTALS, str(bucket), body, version + 1)
+            return self.store.put_record(changed, replaces=version or None)
+
+        self._attempt(attempt)
+
+    def _attempt(self, attempt: Callable[[], bool]) -> None:
+        """Try until it is done.  Raises Unavailable when too many others write there at once."""
+        for _ in range(_TRIES):
+            if attempt():
                 return
             self.wait()
         message = "too many shards of the stream are being counted at once"
@@ -191,37 +204,21 @@ class Counters:
                 self._change_buffer(number, change)
 
     def _change_buffer(self, number: int, change: Callable[[Buffer], None]) -> None:
-        for _ in range(_TRIES):
+        def attempt() -> bool:
             buffer = self.buffer(number)
             if buffer.closed:
                 self.flush(buffer)
             change(buffer)
-            if self.keep(buffer):
-                return
-            self.wait()
-        message = "too many shards of the stream are being counted at once"
-        raise Unavailable(message)
+            return self.keep(buffer)
+
+        self._attempt(attempt)
 
     def mend(self, queue: str, by: Counts) -> None:
         """Add *by* to the counts of *queue*.  Raises Unavailable."""
         with flat_rate(write=1.0):  # queues share their buckets
-            self._mend(queue, by)
-
-    def _mend(self, queue: str, by: Counts) -> None:
-        bucket = bucket_of(queue)
-        for _ in range(_TRIES):
-            record = self.store.record(TOTALS, str(bucket))
-            body = record.body if record else _NOTHING
-            counts = {**body["counts"], queue: list(body["counts"].get(queue, [0] * len(STATES)))}
-            add_counts(counts[queue], by)
-            kept = {name: sums for name, sums in counts.items() if any(sums)}
-            version = record.version if record else 0
-            mended = Record(TOTALS, str(bucket), {**body, "counts": kept}, version + 1)
-            if self.store.put_record(mended, replaces=version or None):
-                return
-            self.wait()
-        message = "too many shards of the stream are being counted at once"
-        raise Unavailable(message)
+            self._change_totals(
+                bucket_of(queue), lambda body: {**body, "counts": _with_counts(body, {queue: by})}
+            )
 
     def wait(self) -> None:
         """Let the one who was quicker finish."""
@@ -309,6 +306,15 @@ def _counted(queue: str, body: Mapping[str, Any], buffers: Sequence[Record]) -> 
         if body["posted"].get(buffer.name, 0) < buffer.version:
             add_counts(counts, buffer.body["counts"].get(queue, ()))
     return counts
+
+
+def _with_counts(body: Mapping[str, Any], more: Mapping[str, Counts]) -> Mapping[str, Counts]:
+    """Return the counts of a bucket's *body* with *more* added, without queues that have none."""
+    counts: dict[str, Counts] = {**body["counts"]}
+    for queue, added in more.items():
+        counts[queue] = list(counts.get(queue, [0] * len(STATES)))
+        add_counts(counts[queue], added)
+    return {queue: sums for queue, sums in counts.items() if any(sums)}
 
 
 def buffer_of(shard: str) -> int:

@@ -1,15 +1,16 @@
-"""The control table: queues and other records, one partition a kind, changed by version."""
+"""The control table: records, one partition a kind, by version; and writes of both tables."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.domain.change import KeyLock
+from headrace.domain.change import Change, KeyLock
 from headrace.domain.ids import new_request_token
 from headrace.store import keys
 from headrace.store.base import Record, charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.items import SECONDS, Item
+from headrace.store.statements import single_write
 
 
 class ControlTable:
@@ -277,3 +278,45 @@ def _record(item: Item) -> Record:
         SECONDS.decode(item[keys.TTL]) if keys.TTL in item else None,
         item[keys.NOTE]["S"] if keys.NOTE in item else None,
     )
+
+
+_OPERATIONS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
+_ARGUMENTS = frozenset(
+    {
+        "TableName",
+        "Key",
+        "Item",
+        "UpdateExpression",
+        "ConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ReturnValuesOnConditionCheckFailure",
+    }
+)
+
+
+def transaction(change: Change, tasks: str, control: str) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the items of TransactWriteItems, and for each but the first its place in ``also``."""
+    items, places = [_task_write(change, tasks)], []
+    for place, also in enumerate(change.also):
+        for part in _flat(also):
+            write = (
+                key_lock_write(part, control)
+                if isinstance(part, KeyLock)
+                else _task_write(part, tasks)
+            )
+            items.append(write)
+            places.append(place)
+    return items, places
+
+
+def _flat(also: KeyLock | Change) -> list[KeyLock | Change]:
+    if isinstance(also, KeyLock):
+        return [also]
+    return [also, *(part for inner in also.also for part in _flat(inner))]
+
+
+def _task_write(change: Change, table: str) -> dict[str, Any]:
+    write = single_write(change, table)
+    arguments = {name: write.arguments[name] for name in _ARGUMENTS & write.arguments.keys()}
+    return {_OPERATIONS[write.operation]: arguments}

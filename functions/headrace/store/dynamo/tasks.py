@@ -24,12 +24,11 @@ from headrace.store.base import (
     refused,
 )
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all, consumed
-from headrace.store.dynamo.control import ControlTable
+from headrace.store.dynamo.control import ControlTable, transaction
 from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.index import StateIndex
 from headrace.store.dynamo.limits import Limits
 from headrace.store.dynamo.pages import Pages
-from headrace.store.dynamo.transactions import transaction
 from headrace.store.items import (
     ATTRIBUTES,
     Item,

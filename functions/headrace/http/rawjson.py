@@ -96,7 +96,7 @@ def _object_of(text: str, read: Callable[[bytes, str], _T]) -> _T:
 
 
 def _read(text: str, read: Callable[[bytes, str], _T]) -> _T:
-    r"""Return what *read* makes of *text*.
+    r"""The value of *text*, as *read* reads it.
 
     msgspec does not say in lines and columns where a text is no JSON, and refuses ``"\ud800"``,
     which is JSON by its grammar; so the standard library judges what it refuses, and such halves of

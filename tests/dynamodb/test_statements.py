@@ -39,7 +39,7 @@ def given_up() -> list[Change]:
     return [
         settle.reclaim(once, MAIL, now=now, spread=0.5),
         settle.release(Held.of(over), MAIL, now=now, delay=0),
-        settle.release(Held.of(over), MAIL, now=now, reason=settle.Release.GROUP_CLOSED),
+        settle.release(Held.of(over), MAIL, now=now, reason=settle.ReleaseReason.GROUP_CLOSED),
     ]
 
 

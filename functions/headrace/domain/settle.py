@@ -156,7 +156,7 @@ def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change
     )
 
 
-class Release(Enum):
+class ReleaseReason(Enum):
     """Why a task is given back unworked."""
 
     REPORTED = auto()  #: its worker says so, and may say when it is due again
@@ -169,14 +169,14 @@ def release(
     queue: Queue,
     *,
     now: datetime,
-    reason: Release = Release.REPORTED,
+    reason: ReleaseReason = ReleaseReason.REPORTED,
     delay: Seconds | None = None,
 ) -> Change:
     """Plan giving a task back unworked, due now or after a *delay*: the attempt does not count."""
     effects = Effects(add={"attempts": -1})
-    actor = Actor.SERVICE if reason is Release.GROUP_CLOSED else None
+    actor = Actor.SERVICE if reason is ReleaseReason.GROUP_CLOSED else None
     change = _wait(Action.RELEASE, held, queue, effects, now=now, seconds=delay or 0, actor=actor)
-    keeps_its_turn = reason is Release.UNDELIVERED and change.rule.target is State.ENQUEUED
+    keeps_its_turn = reason is ReleaseReason.UNDELIVERED and change.rule.target is State.ENQUEUED
     if held.task is None or not keeps_its_turn:
         return change
     due = held.task.due_at

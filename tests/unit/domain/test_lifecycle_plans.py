@@ -36,7 +36,7 @@ def planned() -> list[Change]:
         plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
-        settle.release(Held.of(held), queue, now=_T0, reason=settle.Release.GROUP_CLOSED),
+        settle.release(Held.of(held), queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
         *(plan.purge(task_in(state)) for state in State),
         *(
             _operated(action, state)
@@ -50,7 +50,7 @@ def planned() -> list[Change]:
             settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
             settle.succeed(known, queue, now=_T0, result=None),
             settle.release(known, queue, now=_T0, delay=None),
-            settle.release(known, queue, now=_T0, reason=settle.Release.UNDELIVERED),
+            settle.release(known, queue, now=_T0, reason=settle.ReleaseReason.UNDELIVERED),
             settle.move(known, queue, now=_T0, delay=None, payload=None, tags=None),
         ]
         changes += [

@@ -19,7 +19,7 @@ from headrace.domain.errors import FieldError, NotFound, Unavailable
 from headrace.domain.lease import Group
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Held, Release
+from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Task
 from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.ops.delivery.contention import Crowd
@@ -294,7 +294,7 @@ class Dequeue:
             now, queues = self.deliveries.now(), {source.name: source for source in sources}
             changes = [
                 settle.release(
-                    Held.of(task), queues[task.queue], now=now, reason=Release.UNDELIVERED
+                    Held.of(task), queues[task.queue], now=now, reason=ReleaseReason.UNDELIVERED
                 )
                 for task in surplus
             ]

@@ -25,7 +25,7 @@ from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.lease import GroupState, group_of
 from headrace.domain.queue import AGREED_AFTER, Queue
-from headrace.domain.settle import Held, Release
+from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.shared.observed import Watch, commit, commit_proposed
@@ -97,7 +97,9 @@ class Reaping:
         if group_id is not None:
             group = statuses.of(group_id)
             if group is not None and group.state is GroupState.CLOSED:
-                return settle.release(Held.of(task), queue, now=now, reason=Release.GROUP_CLOSED)
+                return settle.release(
+                    Held.of(task), queue, now=now, reason=ReleaseReason.GROUP_CLOSED
+                )
             if group is not None and group.state is GroupState.OPEN:
                 self.watch.extended(group)
                 return group.expires_at

@@ -18,7 +18,7 @@ from headrace.domain.ids import new_group_id
 from headrace.domain.lease import Group, GroupState, group_of
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Held, Release
+from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
@@ -157,7 +157,9 @@ class Leases:
                 for tasks in self._pages(group, place, payload=False):
                     now = self.now()
                     changes = [
-                        settle.release(Held.of(task), queue, now=now, reason=Release.GROUP_CLOSED)
+                        settle.release(
+                            Held.of(task), queue, now=now, reason=ReleaseReason.GROUP_CLOSED
+                        )
                         for task in tasks
                     ]
                     outcomes = commit(self.store, changes)

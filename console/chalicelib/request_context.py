@@ -18,7 +18,7 @@ from console.chalicelib.session import Signing
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, Unauthenticated
 from headrace.runtime.wiring import UseCases
-from headrace.store.records.sessions import Session
+from headrace.store.records.keys import Session
 
 TOKEN: Final = "token"  # noqa: S105  the name of a field
 _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person

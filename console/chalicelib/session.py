@@ -14,7 +14,7 @@ from itsdangerous import BadSignature, URLSafeSerializer
 
 from headrace.domain.errors import Unavailable
 from headrace.runtime.wiring import Settings
-from headrace.store.records.sessions import Session
+from headrace.store.records.keys import Session
 
 SESSION: Final = "headrace_session"
 DOOR: Final = "headrace_door"

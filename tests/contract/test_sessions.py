@@ -14,7 +14,7 @@ from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.operators.sessions import Sessions
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.store.memory import MemoryStore
-from headrace.store.records.sessions import IDLE, KIND, LASTS, Session, end_all
+from headrace.store.records.keys import IDLE, LASTS, SESSIONS, Session, end_all
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 
@@ -59,7 +59,7 @@ def test_a_session_is_known_everywhere_with_the_key_it_was_begun_with(world: Wor
 
     assert (by.key_id, by.name, by.role) == (key_id, "ada", Role.OPERATOR)
     assert session.nonce == begun.nonce
-    assert secret not in str(world.store.record(KIND, session.name))
+    assert secret not in str(world.store.record(SESSIONS, session.name))
 
 
 def test_signing_out_ends_one_session_and_no_other(world: World) -> None:
@@ -97,7 +97,7 @@ def test_more_sessions_than_one_answer_holds_are_ended(world: World) -> None:
 
     end_all(world.store, key_id, page=2)
 
-    [left] = world.store.records(KIND, limit=10)[0]
+    [left] = world.store.records(SESSIONS, limit=10)[0]
     assert left.name == own.name
 
 
@@ -166,7 +166,7 @@ def test_a_session_that_was_ended_stays_so_whoever_has_just_looked(
     class Store(MemoryStore):
         def record(self, kind: str, name: str) -> Any:
             found = super().record(kind, name)
-            if kind == KIND and meets and ends:
+            if kind == SESSIONS and meets and ends:
                 ends.pop()()  # between the look and the note
             return found
 
@@ -190,7 +190,7 @@ def test_a_session_that_was_ended_stays_so_whoever_has_just_looked(
             ends.pop()()
 
     assert not is_open(world.use.sessions, session)
-    assert world.store.record(KIND, session.name) is None
+    assert world.store.record(SESSIONS, session.name) is None
 
 
 def test_who_comes_and_goes_is_in_the_audit_with_the_id_of_the_key(world: World) -> None:

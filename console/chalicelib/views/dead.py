@@ -15,8 +15,7 @@ from console.chalicelib.views.navigation import pager
 from console.chalicelib.views.selections import go_on
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.filters import TaskFilter
-from headrace.domain.fingerprint import FINGERPRINT_RE, fault_of, fingerprint_of
+from headrace.domain.filters import FINGERPRINT_RE, TaskFilter, fault_of, fingerprint_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task

@@ -12,7 +12,7 @@ from console.chalicelib.routes import Redirect, Reply, Routes, cookie
 from console.chalicelib.session import DOOR, SESSION
 from headrace.domain.access import Permission, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated
-from headrace.store.records.sessions import LASTS
+from headrace.store.records.keys import LASTS
 
 routes: Final = Routes()
 _LONGEST: Final = 256  # letters of a key

@@ -22,8 +22,7 @@ from console.chalicelib.views.actions import ACTIONS
 from console.chalicelib.views.navigation import per_page, tag_links
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.filters import STATE_WORDS, TaskFilter
-from headrace.domain.fingerprint import FINGERPRINT_RE, LENGTH
+from headrace.domain.filters import FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
 

@@ -1,14 +1,67 @@
-"""Which tasks of a queue are meant: one filter for lists, counts and bulk actions."""
+"""Which tasks of a queue are meant: one filter for lists, counts and bulk actions.
 
+Errors that are the same fault share a fingerprint: type and message without what is particular to
+one task.  The console groups and filters by it; in the lake's table of failures Spark works with
+the same ``BLANKS``.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final, Self
 
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.fingerprint import fingerprint_of
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.task import State, Task
+
+MESSAGE: Final = 1024
+"""Characters of an error's message that the lake keeps, so only they count."""
+
+LENGTH: Final = 16
+FINGERPRINT_RE: Final = re.compile(rf"[0-9a-f]{{{LENGTH}}}", re.ASCII)
+
+# Where a word begins and ends, as Python's ASCII has it; \b of Java 17 knows other alphabets.
+_BEGIN: Final = r"(?<![0-9a-z_])"
+_END: Final = r"(?![0-9a-z_])"
+BLANKS: Final = (
+    (r"'[^']*'|\"[^\"]*\"|`[^`]*`", "?"),
+    (_BEGIN + r"(tsk|lse|lsg|rpl)_[0-9a-z_]+", "?"),
+    (_BEGIN + r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}" + _END, "?"),
+    (_BEGIN + r"(0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{6,}" + _END, "?"),
+    (r"[0-9]+([.,:][0-9]+)*", "?"),
+    (r"\s+", " "),
+)
+"""What is taken out of a message in lower case, in order: quoted texts, ids, hex, numbers, space.
+
+Expressions mean the same to Python (ASCII) and to Java.
+"""
+
+_BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank in BLANKS)
+
+
+def fingerprint(kind: str, message: str) -> str:
+    """Return the fingerprint that similar errors share: 16 hex digits."""
+    text = message[:MESSAGE].lower()
+    for pattern, blank in _BLANKS:
+        text = pattern.sub(blank, text)
+    whole = f"{kind}\n{text.strip(' ')}"
+    return sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
+
+
+def fingerprint_of(task: Task) -> str:
+    """Return the fingerprint of what *task* died or last failed of."""
+    return fingerprint(*fault_of(task))
+
+
+def fault_of(task: Task) -> tuple[str, str]:
+    """Return type and message of the latest error; where there is none, why the task is dead."""
+    if not task.errors:
+        return "", str(task.dead_reason or "")
+    latest = task.errors[-1]
+    return latest.type, latest.message
+
 
 ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
 """Several states come one after the other in this order."""

@@ -24,7 +24,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from headrace.domain.access import covers
-from headrace.domain.fingerprint import MESSAGE
+from headrace.domain.filters import MESSAGE
 from headrace.domain.lease import group_of, settled_under
 from headrace.domain.lifecycle import Action
 from headrace.history.transitions import (

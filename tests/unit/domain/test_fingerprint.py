@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain.fingerprint import FINGERPRINT_RE, fingerprint
+from headrace.domain.filters import FINGERPRINT_RE, fingerprint
 
 
 @pytest.mark.parametrize(

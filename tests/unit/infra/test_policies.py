@@ -29,7 +29,7 @@ from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.dynamo import Dialect, DynamoStore
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.removals import Removal
+from headrace.store.records.queues import Removal
 from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

@@ -32,11 +32,9 @@ from headrace.store.records import (
     keys,
     queues,
     reaper,
-    removals,
     repeats,
     schedules,
     selections,
-    sessions,
     workers,
 )
 
@@ -131,7 +129,7 @@ KEY_BODY: Final = {
     "last_used_at": LATE_TEXT,
     "expires_at": "2026-12-22T09:30:00+00:00",
 }
-REMOVAL: Final = removals.Removal(
+REMOVAL: Final = queues.Removal(
     queue="mail",
     states=(State.ENQUEUED, State.DEAD),
     requested_at=EARLY,
@@ -284,7 +282,7 @@ WORKER_BODY: Final = {
     "version": "1.0",
     "seen_at": LATE_TEXT,
 }
-SESSION: Final = sessions.Session(
+SESSION: Final = keys.Session(
     "key_1", "n0nce", EARLY + timedelta(hours=8), LATE, "ef" * 32, version=2
 )
 
@@ -303,7 +301,7 @@ KINDS: Final[dict[str, tuple[Any, Record, Codec]]] = {
     "removal": (
         REMOVAL,
         Record("chore", "purge:mail:p1", REMOVAL_BODY, 5),
-        (removals.Removal.record, removals.Removal.of),
+        (queues.Removal.record, queues.Removal.of),
     ),
     "schedule": (
         SCHEDULE,
@@ -319,7 +317,7 @@ KINDS: Final[dict[str, tuple[Any, Record, Codec]]] = {
             2,
             EARLY + timedelta(hours=8),
         ),
-        (sessions.to_record, sessions.from_record),
+        (keys.session_record, keys.session_of),
     ),
     "reaper": (LEFT, Record("reaper", "1", LEFT_BODY), (reaper.Left.record, reaper.Left.of)),
     "selection": (

@@ -24,8 +24,8 @@ from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.removals import Removals
 from headrace.ops.tasks.inspect import counted
 from headrace.store.base import Done, Position
+from headrace.store.records.queues import Removal
 from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
-from headrace.store.records.removals import Removal
 
 _LONG: Final = timedelta(hours=1)
 

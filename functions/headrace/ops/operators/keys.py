@@ -38,7 +38,7 @@ from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.ops.shared.paging import Cursors, seek
 from headrace.store.base import Record, Store, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
-from headrace.store.records.sessions import end_all
+from headrace.store.records.keys import end_all
 
 BOOTSTRAP: Final = Principal(access.DEPLOYMENT, access.DEPLOYMENT, Role.ADMIN, ("*",))
 """The key a deployment is given in its environment: the first admin key, which makes the others."""

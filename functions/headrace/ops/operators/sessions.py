@@ -23,13 +23,13 @@ from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
 from headrace.ops.operators.keys import KeyOperations, acting
 from headrace.ops.shared.audit import Audit, Caller, calling
 from headrace.store.base import Record, Store
-from headrace.store.records.sessions import (
-    KIND,
+from headrace.store.records.keys import (
     LASTS,
+    SESSIONS,
     Session,
-    from_record,
     session_name,
-    to_record,
+    session_of,
+    session_record,
 )
 
 _ATTEMPTS: Final = "attempts"
@@ -143,7 +143,7 @@ class Sessions:
             raise
         now = self.now()
         session = Session(principal.key_id, self.new_nonce(), now + LASTS, now, principal.digest)
-        self.store.put_record(to_record(session), replaces=None)
+        self.store.put_record(session_record(session), replaces=None)
         with acting(principal, request_id=request_id):
             self.audit.note("sign_in", where=where)
         return session
@@ -153,20 +153,20 @@ class Sessions:
 
         Raises Unauthenticated when the session is over, or its key is none any more.
         """
-        record = self.store.record(KIND, session_name(key_id, nonce))
+        record = self.store.record(SESSIONS, session_name(key_id, nonce))
         now = self.now()
-        if record is None or from_record(record).over(now):
+        if record is None or session_of(record).over(now):
             raise Unauthenticated("the session is over: sign in again")
-        session = from_record(record)
+        session = session_of(record)
         principal = self.keys.known(key_id, session.digest)
         if active and now - session.seen_at >= _SEEN_NOTED_EVERY:
             seen = replace(session, seen_at=now, version=session.version + 1)
             # Of several pages at once one notes it, and a session that was ended stays so.
             with suppress(Unavailable):
-                self.store.put_record(to_record(seen), replaces=session.version)
+                self.store.put_record(session_record(seen), replaces=session.version)
         return session, principal
 
     def sign_out(self, session: Session) -> None:
         """End a session; the audit knows by whom."""
-        if self.store.drop_record(KIND, session.name):
+        if self.store.drop_record(SESSIONS, session.name):
             self.audit.note("sign_out")

@@ -25,7 +25,7 @@ from headrace.ops.shared.removals import Removals
 from headrace.store.base import Store
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.removals import Removal
+from headrace.store.records.queues import Removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.observed import commit
 from headrace.store.base import Done, Record, Store
-from headrace.store.records.removals import KIND, Removal, deletion
+from headrace.store.records.queues import REMOVALS, Removal, deletion
 
 _PAGE: Final = 250
 _LOOKS: Final = 4  # that find nothing more to remove, where tasks move
@@ -122,12 +122,12 @@ class Removals:
     def write(self, removal: Removal) -> None:
         """Write *removal* down, instead of one of the same name."""
         if not self.store.put_record(removal.record(), replaces=None):
-            self.store.drop_record(KIND, removal.key)
+            self.store.drop_record(REMOVALS, removal.key)
             self.store.put_record(removal.record(), replaces=None)
 
     def deletion(self, queue: str) -> Removal | None:
         """Return the deletion of a queue of this name, if there was one a short while ago."""
-        record = self.store.record(KIND, deletion(queue))
+        record = self.store.record(REMOVALS, deletion(queue))
         return None if record is None else Removal.of(record)
 
     def pending(self) -> list[Removal]:
@@ -136,7 +136,7 @@ class Removals:
         more = True
         while more:
             records, more = self.store.records(
-                KIND, after=removals[-1].key if removals else "", limit=_PAGE
+                REMOVALS, after=removals[-1].key if removals else "", limit=_PAGE
             )
             removals += [Removal.of(record) for record in records]
         return removals
@@ -264,7 +264,7 @@ class Removals:
             saved = replace(removal, removed=total, away=away, version=removal.version + 1)
             if self.store.put_record(saved.record(), replaces=removal.version):
                 return saved
-            record = self.store.record(KIND, removal.key)
+            record = self.store.record(REMOVALS, removal.key)
             if record is None:  # somebody else has finished it
                 return saved
             other = Removal.of(record)
@@ -275,7 +275,7 @@ class Removals:
             self.limiting.forget(removal.queue)
         total = removal.removed + removed
         if last:
-            self.store.drop_record(KIND, removal.key)
+            self.store.drop_record(REMOVALS, removal.key)
             if leaves_doubt(removal):
                 forget_spared(self.store, removal)
         else:

@@ -1,14 +1,17 @@
-"""A key's record, and beside it one under its name, which says whose the name is.
+"""Records of a key, under its id and under its name, and of a console session begun with it.
 
-Both are written together, so that of two keys of one name only one is made.
+The first two are written together, so that of two keys of one name only one is made.  The name of a
+session's begins with the id of its key, so that all of a key are found, and ended with it.
 """
 
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import convert
 
 from headrace.domain.access import Former, ShownKey, StoredKey
-from headrace.store.base import Record
+from headrace.store.base import Record, Store
 
 KIND: Final = "key"
 NAMES: Final = "key_name"
@@ -46,3 +49,67 @@ def name_record(key: ShownKey) -> Record:
     """
     version = int(key.id.removeprefix("key_"), 16)
     return Record(NAMES, key.name, {"id": key.id}, version, key.listed_until)
+
+
+SESSIONS: Final = "session"
+LASTS: Final = timedelta(hours=8)
+IDLE: Final = timedelta(hours=1)
+"""A session ends when nobody has asked for a page for so long."""
+
+_PAGE: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who is signed in: with which key and secret (its hash), until when at most.
+
+    ``nonce`` is random and ties forms to it; ``seen_at`` is when a page was asked for, as noted.
+    """
+
+    key_id: str
+    nonce: str
+    until: datetime
+    seen_at: datetime
+    digest: str | None = field(default=None, repr=False)
+    version: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of its record."""
+        return session_name(self.key_id, self.nonce)
+
+    def over(self, now: datetime) -> bool:
+        """Tell whether it has ended, whenever the table's broom comes."""
+        return now >= min(self.until, self.seen_at + IDLE)
+
+
+def session_name(key_id: str, nonce: str) -> str:
+    """Return the name of a session's record."""
+    return f"{key_id}:{nonce}"
+
+
+def session_record(session: Session) -> Record:
+    """Return a session as its record."""
+    body = {"seen_at": session.seen_at.isoformat(), "digest": session.digest}
+    return Record(SESSIONS, session.name, body, session.version, session.until)
+
+
+def session_of(record: Record) -> Session:
+    """Return the session of *record*."""
+    key_id, _, nonce = record.name.partition(":")
+    if record.expires_at is None:
+        raise AssertionError(record)
+    seen_at = datetime.fromisoformat(record.body["seen_at"])
+    return Session(key_id, nonce, record.expires_at, seen_at, record.body["digest"], record.version)
+
+
+def end_all(store: Store, key_id: str, *, page: int = _PAGE) -> None:
+    """End every session of a key, *page* of them at a time."""
+    more, after = True, ""
+    while more:
+        found, more = store.records(
+            SESSIONS, prefix=session_name(key_id, ""), after=after, limit=page
+        )
+        for record in found:
+            after = record.name
+            store.drop_record(SESSIONS, record.name)

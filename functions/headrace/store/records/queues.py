@@ -1,13 +1,15 @@
-"""A queue as the body of a control record, and back."""
+"""Records of a queue, and of its removals: what is to be removed, and how far that is."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec import convert
 
 from headrace.domain.queue import Queue
-from headrace.store.base import Record
+from headrace.domain.task import State
+from headrace.store.base import Position, Record
 
 KIND: Final = "queue"
 _FOUND_OUT: Final = ("shards_in_use", "drained", "uncounted_since")
@@ -55,3 +57,74 @@ def _found_out(record: Record) -> dict[str, Any]:
     if note.get("version") != record.version:
         return {}
     return {name: note[name] for name in _FOUND_OUT if name in note}
+
+
+REMOVALS: Final = "chore"
+_PURGE: Final = "purge:"
+_DELETE: Final = "delete:"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Remove what was in *states* of *queue* at *requested_at*.
+
+    ``swept``: that is done as far as the index showed, and is looked at once more later.
+    ``at`` and ``after`` are where the look that is under way has come to: which of its places, and
+    what was seen last there.  ``quiet`` is how many looks in a row have found nothing; it is below
+    zero while one is under way that has found something.  ``away`` are tasks it named that workers
+    had taken when they were met.  ``removed`` is how many are gone, for the audit's entry *noted*.
+    """
+
+    queue: str
+    states: tuple[State, ...]
+    requested_at: datetime
+    shards: int
+    deletes_queue: bool
+    name: str = ""
+    swept: bool = False
+    at: int = 0
+    after: Position | None = None
+    quiet: int = 0
+    away: frozenset[str] = frozenset()
+    removed: int = 0
+    noted: str | None = None
+    version: int = 1
+
+    @property
+    def key(self) -> str:
+        """The name of the record: one per deleted queue, any number of purges."""
+        if self.deletes_queue:
+            return deletion(self.queue)
+        return f"{_PURGE}{self.queue}:{self.name}"
+
+    def record(self) -> Record:
+        """Return the removal as a record."""
+        body = {
+            "queue": self.queue,
+            "states": [str(state) for state in self.states],
+            "asked_at": self.requested_at.isoformat(),
+            "shards": self.shards,
+            "deletes_queue": self.deletes_queue,
+            "swept": self.swept,
+            "at": self.at,
+            "after": self.after and [self.after.scheduled_at.isoformat(), self.after.task_id],
+            "quiet": self.quiet,
+            "away": sorted(self.away),
+            "removed": self.removed,
+            "noted": self.noted,
+        }
+        return Record(REMOVALS, self.key, body, self.version)
+
+    @classmethod
+    def of(cls, record: Record) -> "Removal":
+        """Return the removal of *record*."""
+        named: dict[str, Any] = {"name": record.name.rpartition(":")[2], "version": record.version}
+        after = record.body["after"]
+        named["after"] = after and {"scheduled_at": after[0], "task_id": after[1]}
+        body = {**record.body, **named, "requested_at": record.body["asked_at"]}
+        return convert(body, cls)
+
+
+def deletion(queue: str) -> str:
+    """Return the name of the record of *queue*'s deletion."""
+    return f"{_DELETE}{queue}"

@@ -107,8 +107,8 @@ def test_botocore_finds_its_files_once_the_zip_file_is_unpacked(
         f"import sys; sys.path[:0] = [{str(HERE)!r}, {str(archive)!r}]\n"
         "from lake import unzipped\n"
         "unzipped()\n"
-        "from headrace.store.s3lake import connected\n"
-        "print(connected('bucket', '').client.meta.endpoint_url)\n"
+        "from headrace.store.services import lake_in_s3\n"
+        "print(lake_in_s3('bucket', '').client.meta.endpoint_url)\n"
     )
 
     reported = subprocess.run(

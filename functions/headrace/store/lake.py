@@ -66,9 +66,9 @@ class LakeToBe:
 
     @cached_property
     def _lake(self) -> Lake:
-        from headrace.store.s3lake import connected  # noqa: PLC0415 (as said above)
+        from headrace.store.services import lake_in_s3  # noqa: PLC0415 (as said above)
 
-        return connected(*self._place)
+        return lake_in_s3(*self._place)
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object."""

@@ -26,8 +26,7 @@ from headrace.runtime.function import ANSWER_SECONDS, in_time, time_to_wait
 from headrace.runtime.wiring import Settings, build, dynamo_store, using, utc_now
 from headrace.store.base import CALL_SECONDS, ends_within, seconds_left
 from headrace.store.dynamo.connect import connected
-from headrace.store.s3lake import connected as lake_in_s3
-from headrace.store.services import ATTEMPTS
+from headrace.store.services import ATTEMPTS, lake_in_s3
 from infra.local.tables import Template
 
 API_GATEWAY_SECONDS = 29

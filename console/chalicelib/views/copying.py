@@ -69,8 +69,9 @@ def _payload(context: RequestContext, task: Task, errors: Errors) -> str:
     old = task.payload or "null"
     if typed == pretty(old).strip():
         return old
-    if limits.utf8_bytes(typed) > limits.PAYLOAD_BYTES:
-        errors.add("payload", f"must be at most {limits.PAYLOAD_BYTES} bytes of JSON text")
+    fault = limits.json_fault(limits.utf8_bytes(typed), limits.PAYLOAD_BYTES)
+    if fault:
+        errors.add("payload", fault)
     try:
         check_json(typed)
     except json.JSONDecodeError as error:

@@ -173,8 +173,9 @@ def _payload(errors: Errors, text: str) -> str:
     """Return JSON text exactly as typed; nothing is ``{}``."""
     if not text.strip():
         return "{}"
-    if limits.utf8_bytes(text) > limits.PAYLOAD_BYTES:
-        errors.add("payload", f"must be at most {limits.PAYLOAD_BYTES} bytes of JSON text")
+    fault = limits.json_fault(limits.utf8_bytes(text), limits.PAYLOAD_BYTES)
+    if fault:
+        errors.add("payload", fault)
         return "{}"
     try:
         check_json(text)

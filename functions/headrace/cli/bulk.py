@@ -17,7 +17,7 @@ from headrace.cli.commands import (
 from headrace.cli.filters import described, filter_options, take_filters
 from headrace.cli.output import count_of, document, many, progress, rows
 from headrace.cli.session import CliSession, Exit
-from headrace.client.calls.tasks import Action
+from headrace.client.calls.tasks import ActionName
 from headrace.domain.errors import NotFound
 from headrace.wire.tasks import Bulk, BulkResult
 
@@ -87,7 +87,7 @@ def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any)
 
 def _act(
     session: CliSession,
-    action: Action,
+    action: ActionName,
     ids: Sequence[str],
     given: dict[str, Any],
     *,
@@ -119,7 +119,7 @@ def _act(
 
 def _by_ids(
     session: CliSession,
-    action: Action,
+    action: ActionName,
     ids: Sequence[str],
     queue: str | None,
     to_queue: str | None,
@@ -147,7 +147,12 @@ def _by_ids(
 
 
 def _show_outcome(
-    session: CliSession, action: Action, pages: Iterator[Bulk], *, total: int | None, dry_run: bool
+    session: CliSession,
+    action: ActionName,
+    pages: Iterator[Bulk],
+    *,
+    total: int | None,
+    dry_run: bool,
 ) -> Exit:
     """Follow the pages with a bar, and say what came of it."""
     matched = changed = 0

@@ -15,10 +15,10 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task import Overwritable
 
 Seconds: TypeAlias = float
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
-Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
 
 _encode: Final = msgspec.json.Encoder().encode
 _CARRIED: Final = {
@@ -128,9 +128,9 @@ def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Ra
     except (TypeError, ValueError) as error:
         message = f"cannot be written as JSON: {error}"
         raise InvalidRequest(f"{field} {message}", errors=[FieldError(field, message)]) from error
-    if len(text) > most:
-        message = f"takes {len(text)} bytes as JSON; at most {most} are taken"
-        raise PayloadTooLarge(f"{field} {message}", errors=[FieldError(field, message)])
+    fault = limits.json_fault(len(text), most)
+    if fault:
+        raise PayloadTooLarge(f"{field} {fault}", errors=[FieldError(field, fault)])
     return msgspec.Raw(text)
 
 

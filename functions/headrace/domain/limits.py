@@ -122,6 +122,11 @@ def text_fault(value: object, most: int, least: int = 0) -> str | None:
     return None
 
 
+def json_fault(size: int, most: int) -> str | None:
+    """Return the fault of JSON text of *size* bytes where *most* are allowed."""
+    return f"must be at most {most} bytes of JSON text; it is {size}" if size > most else None
+
+
 def pattern_fault(value: object, pattern: re.Pattern[str]) -> str | None:
     """Return the fault of *value* as a text that *pattern* describes: a name, an id."""
     if isinstance(value, str) and pattern.fullmatch(value):

@@ -28,7 +28,7 @@ from headrace.domain.lifecycle import Action, Rule, rule
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.slots import Reservation
-from headrace.domain.task import DeadReason, Place, State, Task
+from headrace.domain.task import DeadReason, Overwritable, Place, State, Task
 
 LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
 _FORGOTTEN: Final = (
@@ -53,7 +53,7 @@ class TaskSpec:
     retry: RetryStrategy | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     dedupe_key: str | None = None
-    overwrite: frozenset[str] = frozenset()
+    overwrite: frozenset[Overwritable] = frozenset()
     schedule: str | None = None
 
     def due_at(self, now: datetime) -> datetime:

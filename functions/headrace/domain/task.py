@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final, Self
+from typing import Final, Literal, Self, TypeAlias
 
 from headrace.domain.retry import RetryStrategy, Seconds
 
@@ -18,6 +18,9 @@ class State(StrEnum):
     SUCCEEDED = "SUCCEEDED"  #: done; ``scheduled_at`` is when
     DEAD = "DEAD"  #: given up; ``scheduled_at`` is when
 
+
+Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
+"""The fields that an enqueue with the same dedupe key may overwrite."""
 
 FINISHED = frozenset({State.SUCCEEDED, State.DEAD})
 

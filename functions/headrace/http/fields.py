@@ -248,8 +248,7 @@ def _json_within(most: int, *, refused_alone: bool = False) -> Callable[[object]
             return short
         if refused_alone:
             return value
-        message: LiteralString = "must be at most {most} bytes of JSON text; it is {size}"
-        raise too_large(message, most=most, size=size)
+        raise too_large("{fault}", fault=str(limits.json_fault(size, most)))
 
     return check
 

@@ -1,12 +1,13 @@
 """The bodies of requests for tasks: what may be in them, and what they mean inside."""
 
-from typing import Annotated, Final, Literal, LiteralString, TypeAlias
+from typing import Annotated, Final, LiteralString
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
+from headrace.domain.task import Overwritable
 from headrace.http.fields import (
     BatchSize,
     DedupeKey,
@@ -29,8 +30,6 @@ from headrace.http.fields import (
 from headrace.http.queue_bodies import RetryStrategyBody
 from headrace.http.rawjson import NULL
 from headrace.ops.delivery.dequeue import Order
-
-Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags"]
 
 
 class NewTaskBody(RequestBody):
@@ -82,7 +81,7 @@ class NewTaskBody(RequestBody):
             overwrite=self.overwritten(),
         )
 
-    def overwritten(self) -> frozenset[str]:
+    def overwritten(self) -> frozenset[Overwritable]:
         """Return the fields that a duplicate changes of the task that waits under its key."""
         return frozenset()
 
@@ -102,7 +101,7 @@ class TaskEntry(NewTaskBody):
             raise contradiction(("overwrite_on_duplicate", "needs a dedupe_key"))
         return self
 
-    def overwritten(self) -> frozenset[str]:
+    def overwritten(self) -> frozenset[Overwritable]:
         """Return the fields that a duplicate changes of the task that waits under its key."""
         return frozenset(self.overwrite_on_duplicate or ())
 

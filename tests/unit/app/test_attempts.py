@@ -75,7 +75,7 @@ def test_what_the_handler_returns_is_the_result() -> None:
     [
         (object(), "cannot be written as JSON: Encoding objects of type object is unsupported"),
         (float("nan"), "cannot be written as JSON: Out of range float values"),
-        ("x" * 40_000, "takes 40002 bytes as JSON; at most 32768 are taken"),
+        ("x" * 40_000, "must be at most 32768 bytes of JSON text; it is 40002"),
     ],
 )
 def test_an_attempt_whose_result_cannot_be_kept_has_failed_and_is_not_repeated(
@@ -127,7 +127,7 @@ def test_of_any_other_result_that_is_too_large_a_task_may_keep_how_it_begins() -
 
     assert report.status == "SUCCEEDED"
     assert report.result["headrace"] == (
-        "result truncated: it takes 108900 bytes as JSON; at most 32768 are taken"
+        "result truncated: must be at most 32768 bytes of JSON text; it is 108900"
     )
     assert report.result["beginning"].startswith('{"rows":[0,1,2')
     assert len(PLAIN.encode(report.result)) <= limits.RESULT_BYTES

@@ -228,7 +228,7 @@ def move(smoke: Smoke) -> str:
 
 
 def _act(
-    smoke: Smoke, action: tasks.Action, what: str, outcome: str, *, to_queue: str | None = None
+    smoke: Smoke, action: tasks.ActionName, what: str, outcome: str, *, to_queue: str | None = None
 ) -> str:
     done = smoke.send(tasks.bulk_by_ids(action, smoke.name, [smoke.id(what)], to_queue=to_queue))
     expect([one.outcome for one in done.results], [outcome], "the outcome")

@@ -169,7 +169,7 @@ def _beginning(result: object, text: str, length: int, why: str) -> object:
     beginning = text[:length] + _MARK
     if isinstance(result, str):
         return beginning
-    return {"headrace": f"result truncated: it {why}", "beginning": beginning}
+    return {"headrace": f"result truncated: {why}", "beginning": beginning}
 
 
 def _fits(value: object, codec: Codec) -> bool:

@@ -21,12 +21,12 @@ from headrace.client.calls import (
     reads,
 )
 from headrace.client.codec import Codec, remember_codec
-from headrace.client.sending import NewTask, Overwritable, json_body, task_entry, tasks_body
+from headrace.client.sending import NewTask, json_body, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import State
+from headrace.domain.task import Overwritable, State
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import (
     Bulk,
@@ -39,7 +39,7 @@ from headrace.wire.tasks import (
     Tasks,
 )
 
-Action: TypeAlias = Literal["delete", "restart", "run", "move"]
+ActionName: TypeAlias = Literal["delete", "restart", "run", "move"]
 
 
 def enqueue_entries(queue: str, entries: Sequence[bytes]) -> ApiCall[list[Enqueued]]:
@@ -269,7 +269,7 @@ def move_tasks(
 
 
 def bulk_tasks(
-    action: Action,
+    action: ActionName,
     queue: str,
     *,
     ids: Sequence[str] | None = None,
@@ -321,7 +321,7 @@ def _acted_together(pages: Sequence[Bulk]) -> Bulk:
 
 
 def bulk_by_ids(
-    action: Action,
+    action: ActionName,
     queue: str,
     ids: Sequence[str],
     *,
@@ -333,7 +333,7 @@ def bulk_by_ids(
 
 
 def bulk_by_filter(
-    action: Action,
+    action: ActionName,
     queue: str,
     where: Mapping[str, Any],
     *,
@@ -348,7 +348,7 @@ def bulk_by_filter(
 
 
 def _bulk(
-    action: Action,
+    action: ActionName,
     queue: str,
     meant: Mapping[str, Any],
     to_queue: str | None,

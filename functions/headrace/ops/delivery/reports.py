@@ -298,8 +298,9 @@ def _wrong_with(result: str | None) -> str:
     if result is None:
         return ""
     size = limits.utf8_bytes(result)
-    if size > limits.RESULT_BYTES:
-        return f"must be at most {limits.RESULT_BYTES} bytes of JSON text; it is {size}"
+    fault = limits.json_fault(size, limits.RESULT_BYTES)
+    if fault:
+        return fault
     try:
         limits.check_json(result)
     except (ValueError, RecursionError) as error:

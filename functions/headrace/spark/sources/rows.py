@@ -15,6 +15,7 @@ from headrace.domain.limits import (
     PAYLOAD_BYTES,
     SPAWNED_BYTES,
     Bounds,
+    json_fault,
     number_fault,
     pattern_fault,
     utf8_bytes,
@@ -144,10 +145,7 @@ def _payload(row: SettlingRow) -> str | None:
 
 def json_text(name: str, text: str) -> str:
     """Return *text*, which column *name* has, if it may be a payload.  Raises BadRow."""
-    size = utf8_bytes(text)
-    if size > PAYLOAD_BYTES:
-        message = f"{name} must be at most {PAYLOAD_BYTES:,} bytes, not {size:,}"
-        raise BadRow(message)
+    right(name, text, json_fault(utf8_bytes(text), PAYLOAD_BYTES))
     try:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:

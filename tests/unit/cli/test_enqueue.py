@@ -274,7 +274,7 @@ def test_a_dry_run_checks_every_line_and_sends_none(cli: Cli) -> None:
 
     assert ran.code == 1
     assert "line 2: not JSON" in ran.err
-    assert "line 3: payload takes" in ran.err
+    assert "line 3: payload must be at most" in ran.err
     assert "Nothing was sent: 2 fine, 2 BAD." in ran.err
     assert payloads(cli) == []
 

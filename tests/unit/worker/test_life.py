@@ -30,7 +30,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.wire.tasks import LeasedTask
-from tests.unit.worker.worker_harness import SOON, FakeService
+from tests.unit.worker.worker_harness import SOON, FakeService, leased
 
 BLOCK = 0.002  # seconds between two steps of a handler that waits for an exception
 
@@ -614,6 +614,31 @@ def test_a_burst_gives_up_when_the_service_stays_away(
 
     (error,) = harness.raised
     assert isinstance(error, Unavailable)
+
+
+def test_a_burst_does_not_end_on_a_request_without_an_answer(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.handle_waiting()
+    (task,) = harness.service.put(1)
+    worker = harness.start(burst=True, concurrency=2)
+    harness.wait_begun()
+    wait_until(lambda: len(harness.service.polled) > 2)  # and nothing else was there
+    harness.service.fault = Unavailable("away")
+    wait_until(lambda: "service is away" in caplog.text)
+
+    (lost,) = worker.inflight.all()
+    lost.lease_ends = 0.0
+    wait_until(lambda: not worker.inflight)
+    assert harness.thread is not None
+    harness.thread.join(0.3)
+    assert harness.thread.is_alive()
+
+    harness.service.waiting["mail"].append(leased(1))
+    harness.service.fault = None
+    harness.go_on.set()
+    harness.ends()
+    assert harness.service.statuses() == {task: "SUCCEEDED"}
 
 
 @pytest.mark.parametrize(

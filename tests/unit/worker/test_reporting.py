@@ -4,7 +4,11 @@ Long, because each order of events around one report is a test of its own.
 """
 
 import logging
+import sys
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -468,3 +472,67 @@ def test_each_of_several_bad_results_fails_its_own_task(harness: ReportingHarnes
         "task-3": "SUCCEEDED",
     }
     assert harness.lost.all == []
+
+
+def test_a_fault_of_who_hears_the_answers_sends_no_report_again(harness: ReportingHarness) -> None:
+    harness.add(1, 2)
+
+    with closing(harness.reporter.send(idle=True)) as answers:
+        next(answers)  # and the log raises something
+
+    assert not harness.reporter.unreported
+    assert harness.step() == UNTIL_WOKEN
+    assert harness.batches == [2]
+
+
+def test_a_report_that_is_sent_again_is_seen_at_any_time(harness: ReportingHarness) -> None:
+    harness.add(*range(25))
+    harness.service.fault = Unavailable("away")
+    seen: set[int] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            seen.add(len(harness.reporter))
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # a worker that ends looks from another thread
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(1500):
+            harness.reporter.hurry()
+            harness.step()
+    finally:
+        over.set()
+        looking.join()
+        sys.setswitchinterval(usual)
+
+    assert seen == {25}
+
+
+def test_of_two_reports_that_come_at_once_one_brings_the_next_batch_forward(
+    harness: ReportingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = held(1), held(2)
+    brings_forward: list[bool] = []
+
+    def add(task: InflightTask) -> None:
+        brings_forward.append(harness.reporter.add(task, report(task)))
+
+    other = threading.Thread(target=add, args=(second,))
+
+    class Interrupted(deque[Any]):
+        """Lets the other thread run as soon as something is in it."""
+
+        def append(self, kept: Any) -> None:
+            super().append(kept)
+            if kept.held is first:
+                other.start()
+                other.join(0.05)
+
+    monkeypatch.setattr("headrace.client.worker.reporting.deque", Interrupted)
+    add(first)
+    other.join()
+
+    assert any(brings_forward)

@@ -204,14 +204,15 @@ class _DequeueRequest:
 class Fetched:
     """What a try to fetch tasks has brought, and when to try again if nothing else happens.
 
-    ``fatal`` is the reason why no task can be taken at all, ``away`` that there is no answer at
-    present, since ``away_seconds``.
+    ``answered``: the service has said what there is.  ``fatal`` is the reason why no task can be
+    taken at all, ``away`` that there is no answer at present, since ``away_seconds``.
     """
 
     tasks: Sequence[LeasedTask] = ()
     group: GroupLease | None = None
     rest: float = 0.0
     prepared: bool = False
+    answered: bool = False
     fatal: Exception | None = None
     away: HeadraceError | None = None
     away_seconds: float = 0.0
@@ -325,7 +326,7 @@ class Fetcher:
         self._clock.heard(found.now, sent_at=now)
         answered_at = self._clock.monotonic()
         self._sources.answered(request.sources, found, request.count, answered_at, sent_at=now)
-        return Fetched(tasks=found.tasks, group=group)
+        return Fetched(tasks=found.tasks, group=group, answered=True)
 
     def _back(self) -> None:
         if self._backoff.worked():

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import random
+import threading
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -113,7 +114,7 @@ class ReportAnswer(NamedTuple):
     dropped: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Kept:
     """A report that the service has not answered yet."""
 
@@ -162,6 +163,7 @@ class Reporter:
     ) -> None:
         self._service, self._clock, self._chance = service, clock, chance
         self._lines: dict[tuple[str, bool], _Line] = {}  # by queue, and whether apart
+        self._adding = threading.Lock()
         self.last_report_at = 0.0
         """When the service last answered reports (monotonic seconds)."""
 
@@ -193,10 +195,12 @@ class Reporter:
     def add(self, held: InflightTask, report: Report) -> bool:
         """Keep *report* to be sent soon; return whether that may bring the next batch forward."""
         line = self._line(held.task.queue)
-        line.kept.append(_Kept(held, report, self._clock.monotonic()))
-        return len(line.kept) in {1, BATCH}
+        kept = _Kept(held, report, self._clock.monotonic())
+        with self._adding:  # of two that come at once, one finds that it is the first
+            line.kept.append(kept)
+            return len(line.kept) in {1, BATCH}
 
-    def send(self, *, idle: bool) -> Iterator[ReportAnswer]:
+    def send(self, *, idle: bool) -> Generator[ReportAnswer]:
         """Send one batch, if it is time for it, and give its answers: then it is forgotten.
 
         *idle*: nothing is at work that another report could come from.
@@ -232,32 +236,35 @@ class Reporter:
             return line.next_at
         return max(line.next_at, line.kept[0].since + _LINGER_SECONDS)
 
-    def _send_of(self, line: _Line) -> Iterator[ReportAnswer]:
+    def _send_of(self, line: _Line) -> Generator[ReportAnswer]:
         """Send a batch of *line*, and see to those that stay."""
         batch = line.batch()
         again: list[_Kept] = []
         try:
-            yield from self._send(batch)
+            answers = self._send(batch)
         except NotFound:
-            yield from self._drop(line, batch, "its queue is gone")
+            answers = _drop(line, batch, "its queue is gone")
         except Forbidden as error:
-            yield from self._drop(line, batch, f"the key may not report it: {error}")
+            answers = _drop(line, batch, f"the key may not report it: {error}")
         except (Unavailable, RateLimited, Unauthenticated) as error:
-            again = yield from self._keep(line, batch, error)
+            again, answers = self._keep(line, batch, error)
         except Exception as error:  # noqa: BLE001 (a codec of somebody else's, say: later, and alone)
-            yield from self._set_apart(line, batch, error)
+            answers = self._set_apart(line, batch, error)
         else:
             self.last_report_at = self._clock.monotonic()
             if line.backoff.worked() and not line.apart:
                 _log.info("Reports are taken again")
-        for _ in batch:
-            line.kept.popleft()
-        line.kept.extendleft(reversed(again))
-        if not line.kept:
-            line.backoff.worked()  # nothing is left to find out with whether the service is back
-            line.next_at = 0.0
+        try:
+            yield from answers
+        finally:  # whatever becomes of the answers: none of these reports is to be sent twice
+            for kept in batch:
+                if kept not in again:
+                    line.kept.remove(kept)
+            if not line.kept:
+                line.backoff.worked()  # nothing is left that would find the service back
+                line.next_at = 0.0
 
-    def _send(self, batch: list[_Kept]) -> Iterator[ReportAnswer]:
+    def _send(self, batch: list[_Kept]) -> list[ReportAnswer]:
         queue = batch[0].held.task.queue
         sent_at = self._clock.monotonic()
         results = send_each(
@@ -267,11 +274,13 @@ class Reporter:
             failure_instead,
             within=_ANSWER_SECONDS,
         )
+        answers = []
         for kept, result in zip(batch, results, strict=True):
             if result is None:
-                yield _dropped(kept, "the service refused its report")
+                answers.append(_dropped(kept, "the service refused its report"))
             elif answer := self._answered(kept, result, sent_at):
-                yield answer
+                answers.append(answer)
+        return answers
 
     def _answered(self, kept: _Kept, result: Reported, sent_at: float) -> ReportAnswer | None:
         if result.now is not None:
@@ -288,43 +297,44 @@ class Reporter:
             return _dropped(kept, f"the service says {result.outcome}")
         return None
 
-    def _drop(self, line: _Line, batch: list[_Kept], why: str) -> Iterator[ReportAnswer]:
-        line.backoff.worked()  # it was an answer
-        for kept in batch:
-            yield _dropped(kept, why)
-
     def _keep(
         self, line: _Line, batch: list[_Kept], error: HeadraceError
-    ) -> Generator[ReportAnswer, None, list[_Kept]]:
-        """Let *line* wait, and return what still counts, to be sent again."""
+    ) -> tuple[list[_Kept], list[ReportAnswer]]:
+        """Let *line* wait; return what still counts, to be sent again, and what no longer does."""
         if not line.backoff.failures:
             _log.warning("Reports are not taken, and kept: %s", error)
         line.next_at = self._clock.monotonic() + line.backoff.failed()
-        return (yield from self._still_counting(batch, error))
+        return self._still_counting(batch, error)
 
-    def _set_apart(
-        self, line: _Line, batch: list[_Kept], error: Exception
-    ) -> Iterator[ReportAnswer]:
+    def _set_apart(self, line: _Line, batch: list[_Kept], error: Exception) -> list[ReportAnswer]:
         """Send those of *batch* one by one from now on: what is wrong may be with one only."""
         if not line.apart or not line.backoff.failures:
             _log.error("Reports could not be sent, and are kept", exc_info=error)
         if line.apart:
             line.next_at = self._clock.monotonic() + line.backoff.failed()
+        counting, late = self._still_counting(batch, error)
         apart = self._line(batch[0].held.task.queue, apart=True)
-        apart.kept.extend((yield from self._still_counting(batch, error)))
+        apart.kept.extend(counting)
+        return late
 
     def _still_counting(
         self, batch: list[_Kept], error: Exception
-    ) -> Generator[ReportAnswer, None, list[_Kept]]:
+    ) -> tuple[list[_Kept], list[ReportAnswer]]:
         now = self._clock.monotonic()
-        counting = []
+        counting, late = [], []
         for kept in batch:
             if now < kept.held.lease_ends + _LATE_SECONDS:
                 kept.tried = True
                 counting.append(kept)
             else:
-                yield _dropped(kept, f"its lease was over before its report was taken: {error}")
-        return counting
+                why = f"its lease was over before its report was taken: {error}"
+                late.append(_dropped(kept, why))
+        return counting, late
+
+
+def _drop(line: _Line, batch: list[_Kept], why: str) -> list[ReportAnswer]:
+    line.backoff.worked()  # it was an answer
+    return [_dropped(kept, why) for kept in batch]
 
 
 def _dropped(kept: _Kept, why: str) -> ReportAnswer:

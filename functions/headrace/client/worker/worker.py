@@ -14,6 +14,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import datetime
 from typing import Final
 
@@ -260,7 +261,7 @@ class Worker:
         if isinstance(fetched.away, Unavailable) and fetched.away_seconds >= _BURST_SECONDS:
             self._fail(fetched.away)
         # What a report has moved may be in a queue that was empty before.
-        elif self._fetcher.found_nothing(since=self.reporter.last_report_at):
+        elif fetched.answered and self._fetcher.found_nothing(self.reporter.last_report_at):
             self._commands.put("drained")
 
     # --------------------------------------------------------------------------------- 2. start
@@ -332,17 +333,18 @@ class Worker:
 
     def _report(self) -> float:
         """Send a batch of reports if it is time for one, and note what the service makes of it."""
-        for answer in self.reporter.send(idle=not self.inflight):
-            if answer.result is not None:
-                self._log_end(answer.held, answer.report, answer.result)
-            else:
-                task = answer.held.task
-                _log.warning(
-                    "What came of a task was dropped: %s", answer.dropped, extra=about(task)
-                )
-                answer.held.lost = True
-                self._observers.lost(task, answer.dropped)
+        with closing(self.reporter.send(idle=not self.inflight)) as answers:
+            for answer in answers:
+                if answer.result is not None:
+                    self._log_end(answer.held, answer.report, answer.result)
+                else:
+                    self._dropped(answer.held, answer.dropped)
         return self.reporter.rest(idle=not self.inflight)
+
+    def _dropped(self, held: InflightTask, why: str) -> None:
+        _log.warning("What came of a task was dropped: %s", why, extra=about(held.task))
+        held.lost = True
+        self._observers.lost(held.task, why)
 
     def _log_end(self, held: InflightTask, report: Report, result: Reported) -> None:
         """Log how a task ended, once the service has taken it.

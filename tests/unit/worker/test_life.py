@@ -500,13 +500,16 @@ def test_results_that_are_not_taken_yet_hold_up_the_end(harness: WorkerHarness) 
     assert harness.service.statuses() == {task: "SUCCEEDED"}
 
 
-def test_a_quiet_worker_takes_nothing_more_but_goes_on(harness: WorkerHarness) -> None:
+def test_a_quiet_worker_takes_nothing_more_but_goes_on(
+    harness: WorkerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     harness.handle_waiting()
     (running,) = harness.service.put(1)
     harness.service.command = "quiet"
     harness.start(concurrency=1)
     harness.wait_begun()
-    wait_until(lambda: len(harness.service.signs) == 1)
+    wait_until(lambda: "Asked to be quiet" in caplog.text)
     (left,) = harness.service.put(2)
 
     harness.go_on.set()

@@ -368,8 +368,8 @@ class Worker:
     def _obey(self) -> None:
         """Wait, in the thread of `run`, for the command to stop."""
         while self._commands.get() == "quiet":
-            _log.info("Asked to be quiet: taking no more tasks")
             self._quiet = True
+            _log.info("Asked to be quiet: taking no more tasks")
 
     def _shut_down(self) -> None:
         """Give back what waits, let handlers end until the deadline, and send the last reports."""

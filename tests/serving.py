@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from infra.local.gateway import Gateway
 from infra.local.server import ApiServer, Bounds, listen
 from tests.fake_handler import ROUTES, FakeHandler

@@ -11,7 +11,7 @@ from console.chalicelib.pages import Flash, Page
 from console.chalicelib.request import ConsoleRequest
 from console.chalicelib.request_context import RequestContext
 from headrace.domain.access import Permission
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 
 HTML: Final = "text/html; charset=utf-8"
 SECURITY: Final[Mapping[str, str]] = {

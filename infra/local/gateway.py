@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from headrace.http.events import ACCOUNT, GatewayAnswer, proxy_event, read_answer
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from infra.local import TemplateInvalid
 from infra.local.engine import PROJECT_ROOT
 from infra.local.requests import LocalRequest, refusal

@@ -14,7 +14,7 @@ from uuid import uuid4
 import h11
 
 from headrace.http.events import GatewayAnswer
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 
 # A client may name us in full, as to a proxy: only what is behind the host tells where to.
 _OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)

@@ -17,7 +17,7 @@ import urllib3
 
 from headrace import Client
 from headrace.client.sending import Report
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from headrace.wire.tasks import Task
 from tests.e2e.conftest import soon
 from tests.e2e.stack import Stack

@@ -14,7 +14,7 @@ import pytest
 
 import api
 from headrace.http.events import proxy_event as api_gateway_event
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore

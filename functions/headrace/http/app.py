@@ -33,8 +33,7 @@ from headrace.http.problems import CONTENT_TYPE, ProblemAnswer, is_ours, problem
 from headrace.http.request import presented_key, request_id_of, with_body_text
 from headrace.http.routing import Resolver, no_unknown_parameters
 from headrace.ops.operators.keys import acting
-from headrace.runtime.function import in_time
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS, in_time
 from headrace.runtime.wiring import use_cases
 from headrace.store.base import Meter, metered
 

@@ -1,4 +1,4 @@
-"""What a Lambda function does about its time: how it starts, answers in time, and runs again.
+"""What each function does: how it starts, answers in time, with which headers, and runs again.
 
 Timeouts nest.  A request to the table takes at most CALL_SECONDS; none begins that could take
 longer than the call has left; the function answers before Lambda ends it, and Lambda before API
@@ -30,6 +30,13 @@ def starting() -> Iterator[None]:
         gc.freeze()
         gc.enable()
 
+
+ALWAYS: Final[Mapping[str, str]] = {
+    "Strict-Transport-Security": "max-age=31536000",  # browsers heed it over TLS alone
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers that every answer has: of the API, of the console, of the gateway before them."""
 
 ANSWER_SECONDS: Final = 2.0
 """Kept of a call's time for what comes after the table's last answer, or its last refusal."""

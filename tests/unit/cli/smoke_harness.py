@@ -15,7 +15,7 @@ from headrace.client.client import Client
 from headrace.http.app import RESOLVER
 from headrace.http.events import proxy_event, read_answer
 from headrace.http.openapi import document
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import Settings, build, using
 from headrace.testing import MemoryService
 from headrace.testing.transport import HandlerContext

@@ -28,7 +28,7 @@ from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from headrace.runtime.settings import Settings
 from headrace.store.records import keys as key_records
 from headrace.store.records import queues as queue_records

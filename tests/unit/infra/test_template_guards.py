@@ -9,7 +9,7 @@ import pytest
 from headrace.domain.errors import RateLimited
 from headrace.http.problems import problem
 from headrace.http.request import OPEN_PATHS
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from infra.local.tables import Template, routes
 
 DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}

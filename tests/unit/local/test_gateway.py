@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.runtime.headers import ALWAYS
+from headrace.runtime.function import ALWAYS
 from infra.local.gateway import Gateway, InvocationContext
 from infra.local.requests import LocalRequest
 from tests.fake_handler import API, ROUTES, FakeHandler

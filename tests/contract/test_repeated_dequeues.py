@@ -11,8 +11,8 @@ from headrace.domain.queue import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.ops.delivery.dequeue import DequeueResult
+from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.store.base import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened

@@ -21,7 +21,7 @@ from headrace.domain.queue import DequeuingSettings, IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
-from headrace.ops.delivery.batches import DeliveryBatch
+from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.store.base import Record
 from headrace.store.memory import MemoryStore
 from tests.contract.conftest import World, new_world

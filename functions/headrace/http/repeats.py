@@ -24,7 +24,7 @@ from headrace.http.permissions import principal
 from headrace.http.request import header
 from headrace.http.routing import Resolver
 from headrace.http.task_bodies import EnqueueBody
-from headrace.ops.delivery.batches import DeliveryBatch
+from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.runtime.wiring import use_cases
 
 HEADER: Final = "Idempotency-Key"

@@ -3,18 +3,18 @@
 The index shows every worker the same head of the queue, and losing a race costs a write.  Three
 things keep them apart:
 
-- ``Claims``: the threads of one process tell each other what they are about to take.  Other
-  processes are met in lost races: who loses some keeps to a part of the tasks, chosen by a number
-  of its own, and to half of that until it meets nobody there.  While it wins, its part grows, in
-  the end to all of them.
-- ``Members``: workers that send heartbeats are known by them, as seen a moment ago.  One that gives
-  its name takes its own part (``domain.worker``).  Only where nothing is its own it takes of the
-  others', and little: tasks that it has seen lying for a while.  If nothing has gone of what it
-  saw, nobody else is asking: then all is its.  A process in which all workers of a queue ask has no
-  need of this, and does without until it loses a race.
-- ``Crowd``: those who wait in one process look no oftener together than it can stand.  In Lambda a
-  process has one caller.  The local service may have hundreds, each of whom would look ten times a
-  second.
+- ``Claims``: the threads of one process note what they are about to take, so that no two of them
+  pick the same.  Processes notice each other by the races that they lose: one that loses some keeps
+  to a part of the tasks, chosen by a number of its own, then to half of that, until it loses no
+  more.  While it wins, its part grows, in the end to all of them.
+- ``Members``: workers that send heartbeats are counted, and one that gives its name takes the part
+  that is its own (``domain.worker``).  Only where nothing of its own is due it takes from the
+  others', and little: tasks that it has seen waiting for a while.  If nothing has gone of what it
+  saw, nobody else is taking tasks, and it takes from all.  A process whose callers are all the
+  workers of a queue has no need of this, and does without until it loses a race.
+- ``Crowd``: the callers that wait in one process look no oftener together than it can stand.  In
+  Lambda a process has one caller.  The local service may have hundreds, each of whom would look ten
+  times a second.
 """
 
 import random
@@ -132,7 +132,7 @@ class Claims:
                 picked = [entry for entry in free if part.has(entry)][:count]
                 if not picked:
                     few = min(ceil(count / part.of), len(free))
-                    picked = sorted(self.chance.sample(free, few), key=_in_turn)
+                    picked = sorted(self.chance.sample(free, few), key=_index_order)
             for entry in picked:
                 self._taken[_key(entry)] = now
         return picked
@@ -265,7 +265,7 @@ class Members:
         few = min(ceil(len(lying) / mine.members), max(0, wanted - len(own)))
         helped = self.claims.chance.sample(lying, few)
         if own or helped:
-            return sorted([*own, *helped], key=_in_turn), None
+            return sorted([*own, *helped], key=_index_order), None
         return [], min((at for _, at in free), default=None)
 
     def take(self, entries: Sequence[Entry]) -> None:
@@ -299,7 +299,7 @@ class Members:
         return portion(members, worker, queue.settings.shards, now)
 
 
-def _in_turn(entry: Entry) -> tuple[datetime, str]:
+def _index_order(entry: Entry) -> tuple[datetime, str]:
     return (entry.scheduled_at, entry.task_id)
 
 

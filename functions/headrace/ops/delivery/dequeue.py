@@ -21,9 +21,9 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Task
-from headrace.ops.delivery.batches import DeliveryBatch
 from headrace.ops.delivery.contention import Crowd
-from headrace.ops.delivery.leasing import Leasing, QueueLook, entry_of, in_turn
+from headrace.ops.delivery.idempotency import DeliveryBatch
+from headrace.ops.delivery.leasing import Leasing, QueueLook, delivery_order, entry_of
 from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import AnswerRoom
@@ -211,7 +211,7 @@ class Dequeue:
         try:
             if self.order is Order.DUE and len(looks) > 1:
                 self._take_by_due(looks, taken, helps=helps)
-                taken.sort(key=in_turn)
+                taken.sort(key=delivery_order)
             else:
                 self._take_by_preference(looks, taken, helps=helps)
         except Unavailable:
@@ -261,7 +261,7 @@ class Dequeue:
         if held is None:
             return None
         names = [source.name for source in sources]
-        held.sort(key=in_turn)
+        held.sort(key=delivery_order)
         if self.order is Order.PREFERENCE:
             held.sort(key=lambda task: names.index(task.queue))
         tasks = self._fitting(sources, held)

@@ -17,8 +17,8 @@ from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
 from headrace.domain.task import Place, State, Task
 from headrace.domain.worker import Portion
-from headrace.ops.delivery.batches import DeliveryBatch, Overtaken
 from headrace.ops.delivery.contention import Claims, Members
+from headrace.ops.delivery.idempotency import DeliveryBatch, Overtaken
 from headrace.ops.delivery.reaping import Reaping
 from headrace.ops.shared.limiting import Limiting
 from headrace.store.base import Done, EntryPage, Outcome, Position, Refused, Store
@@ -79,7 +79,7 @@ class QueueLook:
         except Unavailable:
             if not taken:  # what is leased already must reach its worker
                 raise
-        return sorted(taken, key=in_turn)
+        return sorted(taken, key=delivery_order)
 
     def due(self) -> list[Entry]:
         """Return the entries to lease now, in order: of each shard enough for the call."""
@@ -359,6 +359,6 @@ def _own_keepalive(task: Task | None, entry: Entry) -> bool:
     )
 
 
-def in_turn(task: Task) -> tuple[datetime, str]:
+def delivery_order(task: Task) -> tuple[datetime, str]:
     """Return the sort key of the order in which tasks are handed out."""
     return (task.due_at, task.id)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, Self, TypeAlias
 
 Step: TypeAlias = Callable[[], float | None]
@@ -72,12 +72,7 @@ class PeriodicThread:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End; a step under way is waited for."""
         self.stop()
         self.join()

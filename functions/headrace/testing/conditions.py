@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from headrace.domain.errors import FieldError, InvalidRequest
@@ -105,12 +104,7 @@ class Fault:
         """Return the fault, which goes on until the block ends."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it."""
         self.end()
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Final, Self, TypedDict
 
 import httpx2 as httpx
@@ -106,12 +105,7 @@ class MemoryService:
         """Return the service; leaving the block closes its client."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the client."""
         self.client.close()
 

@@ -14,7 +14,7 @@ from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import PLAIN, Codec, remember_codec
 from headrace.client.sending import Report, reports_body
 from headrace.client.worker.inflight import InflightTask, Interruption
-from headrace.client.worker.service import ServiceClock
+from headrace.client.worker.service import ServiceClock, WorkerService
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.task import State, Status
 from headrace.wire.tasks import Dequeued, Lease, LeasedTask, Reported
@@ -83,7 +83,7 @@ def held(
     )
 
 
-class FakeService:
+class FakeService(WorkerService):
     """Queues in memory.  ``fault`` is raised by every call; ``lose_answers`` after its effect."""
 
     codec: Codec = PLAIN

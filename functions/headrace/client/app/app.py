@@ -338,7 +338,7 @@ class App:
         reached = client or self.client
         return [each.sync(reached, self._queues) for each in self._periodic.values()]
 
-    # ------------------------------------------------------------------- for workers: `Executor`
+    # ------------------------------------------------------------------------------- for workers
 
     def route(self, task: LeasedTask) -> TaskRoute:
         """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
@@ -350,11 +350,20 @@ class App:
         return TaskRoute(kind, found.name, found.timeouts.soft, found.timeouts.hard)
 
     def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of a sync route here.  See `Executor`."""
+        """Run a task of a sync route and return its final report; None: the lease is lost.
+
+        Raises no Exception.  HardTimeLimit, Stopped or LeaseLost thrown into this thread become
+        the report; thrown when the handler has ended already they may come out.  A
+        KeyboardInterrupt in the main thread goes through: there a person wants to stop.
+        """
         return self._attempt(task, control).run()
 
     async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of any route in this event loop.  See `Executor`."""
+        """Run a task of any route in this event loop, likewise.
+
+        To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
+        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``.  Without a reason it is Stopped.
+        """
         return await self._attempt(task, control).run_async()
 
     def _attempt(self, task: LeasedTask, control: AttemptControl) -> AttemptRun:

@@ -1,4 +1,4 @@
-"""The seam to the worker: what it gives an attempt, for how long, and what it asks of an app."""
+"""The seam to the worker: what it gives an attempt, for how long, and where a task goes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,6 @@ from typing import Literal, Protocol
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
-from headrace.client.sending import Report
-from headrace.wire.tasks import LeasedTask
 
 _BOUNDS = (0.001, 31_536_000)
 
@@ -64,28 +62,3 @@ class TaskRoute:
     name: str
     soft_timeout: float | None = None
     hard_timeout: float | None = None
-
-
-class Executor(Protocol):
-    """The interface of an app that the worker uses."""
-
-    def route(self, task: LeasedTask) -> TaskRoute:
-        """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
-        ...
-
-    def execute(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of a sync route and return its final report; None: the lease is lost.
-
-        Raises no Exception.  HardTimeLimit, Stopped or LeaseLost thrown into this thread become
-        the report; thrown when the handler has ended already they may come out.  A
-        KeyboardInterrupt in the main thread goes through: there a person wants to stop.
-        """
-        ...
-
-    async def execute_async(self, task: LeasedTask, control: AttemptControl) -> Report | None:
-        """Run a task of any route, likewise.
-
-        To interrupt it, cancel its asyncio task with the reason: ``task.cancel(HardTimeLimit())``,
-        ``SoftTimeLimit()``, ``Stopped()``, ``LeaseLost(…)``.  Without a reason it is Stopped.
-        """
-        ...

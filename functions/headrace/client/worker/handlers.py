@@ -13,8 +13,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
-from headrace.client.app.execution import Executor
 from headrace.client.sending import Report
 from headrace.client.worker.inflight import Ended, InflightTask, Interruption
 from headrace.client.worker.isolate import Children
@@ -56,7 +56,7 @@ class Threads:
 
     def __init__(
         self,
-        app: Executor,
+        app: App,
         most: int,
         observer: Observer,
         ended: Ended,
@@ -141,7 +141,7 @@ class Coroutines:
 
     def __init__(
         self,
-        app: Executor,
+        app: App,
         most: int,
         observer: Observer,
         ended: Ended,
@@ -228,7 +228,7 @@ class Handlers:
 
     def __init__(
         self,
-        app: Executor,
+        app: App,
         settings: WorkerSettings,
         observer: Observer,
         ended: Ended,

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
-from headrace.client.app.execution import Executor
+from headrace.client.app.app import App
 from headrace.client.sending import Report
 from headrace.client.worker import child, logs
 from headrace.client.worker.inflight import Ended, InflightTask, Interruption
@@ -147,7 +147,7 @@ class Children:
 
     def __init__(
         self,
-        app: Executor,
+        app: App,
         app_path: str | None,
         most: int,
         observer: Observer,

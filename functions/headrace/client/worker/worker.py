@@ -38,7 +38,7 @@ from headrace.client.worker.inflight import (
 from headrace.client.worker.logs import LogFormat, about
 from headrace.client.worker.observing import Observer, Observers
 from headrace.client.worker.reporting import Reporter, came_of, released
-from headrace.client.worker.service import Monotonic, RemoteService, ServiceClock, WorkerService
+from headrace.client.worker.service import Monotonic, ServiceClock, WorkerService
 from headrace.client.worker.settings import Queues, WorkerSettings
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import BATCH
@@ -132,7 +132,7 @@ class Worker:
         if service is None:
             client = client or app.client
             self._where = f" at {client.settings.url}"
-            service = RemoteService(client)
+            service = WorkerService(client)
         self._app, self._codec = app, service.codec
         self._log_format: LogFormat | None = log_format
         self._clock = clock = ServiceClock(monotonic)

@@ -250,7 +250,7 @@ def test_what_has_more_payload_than_memory_likes_goes_in_parts(connection: Store
     ("row", "message"),
     [
         ({"payload": "{"}, "payload must be JSON text"),
-        ({"payload": '"' + "x" * 300_000 + '"'}, "payload must be at most 262,144 bytes"),
+        ({"payload": '"' + "x" * 300_000 + '"'}, "payload must be at most 262144 bytes"),
         ({"delay_in_seconds": -1}, "delay_in_seconds must be a number from 0 to 31536000, not -1"),
         ({"dedupe_key": ""}, "dedupe_key must not be empty"),
         ({"tags": {str(n): "x" for n in range(11)}}, "tags must have at most 10 tags; it has 11"),

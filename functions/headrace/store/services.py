@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from botocore.config import Config
@@ -22,22 +23,9 @@ def secret(arn: str) -> str:
     Raises Unavailable while Secrets Manager does not answer; what only a wrong deployment can cause
     passes through.
     """
-    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
-    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
-    try:
-        client = Session().create_client("secretsmanager", config=config)
-        mind_time(client)
-        text: str = client.get_secret_value(SecretId=arn)["SecretString"]
-    except ClientError as error:
-        code = error.response["Error"]["Code"]
-        if code in _WRONG:
-            raise
-        message = f"a secret cannot be read: {code}"
-        raise Unavailable(message) from error
-    except BotoCoreError as error:
-        message = f"a secret cannot be read: {type(error).__name__}"
-        raise Unavailable(message) from error
-    return text
+    with _vendor_errors("a secret cannot be read", broken=_WRONG):
+        text: str = _client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
+        return text
 
 
 def invoke(function: str, event: Mapping[str, Any]) -> None:
@@ -47,17 +35,11 @@ def invoke(function: str, event: Mapping[str, Any]) -> None:
     """
     retries = {"mode": "standard", "total_max_attempts": 2}
     config = Config(connect_timeout=1, read_timeout=4, retries=retries)
-    try:
+    with _vendor_errors(f"{function} cannot be invoked"):
         client = Session().create_client("lambda", config=config)
         client.invoke(
             FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode()
         )
-    except ClientError as error:
-        message = f"{function} cannot be invoked: {error.response['Error']['Code']}"
-        raise Unavailable(message) from error
-    except BotoCoreError as error:
-        message = f"{function} cannot be invoked: {type(error).__name__}"
-        raise Unavailable(message) from error
 
 
 CONNECT_SECONDS: Final = 1.0
@@ -100,12 +82,12 @@ class S3Lake:
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object; S3 shows it only when it is whole."""
-        with _vendor_errors():
+        with _lake_errors():
             self.client.put_object(Bucket=self.bucket, Key=self.prefix + name, Body=content)
 
     def get(self, name: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
-        with _vendor_errors():
+        with _lake_errors():
             try:
                 answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
             except ClientError as error:
@@ -117,7 +99,7 @@ class S3Lake:
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the objects whose names begin with *prefix*, by name."""
-        with _vendor_errors():
+        with _lake_errors():
             return sorted(self._list(prefix))
 
     def _list(self, prefix: str) -> Iterator[LakeObject]:
@@ -133,27 +115,39 @@ def lake_in_s3(bucket: str, prefix: str) -> S3Lake:
 
     AWS_ENDPOINT_URL_S3 names another S3.
     """
+    return S3Lake(_client("s3"), bucket, prefix)
+
+
+def _client(service: str) -> Any:  # noqa: ANN401  botocore makes its clients at run time
     retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
     config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries)
-    client = Session().create_client("s3", config=config)
+    client = Session().create_client(service, config=config)
     mind_time(client)
-    return S3Lake(client, bucket, prefix)
+    return client
 
 
 @contextmanager
-def _vendor_errors() -> Iterator[None]:
-    """Turn what botocore raises when S3 is slow or away into Unavailable.
+def _vendor_errors(
+    refused: str, unreachable: str = "", *, broken: frozenset[str] = frozenset()
+) -> Iterator[None]:
+    """Turn what botocore raises when a service is slow or away into Unavailable.
 
-    What only a wrong deployment can cause passes through.
+    The message begins *refused*, or *unreachable* where no answer came and that is another one.
+    The codes *broken*, which only a wrong deployment can cause, pass through.
     """
     try:
         yield
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        if code in _BROKEN:
+        if code in broken:
             raise
-        message = f"the lake does not answer: {code}"
+        message = f"{refused}: {code}"
         raise Unavailable(message) from error
     except BotoCoreError as error:
-        message = f"the lake cannot be reached: {type(error).__name__}"
+        message = f"{unreachable or refused}: {type(error).__name__}"
         raise Unavailable(message) from error
+
+
+_lake_errors: Final = partial(
+    _vendor_errors, "the lake does not answer", "the lake cannot be reached", broken=_BROKEN
+)

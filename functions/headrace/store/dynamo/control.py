@@ -21,15 +21,7 @@ class ControlTable:
         self._control = table
 
     def key_lock(self, kind: str, name: str) -> str | None:
-        with aws_errors():
-            answer = self._client.get_item(
-                TableName=self._control,
-                Key=control_key(kind, name),
-                ConsistentRead=True,
-                ReturnConsumedCapacity="TOTAL",
-            )
-        charge_all(answer, write=False)
-        item = answer.get("Item")
+        item = self._item(kind, name)
         return item[keys.KEY_LOCK]["S"] if item else None
 
     def key_locks(self, kind: str) -> dict[str, str]:
@@ -71,6 +63,10 @@ class ControlTable:
         return True
 
     def record(self, kind: str, name: str) -> Record | None:
+        item = self._item(kind, name)
+        return _record(item) if item else None
+
+    def _item(self, kind: str, name: str) -> Item | None:
         with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
@@ -79,8 +75,8 @@ class ControlTable:
                 ReturnConsumedCapacity="TOTAL",
             )
         charge_all(answer, write=False)
-        item = answer.get("Item")
-        return _record(item) if item else None
+        item: Item | None = answer.get("Item")
+        return item
 
     def records(
         self,

@@ -8,14 +8,14 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from headrace.http.fields import Instant
 from headrace.http.permissions import principal
-from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
+from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditListing
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant, instant_text
 
-router: Final = new_router()
+router: Final = NounRouter("Audit")
 
 
 # ------------------------------------------------------------------------------------------ answers
@@ -66,7 +66,6 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
         "Newest first, kept for 90 days. An entry is written before the first task is touched and "
         "completed after the last; one without `changed` goes on, or broke off."
     ),
-    tags=["Audit"],
     operation_id="list_audit",
     responses=answers(200, "A page of entries.", "AuditEntries"),
 )

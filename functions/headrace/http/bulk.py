@@ -19,10 +19,10 @@ from headrace.http.fields import (
 from headrace.http.filters import FilterBody
 from headrace.http.routing import (
     Answered,
+    NounRouter,
     QueueInPath,
     answers,
     json_answer,
-    new_router,
     queue_name,
 )
 from headrace.ops.operators.bulk import BulkAnswer
@@ -30,8 +30,7 @@ from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import word
 
-router: Final = new_router()
-_TAGS: Final = ["Bulk actions"]
+router: Final = NounRouter("Bulk actions")
 _HOW: Final = (
     " Each task on its own and atomically; repeating a call never does a thing twice. With a "
     "filter, an answer with a `cursor` has not seen every task yet: send the same filter with it "
@@ -153,7 +152,6 @@ def bulk_answer(answer: BulkAnswer) -> task_wire.Bulk:
     "/v1/queues/<queue>/tasks/delete",
     summary="Delete tasks",
     description="In whatever state." + _HOW,
-    tags=_TAGS,
     operation_id="delete_tasks",
     responses=_DONE,
 )
@@ -168,7 +166,6 @@ def delete(
     "/v1/queues/<queue>/tasks/restart",
     summary="Restart tasks that are finished",
     description="DEAD ones, or SUCCEEDED ones: a replay. They begin anew, errors kept." + _HOW,
-    tags=_TAGS,
     operation_id="restart_tasks",
     responses=_DONE,
 )
@@ -183,7 +180,6 @@ def restart(
     "/v1/queues/<queue>/tasks/run",
     summary="Make waiting tasks due now",
     description="Attempts and expiry stay as they are." + _HOW,
-    tags=_TAGS,
     operation_id="run_tasks",
     responses=_DONE,
 )
@@ -198,7 +194,6 @@ def run(
     "/v1/queues/<queue>/tasks/move",
     summary="Move tasks to another queue",
     description="Waiting ones keep their due time, dead ones are due now." + _HOW,
-    tags=_TAGS,
     operation_id="move_tasks",
     responses=_DONE,
 )

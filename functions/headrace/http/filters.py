@@ -112,12 +112,4 @@ class FilterBody(RequestBody):
 
     def task_filter(self) -> TaskFilter:
         """Return the filter as the domain has it."""
-        return task_filter(
-            self.state,
-            self.tags,
-            self.worker,
-            self.scheduled_after,
-            self.scheduled_before,
-            self.min_attempts,
-            self.error,
-        )
+        return task_filter(**dict(self))

@@ -18,14 +18,13 @@ from headrace.http.fields import (
     wrong,
 )
 from headrace.http.permissions import principal
-from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router, no_body
+from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
 from headrace.ops.operators.keys import IssuedKey, KeyPage
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant
 
-router: Final = new_router()
-_TAGS: Final = ["Keys"]
+router: Final = NounRouter("Keys")
 
 
 def _key_name(name: str) -> str:
@@ -129,7 +128,6 @@ def _key_members(key: ShownKey) -> dict[str, Any]:
         "A key may not be for more queues than the one that makes it; its role may be any. "
         "409 `key_exists`: a living key has this name."
     ),
-    tags=_TAGS,
     operation_id="create_key",
     responses=answers(201, "The key, with its secret.", "NewKey"),
 )
@@ -150,7 +148,6 @@ def create(
         "Those that are not for more queues than the key that asks. The deployment's own key is "
         "not among them. One that has expired stays for 90 days, or until it is revoked."
     ),
-    tags=_TAGS,
     operation_id="list_keys",
     responses=answers(200, "A page of keys.", "Keys"),
 )
@@ -169,7 +166,6 @@ def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
         "within 10 seconds. At most two work at a time: one from before that stops too, so rotate "
         "again only when nobody uses it any more."
     ),
-    tags=_TAGS,
     operation_id="rotate_key",
     responses=answers(200, "The key, with its new secret.", "NewKey"),
 )
@@ -186,7 +182,6 @@ def rotate(
     "/v1/keys/<id>",
     summary="Revoke a key",
     description="It stops working within 10 seconds, whatever secret of it is presented.",
-    tags=_TAGS,
     operation_id="revoke_key",
     responses=answers(204, "The key is gone."),
 )

@@ -12,14 +12,13 @@ from headrace.domain.lease import Group, is_group_id
 from headrace.http.fields import Examples, Keepalive, RequestBody, example, text_schema, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Answered, answers, json_answer, new_router, no_body
+from headrace.http.routing import Answered, NounRouter, answers, json_answer, no_body
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import instant
 
-router: Final = new_router()
-_TAGS: Final = ["Leases"]
+router: Final = NounRouter("Leases")
 
 LeaseInPath: TypeAlias = Annotated[str, Path(description="The id of the lease.")]
 
@@ -50,16 +49,6 @@ OPEN_LEASE: Final[Examples] = {
 }
 
 
-# ------------------------------------------------------------------------------------------ answers
-
-
-def lease_answer(group: Group) -> task_wire.Leased:
-    """A group lease."""
-    return task_wire.Leased(
-        lease=task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
-    )
-
-
 # ------------------------------------------------------------------------------------------- routes
 
 
@@ -71,7 +60,6 @@ def lease_answer(group: Group) -> task_wire.Leased:
         "ends, and one extension is for all of them. Reports name it as the dequeue did. "
         "409 `lease_lost`: the name is taken."
     ),
-    tags=_TAGS,
     operation_id="open_lease",
     responses=answers(201, "The lease.", "Leased"),
 )
@@ -91,7 +79,6 @@ def open_lease(
         "It lasts as long again as it was opened for, counted from now, with all that is under "
         "it. One write unit. 409 `lease_lost`: it has ended; what ended is never open again."
     ),
-    tags=_TAGS,
     operation_id="extend_lease",
     responses=answers(200, "The lease, with its new end.", "Leased"),
 )
@@ -111,7 +98,6 @@ def extend(
         "where there are too many for one call, the rest a minute later. Safe to repeat. "
         "409 `lease_lost`: it lapsed before. Takes a key that is for all queues it was used with."
     ),
-    tags=_TAGS,
     operation_id="close_lease",
     responses=answers(204, "The lease is closed."),
 )
@@ -122,7 +108,8 @@ def close(id: LeaseInPath) -> Answered:
 
 
 def _shown(group: Group, status: int = 200) -> Answered:
-    return json_answer(lease_answer(group), status)
+    lease = task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
+    return json_answer(task_wire.Leased(lease=lease), status)
 
 
 def _lease_id(path: str) -> str:

@@ -21,16 +21,16 @@ from headrace.http.routing import (
     Answered,
     Cursor,
     Limit,
+    NounRouter,
     QueueInPath,
     answers,
     json_answer,
-    new_router,
     no_body,
     queue_name,
 )
 from headrace.ops.operators import visibility
 from headrace.ops.scheduling.schedules import Seen
-from headrace.ops.shared.queues import PurgeResult, QueueListing
+from headrace.ops.shared.queues import QueueListing
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant
@@ -41,8 +41,7 @@ from headrace.http.queue_bodies import CREATE_QUEUE, PAUSE, PURGE, RECOUNT, REPL
 from headrace.http.schedules import schedule_in_short
 from headrace.http.stats import stats_answer
 
-router: Final = new_router()
-_TAGS: Final = ["Queues"]
+router: Final = NounRouter("Queues")
 _BACKGROUND: Final = "It goes on in the background."
 
 
@@ -79,11 +78,6 @@ def queues_answer(page: QueueListing) -> queue_wire.Queues:
     return queue_wire.Queues(queues=[queue_answer(one) for one in page.queues], cursor=page.cursor)
 
 
-def purged_answer(purge: PurgeResult) -> queue_wire.Purged:
-    """How many tasks a purge has removed so far."""
-    return queue_wire.Purged(deleted=purge.deleted, in_background=LEFT_OUT)
-
-
 def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
     """The progress of a recount."""
 
@@ -101,7 +95,6 @@ def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
 @router.post(
     "/v1/queues",
     summary="Create a queue",
-    tags=_TAGS,
     operation_id="create_queue",
     responses=answers(201, "The queue.", "Queue"),
 )
@@ -117,7 +110,6 @@ def create(
     "/v1/queues",
     summary="List queues by name",
     description="Those that the key is for.",
-    tags=_TAGS,
     operation_id="list_queues",
     responses=answers(200, "A page of queues.", "Queues"),
 )
@@ -135,7 +127,6 @@ def list_queues(
 @router.get(
     "/v1/queues/<queue>",
     summary="Show a queue",
-    tags=_TAGS,
     operation_id="get_queue",
     responses=answers(200, "The queue, how it is doing, and its schedules.", "QueueInFull"),
 )
@@ -151,7 +142,6 @@ def show(queue: QueueInPath) -> Answered:
     "/v1/queues/<queue>",
     summary="Replace a queue's settings",
     description="What is left out takes its default. What GET shows may be sent back.",
-    tags=_TAGS,
     operation_id="replace_queue",
     responses=answers(200, "The queue.", "Queue"),
 )
@@ -168,7 +158,6 @@ def replace(
 @router.delete(
     "/v1/queues/<queue>",
     summary="Delete a queue with all its tasks",
-    tags=_TAGS,
     operation_id="delete_queue",
     responses=answers(204, "The queue and its tasks are gone.", also_202=_BACKGROUND),
 )
@@ -182,7 +171,6 @@ def delete(queue: QueueInPath) -> Answered:
     "/v1/queues/<queue>/pause",
     summary="Pause deliveries",
     description="Leases end and tasks expire as before.",
-    tags=_TAGS,
     operation_id="pause_queue",
     responses=answers(200, "The queue.", "Queue"),
 )
@@ -199,7 +187,6 @@ def pause(
 @router.post(
     "/v1/queues/<queue>/resume",
     summary="Resume deliveries",
-    tags=_TAGS,
     operation_id="resume_queue",
     responses=answers(200, "The queue.", "Queue"),
 )
@@ -211,14 +198,14 @@ def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
 @router.post(
     "/v1/queues/<queue>/purge",
     summary="Remove all tasks of some states",
-    tags=_TAGS,
     operation_id="purge_queue",
     responses=answers(200, "All are gone.", "Purged", also_202=_BACKGROUND),
 )
 def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=PURGE)]) -> Answered:
     """Purge a queue."""
     purged = use_cases().queues.purge(queue_name(queue), body.chosen())
-    return json_answer(purged_answer(purged), 200 if purged.finished else 202)
+    answer = queue_wire.Purged(deleted=purged.deleted, in_background=LEFT_OUT)
+    return json_answer(answer, 200 if purged.finished else 202)
 
 
 @router.post(
@@ -231,7 +218,6 @@ def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=P
         "far it is behind. A task that changes in the very second in which it is counted may be "
         "missed or counted twice. A recount that nobody goes on with for an hour changes nothing."
     ),
-    tags=_TAGS,
     operation_id="recount_queue",
     responses=answers(200, "What it has come to.", "Recount"),
 )

@@ -8,6 +8,7 @@ thread has its own.  Everything else of the resolver is Powertools'.
 import threading
 from collections.abc import Mapping
 from functools import cache
+from inspect import signature
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -50,9 +51,21 @@ PayloadFlag: TypeAlias = Annotated[
 ]
 
 
-def new_router() -> Router:
-    """Return a router, for the routes of one noun."""
-    return Router()  # type: ignore[no-untyped-call]  # Powertools leaves it so
+_ROUTE: Final = signature(Router.route)
+
+
+class NounRouter(Router):
+    """A router for the routes of one noun, which stand under its *tag* in the OpenAPI document."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Powertools leaves it so
+        self._tag = tag
+
+    def route(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401  Powertools' own signature
+        """Register a route."""
+        call = _ROUTE.bind(self, *given, **named)
+        call.arguments["tags"] = [self._tag]
+        return super().route(*call.args[1:], **call.kwargs)
 
 
 def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:

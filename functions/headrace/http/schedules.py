@@ -26,11 +26,11 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
 from headrace.http.routing import (
     Answered,
+    NounRouter,
     QueueInPath,
     answers,
     json_answer,
     max_retries,
-    new_router,
     no_body,
     queue_name,
 )
@@ -40,8 +40,7 @@ from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
 
-router: Final = new_router()
-_TAGS: Final = ["Schedules"]
+router: Final = NounRouter("Schedules")
 
 NameInPath: TypeAlias = Annotated[str, Path(description="The name of the schedule.")]
 
@@ -182,7 +181,6 @@ def schedule_in_short(seen: Seen) -> queue_wire.ScheduleInShort:
         "up to three minutes ahead; a change takes back those of the settings before that are not "
         "due yet, and no tick runs twice."
     ),
-    tags=_TAGS,
     operation_id="put_schedule",
     responses=answers(200, "The schedule.", "Schedule"),
 )
@@ -200,7 +198,6 @@ def put(
 @router.get(
     "/v1/queues/<queue>/schedules/<name>",
     summary="Show a schedule",
-    tags=_TAGS,
     operation_id="get_schedule",
     responses=answers(200, "The schedule.", "Schedule"),
 )
@@ -213,7 +210,6 @@ def show(queue: QueueInPath, name: NameInPath) -> Answered:
 @router.delete(
     "/v1/queues/<queue>/schedules/<name>",
     summary="Delete a schedule and its tasks that are not due yet",
-    tags=_TAGS,
     operation_id="delete_schedule",
     responses=answers(204, "The schedule is gone."),
 )
@@ -227,7 +223,6 @@ def delete(queue: QueueInPath, name: NameInPath) -> Answered:
     "/v1/queues/<queue>/schedules/<name>/run",
     summary="Enqueue a task of a schedule now",
     description="Paused or not. One result, as enqueue has it.",
-    tags=_TAGS,
     operation_id="run_schedule",
     responses=answers(200, "What became of it.", "EnqueueResults"),
 )

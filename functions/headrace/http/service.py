@@ -6,20 +6,18 @@ from aws_lambda_powertools.event_handler import Response
 
 from headrace import __version__
 from headrace.http.request import stage_path
-from headrace.http.routing import JSON, Answered, answers, json_answer, new_router
+from headrace.http.routing import JSON, Answered, NounRouter, answers, json_answer
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import instant, to_json
 from headrace.wire.service import Health
 
-router: Final = new_router()
-_TAGS: Final = ["Service"]
+router: Final = NounRouter("Service")
 _OPEN: Final[dict[str, Any]] = {"security": []}
 
 
 @router.get(
     "/v1/health",
     summary="Tell whether the service and its tables answer",
-    tags=_TAGS,
     operation_id="health",
     responses=answers(200, "All is well.", "Health"),
     openapi_extensions=_OPEN,
@@ -34,7 +32,6 @@ def health() -> Answered:
 @router.get(
     "/v1/openapi.json",
     summary="This API as an OpenAPI document",
-    tags=_TAGS,
     operation_id="openapi",
     responses={200: {"description": "The document.", "content": {"application/json": {}}}},
     openapi_extensions=_OPEN,
@@ -52,7 +49,6 @@ def document() -> Answered:
 @router.get(
     "/v1/docs",
     summary="This API as a page to read",
-    tags=_TAGS,
     operation_id="docs",
     responses={200: {"description": "The page.", "content": {"text/html": {}}}},
     openapi_extensions=_OPEN,

@@ -12,18 +12,17 @@ from headrace.http.fields import Instant
 from headrace.http.routing import (
     Answered,
     Flag,
+    NounRouter,
     QueueInPath,
     answers,
     json_answer,
-    new_router,
     queue_name,
 )
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import instant
 
-router: Final = new_router()
-_TAGS: Final = ["Stats"]
+router: Final = NounRouter("Stats")
 
 _MICROSECONDS: Final = 6  # decimals of a second
 
@@ -97,7 +96,6 @@ def _seconds(value: float | None) -> float | None:
         "reading it; of a queue with more than one call can count, the figures are those of the "
         "stream, and `as_of` says how old."
     ),
-    tags=_TAGS,
     operation_id="get_stats",
     responses=answers(200, "The queue at a glance.", "Stats"),
 )
@@ -115,7 +113,6 @@ def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
         f"{DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in number. "
         "Days that the service no longer has come from the lake, once they are rolled up."
     ),
-    tags=_TAGS,
     operation_id="get_metrics",
     responses=answers(200, "The series.", "Metrics"),
 )

@@ -23,13 +23,13 @@ from headrace.http.routing import (
     Cursor,
     Flag,
     Limit,
+    NounRouter,
     PayloadFlag,
     QueueInPath,
     TaskInPath,
     answers,
     json_answer,
     max_retries,
-    new_router,
     no_body,
     own_task,
     payload_wanted,
@@ -58,8 +58,7 @@ from headrace.ops.operators import visibility
 from headrace.runtime.function import time_to_wait
 from headrace.runtime.wiring import use_cases
 
-router: Final = new_router()
-_TAGS: Final = ["Tasks"]
+router: Final = NounRouter("Tasks")
 _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway waits
 
 
@@ -70,7 +69,6 @@ _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway 
         "Each entry on its own; one result for each, in their order. An id that exists, in "
         "whatever queue, is EXISTING, and changes nothing."
     ),
-    tags=_TAGS,
     operation_id="enqueue",
     responses=answers(200, "One result for each entry.", "EnqueueResults"),
 )
@@ -94,7 +92,6 @@ def enqueue(
         "as far as they are still under their lease, and leases no others. "
         "409 `lease_lost`: the `lease_id` is of a lease that has ended."
     ),
-    tags=_TAGS,
     operation_id="dequeue",
     responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
 )
@@ -114,7 +111,6 @@ def dequeue(
         "`poll_after_seconds` is the least of theirs. Where a queue is missing, or not for the "
         "key, nothing is leased."
     ),
-    tags=_TAGS,
     operation_id="dequeue_many",
     responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
 )
@@ -151,7 +147,6 @@ def _leased(
     "/v1/queues/<queue>/reports",
     summary="Report on leased tasks",
     description="Each report on its own; one result for each, in their order. Safe to repeat.",
-    tags=_TAGS,
     operation_id="report",
     responses=answers(200, "One result for each report.", "ReportResults"),
 )
@@ -168,7 +163,6 @@ def report(
 @router.get(
     "/v1/tasks/<id>",
     summary="Show a task",
-    tags=_TAGS,
     operation_id="get_task",
     responses=answers(200, "The task.", "ShownTask"),
 )
@@ -183,7 +177,6 @@ def show(id: TaskInPath, payload: PayloadFlag = None) -> Answered:
     "/v1/tasks/<id>/explain",
     summary="Tell why a task is not running",
     description="No reason at all: it goes to the next worker that asks.",
-    tags=_TAGS,
     operation_id="explain_task",
     responses=answers(200, "Every reason.", "Explained"),
 )
@@ -195,7 +188,6 @@ def explain(id: TaskInPath) -> Answered:
 @router.delete(
     "/v1/tasks/<id>",
     summary="Delete a task",
-    tags=_TAGS,
     operation_id="delete_task",
     responses=answers(204, "The task is gone."),
 )
@@ -215,7 +207,6 @@ def delete(id: TaskInPath, if_not_inflight: Flag = "false") -> Answered:
         "due, end of the lease as first granted, finish. A page may be short or empty and still "
         "have a cursor."
     ),
-    tags=_TAGS,
     operation_id="list_tasks",
     responses=answers(200, "A page of tasks.", "Tasks"),
 )
@@ -255,7 +246,6 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         "Those that a list with the same filter would show. Where they are too many for one call, "
         "the answer is `partial`: each step counts its own, and the caller adds them up."
     ),
-    tags=_TAGS,
     operation_id="count_tasks",
     responses=answers(200, "How many there are.", "Count"),
 )

@@ -14,15 +14,14 @@ from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Answered, Cursor, Limit, answers, json_answer, new_router
+from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
 from headrace.ops.operators.workers import WorkerPage
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant
 from headrace.wire.service import Commanded
 
-router: Final = new_router()
-_TAGS: Final = ["Workers"]
+router: Final = NounRouter("Workers")
 
 NameInPath: TypeAlias = Annotated[
     str,
@@ -130,7 +129,6 @@ def workers_answer(page: WorkerPage) -> service_wire.Workers:
         "is not asked anything yet. 403 also where a worker of this name is alive on queues that "
         "the key is not for. One write unit for each KiB."
     ),
-    tags=_TAGS,
     operation_id="put_worker",
     responses=answers(200, "What the worker is asked to do.", "Commanded"),
 )
@@ -152,7 +150,6 @@ def put(
         "Those with a queue that the key is for. Of their other queues nothing is shown, and "
         "`running` only where there are none."
     ),
-    tags=_TAGS,
     operation_id="list_workers",
     responses=answers(200, "A page of workers.", "Workers"),
 )
@@ -172,7 +169,6 @@ _ASKED: Final = (
     "/v1/workers/<name>/quiet",
     summary="Ask a worker to take no more tasks",
     description=_ASKED,
-    tags=_TAGS,
     operation_id="quiet_worker",
     responses=answers(200, "The worker.", "Worker"),
 )
@@ -189,7 +185,6 @@ def quiet(
     "/v1/workers/<name>/stop",
     summary="Ask a worker to finish what it has and end",
     description=_ASKED,
-    tags=_TAGS,
     operation_id="stop_worker",
     responses=answers(200, "The worker.", "Worker"),
 )

@@ -14,11 +14,11 @@ from headrace.domain.limits import PAYLOAD_BYTES, utf8_bytes
 from headrace.domain.plan import TaskSpec
 from headrace.http.fields import Examples, TagValue, example
 from headrace.http.rawjson import JsonText, object_text
-from headrace.http.routing import JSON, Answered, new_router
+from headrace.http.routing import JSON, Answered, NounRouter
 from headrace.runtime.wiring import use_cases
 
 QUEUE: Final = "ngsi.notify"
-router: Final = new_router()
+router: Final = NounRouter("NGSI")
 
 NOTIFICATION: Final[Examples] = {
     "room": example(
@@ -44,7 +44,6 @@ NOTIFICATION: Final[Examples] = {
         f"As QuantumLeap does: any JSON object is put into the queue `{QUEUE}` exactly as it came "
         "and answered at once. FIWARE headers become tags of the same name."
     ),
-    tags=["NGSI"],
     operation_id="notify",
     responses={
         200: {

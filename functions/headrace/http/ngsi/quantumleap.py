@@ -24,10 +24,10 @@ from headrace.http.routing import (
     JSON,
     Answered,
     Cursor,
+    NounRouter,
     Responses,
     answers,
     max_retries,
-    new_router,
     no_body,
 )
 from headrace.http.task_answers import MaxRetries
@@ -36,8 +36,7 @@ from headrace.runtime.wiring import use_cases
 from headrace.wire.base import Answer, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
 
-router: Final = new_router()
-_TAGS: Final = ["NGSI"]
+router: Final = NounRouter("NGSI")
 _PATH: Final = "/management/queue/notifications"
 _PAGE: Final = 100
 _LEFT_MILLIS: Final = 8_000  # of the call's time, when an array is cut short
@@ -79,10 +78,10 @@ _STATUS: Final[dict[State, Literal["pending", "succeeded", "failed"]]] = {
 # ------------------------------------------------------------------------------------------ answers
 
 
-def notification(task: Task, *, max_retries: MaxRetries) -> Notification:
+def notification(task: Task, max_retries: MaxRetries) -> Notification:
     """How it is with a notification, and what came in, its data text for text."""
     return Notification(
-        runtime=runtime(task, max_retries=max_retries),
+        runtime=runtime(task, max_retries),
         input=NotificationInput(
             fiware_service=task.tags.get("fiware-service"),
             fiware_service_path=task.tags.get("fiware-servicepath"),
@@ -92,7 +91,7 @@ def notification(task: Task, *, max_retries: MaxRetries) -> Notification:
     )
 
 
-def runtime(task: Task, *, max_retries: MaxRetries) -> NotificationRuntime:
+def runtime(task: Task, max_retries: MaxRetries) -> NotificationRuntime:
     """How it is with a notification."""
     return NotificationRuntime(
         task_id=task.id,
@@ -136,7 +135,6 @@ def _error(error: TaskError) -> str:
         "State after state, by time within each. An array is cut short where it would be over "
         "4 MiB or take too long; then the header `Link` leads on." + _WHICH
     ),
-    tags=_TAGS,
     operation_id="list_notifications",
     responses=_array_of({"$ref": "#/components/schemas/Notification"}, "The notifications."),
 )
@@ -148,20 +146,14 @@ def list_notifications(
     cursor: Cursor = None,
 ) -> Answered:
     """List notifications."""
-    retries = max_retries()
-
-    def show(task: Task) -> Answer:
-        return notification(task, max_retries=retries)
-
     where = _where(status, service, servicepath, correlator)
-    return _array(where, status, cursor, show, payload=True)
+    return _array(where, status, cursor, notification, payload=True)
 
 
 @router.get(
     f"{_PATH}/summary",
     summary="List how it is with notifications, as QuantumLeap does",
     description="As the list, without what came in." + _WHICH,
-    tags=_TAGS,
     operation_id="summarize_notifications",
     responses=_array_of(
         {"$ref": "#/components/schemas/NotificationRuntime"}, "How it is with each."
@@ -175,20 +167,14 @@ def summarize_notifications(
     cursor: Cursor = None,
 ) -> Answered:
     """List the state of notifications."""
-    retries = max_retries()
-
-    def show(task: Task) -> Answer:
-        return runtime(task, max_retries=retries)
-
     where = _where(status, service, servicepath, correlator)
-    return _array(where, status, cursor, show, payload=False)
+    return _array(where, status, cursor, runtime, payload=False)
 
 
 @router.get(
     f"{_PATH}/count",
     summary="Count notifications, as QuantumLeap does",
     description="Those that the list would show, as one number." + _WHICH,
-    tags=_TAGS,
     operation_id="count_notifications",
     responses={
         200: {
@@ -223,7 +209,6 @@ def count_notifications(
         "Those that the list would show, running ones too; without `taskStatus` and headers, all. "
         "A 503 says that there may be more than one call could delete: send it again." + _WHICH
     ),
-    tags=_TAGS,
     operation_id="delete_notifications",
     responses=answers(204, "They are gone."),
 )
@@ -258,17 +243,17 @@ def _array(
     where: TaskFilter,
     status: str | None,
     cursor: str | None,
-    show: Callable[[Task], Answer],
+    show: Callable[[Task, MaxRetries], Answer],
     *,
     payload: bool,
 ) -> Answered:
     """Answer with all that is meant, page after page, as far as one answer and its time reach."""
     inspect, context = use_cases().inspect, router.lambda_context
-    shown: list[str] = []
+    retries, shown = max_retries(), list[str]()
     room = AnswerRoom()
     while True:
         page = inspect.list(QUEUE, where, limit=_PAGE, cursor=cursor, payload=payload)
-        texts = [to_json(show(task)) for task in page.tasks]
+        texts = [to_json(show(task, retries)) for task in page.tasks]
         if not room.takes(*texts, besides=len(texts)) and shown:
             break  # the cursor still leads to this page
         shown += texts

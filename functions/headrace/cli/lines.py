@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
@@ -96,19 +95,11 @@ def call_of(function: str, args: object) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _WholeTask:
+class _WholeTask(NewTask):
     """A whole task, as the API takes it."""
 
-    payload: Any = None
-    id: str | None = None
-    scheduled_at: datetime | None = None
-    delay_in_seconds: float | None = None
-    expires_at: datetime | None = None
-    dedupe_key: str | None = None
-    overwrite_on_duplicate: list[str] | None = None
-    keepalive_timeout_in_seconds: float | None = None
+    overwrite_on_duplicate: list[str] | None = None  # type: ignore[assignment]  # the service checks
     retry_strategy: dict[str, Any] | None = None
-    tags: dict[str, str] | None = None
 
 
 _NAMES: Final = frozenset(_WholeTask.__dataclass_fields__)

@@ -4,16 +4,16 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
+from headrace.client.app.function import RawHandler, TaskFunction
 from headrace.client.app.outcomes import (
     HardTimeLimit,
-    OnLargeResult,
     Reject,
     Retry,
     SoftTimeLimit,
@@ -23,44 +23,17 @@ from headrace.client.app.outcomes import (
     from_the_handler,
     kept_result,
 )
-from headrace.client.codec import Codec, JsonValue, Unreadable
+from headrace.client.codec import Codec, Unreadable
 from headrace.client.sending import Report, Status
 from headrace.domain.errors import LeaseLost
 
 Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
-Wrapped: TypeAlias = Callable[[Context], Iterator[None]]
+Runnable: TypeAlias = TaskFunction[..., ..., Any] | RawHandler
+"""The handler of a task."""
 
 _log: Final = logging.getLogger("headrace.task")
 _REASONS: Final = (SoftTimeLimit, HardTimeLimit, Stopped, LeaseLost)
 _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = WeakKeyDictionary()
-
-
-class Runnable(Protocol):
-    """The handler of a task: a task function or a raw handler."""
-
-    @property
-    def name(self) -> str:
-        """Its name, for people."""
-        ...
-
-    @property
-    def timeouts(self) -> Timeouts:
-        """How long it may take."""
-        ...
-
-    @property
-    def on_large_result(self) -> OnLargeResult | None:
-        """What is kept of a result that is too large; None: nothing, the attempt fails."""
-        ...
-
-    @property
-    def is_async(self) -> bool:
-        """Whether it wants an event loop."""
-        ...
-
-    def invoke(self, ctx: Context, payload: JsonValue) -> object:
-        """Call it with a payload, and return its result or what is to be awaited."""
-        ...
 
 
 class AttemptRun:

@@ -167,21 +167,10 @@ def reads(shape: type[T]) -> Read[T]:
     return read
 
 
-class ListAnswer(Protocol):
-    """An answer that holds some entries of a list."""
-
-    @property
-    def cursor(self) -> str | None:
-        """Where the list goes on; None at its end."""
-
-
-A = TypeVar("A", bound=ListAnswer)
-
-
 def lists(
     path: str,
-    shape: type[A],
-    entries: Callable[[A, RawAnswer], list[T]],
+    shape: type[S],
+    entries: Callable[[S, RawAnswer], list[T]],
     params: Mapping[str, str],
 ) -> PagedCall[T]:
     """A list whose pages are answers of *shape*, with its *entries* in them."""

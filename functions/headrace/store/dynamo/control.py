@@ -1,7 +1,7 @@
 """The control table: records, one partition a kind, by version; and writes of both tables."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from headrace.domain.change import Change, KeyLock
@@ -25,58 +25,72 @@ class ControlTable:
         return item[keys.KEY_LOCK]["S"] if item else None
 
     def key_locks(self, kind: str) -> dict[str, str]:
-        query: dict[str, Any] = {
-            "TableName": self._control,
-            "KeyConditionExpression": "#pk = :kind",
-            "ExpressionAttributeNames": {"#pk": keys.PK},
-            "ExpressionAttributeValues": {":kind": {"S": kind}},
-            "ConsistentRead": True,
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        found: dict[str, str] = {}
-        while True:
-            with aws_errors():
-                answer = self._client.query(**query)
-            charge_all(answer, write=False)
-            found |= {item[keys.SK]["S"]: item[keys.KEY_LOCK]["S"] for item in answer["Items"]}
-            last = answer.get("LastEvaluatedKey")
-            if last is None:
-                return found
-            query["ExclusiveStartKey"] = last
+        found = self._items(
+            KeyConditionExpression="#pk = :kind",
+            ExpressionAttributeNames={"#pk": keys.PK},
+            ExpressionAttributeValues={":kind": {"S": kind}},
+            ConsistentRead=True,
+        )
+        return {item[keys.SK]["S"]: item[keys.KEY_LOCK]["S"] for item in found}
 
     def set_key_lock(self, lock: KeyLock) -> bool:
         ((operation, arguments),) = key_lock_write(lock, self._control).items()
         write = self._client.put_item if operation == "Put" else self._client.delete_item
-        with aws_errors():
-            try:
-                answer = write(
-                    **arguments,
-                    ReturnConsumedCapacity="TOTAL",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                stored: Item = error.response.get("Item") or {}
-                now = stored.get(keys.KEY_LOCK, {}).get("S")
-                return bool(now == lock.value)  # a repeat after a lost answer
-        charge_all(answer, write=True)
-        return True
+        answer, stored = self._write(
+            write, **arguments, ReturnValuesOnConditionCheckFailure="ALL_OLD"
+        )
+        now = stored.get(keys.KEY_LOCK, {}).get("S")
+        return answer is not None or bool(now == lock.value)  # a repeat after a lost answer
 
     def record(self, kind: str, name: str) -> Record | None:
         item = self._item(kind, name)
         return _record(item) if item else None
 
-    def _item(self, kind: str, name: str) -> Item | None:
+    def _item(self, kind: str, name: str, *, consistent: bool = True) -> Item | None:
         with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
                 Key=control_key(kind, name),
-                ConsistentRead=True,
+                ConsistentRead=consistent,
                 ReturnConsumedCapacity="TOTAL",
             )
         charge_all(answer, write=False)
         item: Item | None = answer.get("Item")
         return item
+
+    def _items(self, **query: Any) -> Iterator[Item]:  # noqa: ANN401  boto3's arguments
+        """Yield what a query finds, page after page."""
+        while True:
+            with aws_errors():
+                answer = self._client.query(
+                    TableName=self._control, ReturnConsumedCapacity="TOTAL", **query
+                )
+            charge_all(answer, write=False)
+            yield from answer["Items"]
+            last = answer.get("LastEvaluatedKey")
+            if last is None:
+                return
+            query["ExclusiveStartKey"] = last
+
+    def _write(
+        self,
+        write: Callable[..., dict[str, Any]],
+        **arguments: Any,  # noqa: ANN401  boto3's
+    ) -> tuple[dict[str, Any] | None, Item]:
+        """Make one write; return its answer, or None and what stands there instead.
+
+        What stands there is empty unless the arguments request it.
+        """
+        with aws_errors():
+            try:
+                answer = write(
+                    **{"TableName": self._control, **arguments}, ReturnConsumedCapacity="TOTAL"
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                return None, error.response.get("Item") or {}
+        charge_all(answer, write=True)
+        return answer, {}
 
     def records(
         self,
@@ -111,16 +125,8 @@ class ControlTable:
 
     def put_record(self, record: Record, *, replaces: int | None) -> bool:
         token = new_request_token()  # by which a repeat after a lost answer knows its own write
-        with aws_errors():
-            try:
-                answer = self._client.put_item(
-                    **self._put(record, replaces, token), ReturnConsumedCapacity="TOTAL"
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                return _written_by(error.response, token)
-        charge_all(answer, write=True)
-        return True
+        answer, stored = self._write(self._client.put_item, **self._put(record, replaces, token))
+        return answer is not None or _written_by(stored, token)
 
     def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
         token = new_request_token()
@@ -133,7 +139,7 @@ class ControlTable:
             except self._client.exceptions.TransactionCanceledException as error:
                 charge(write=2.0 * len(items))
                 reasons = error.response["CancellationReasons"]
-                if all(_written_by(reason, token) for reason in reasons):
+                if all(_written_by(reason.get("Item") or {}, token) for reason in reasons):
                     return True
                 if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
                     return False
@@ -185,41 +191,27 @@ class ControlTable:
         if expects is not None:
             values[":expected"] = {"S": expects}
             condition = "attribute_exists(#pk) AND #note = :expected"
-        with aws_errors():
-            try:
-                answer = self._client.update_item(
-                    TableName=self._control,
-                    Key=control_key(kind, name),
-                    UpdateExpression="SET #note = :note",
-                    ConditionExpression=condition,
-                    ExpressionAttributeNames={"#pk": keys.PK, "#note": keys.NOTE},
-                    ExpressionAttributeValues=values,
-                    ReturnConsumedCapacity="TOTAL",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                stored: Item = error.response.get("Item") or {}
-                return stored.get(keys.NOTE) == {"S": note}  # a repeat after a lost answer
-        charge_all(answer, write=True)
-        return True
+        answer, stored = self._write(
+            self._client.update_item,
+            Key=control_key(kind, name),
+            UpdateExpression="SET #note = :note",
+            ConditionExpression=condition,
+            ExpressionAttributeNames={"#pk": keys.PK, "#note": keys.NOTE},
+            ExpressionAttributeValues=values,
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        # What stands there may be our own, where an answer was lost.
+        return answer is not None or stored.get(keys.NOTE) == {"S": note}
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
         condition = {} if version is None else _has_version(version)
-        with aws_errors():
-            try:
-                answer = self._client.delete_item(
-                    TableName=self._control,
-                    Key=control_key(kind, name),
-                    ReturnValues="ALL_OLD",
-                    ReturnConsumedCapacity="TOTAL",
-                    **condition,
-                )
-            except self._client.exceptions.ConditionalCheckFailedException:
-                charge(write=1.0)
-                return False
-        charge_all(answer, write=True)
-        return "Attributes" in answer
+        answer, _ = self._write(
+            self._client.delete_item,
+            Key=control_key(kind, name),
+            ReturnValues="ALL_OLD",
+            **condition,
+        )
+        return answer is not None and "Attributes" in answer
 
 
 def _has_version(version: int | None) -> dict[str, Any]:
@@ -236,9 +228,8 @@ def _has_version(version: int | None) -> dict[str, Any]:
     }
 
 
-def _written_by(refused: Mapping[str, Any], token: str) -> bool:
+def _written_by(stored: Item, token: str) -> bool:
     """Tell whether what refused a write was written by it before, and the answer lost."""
-    stored: Item = refused.get("Item") or {}
     return stored.get(keys.WRITTEN_BY) == {"S": token}
 
 

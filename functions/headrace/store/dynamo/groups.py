@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from headrace.domain.lease import Group, GroupChange, GroupState, group_key
 from headrace.store import keys
-from headrace.store.base import charge
-from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import LENGTH, MICROS, SECONDS, TEXT, Form, Item
 
@@ -30,52 +28,30 @@ class GroupLeaseTable(ControlTable):
     """Implements the group leases of ``headrace.store.base.Store``."""
 
     def open_group(self, group: Group, *, now: datetime) -> bool:
-        with aws_errors():
-            try:
-                answer = self._client.put_item(
-                    TableName=self._control,
-                    Item=_item(group),
-                    ConditionExpression="attribute_not_exists(#pk) OR #ttl <= :now",
-                    ExpressionAttributeNames={"#pk": keys.PK, "#ttl": keys.TTL},
-                    ExpressionAttributeValues={":now": SECONDS.encode(now)},
-                    ReturnConsumedCapacity="TOTAL",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                there: Item = error.response.get("Item") or {}
-                return there.get("id") == {"S": group.id}  # a repeat after a lost answer
-        charge_all(answer, write=True)
-        return True
+        answer, there = self._write(
+            self._client.put_item,
+            Item=_item(group),
+            ConditionExpression="attribute_not_exists(#pk) OR #ttl <= :now",
+            ExpressionAttributeNames={"#pk": keys.PK, "#ttl": keys.TTL},
+            ExpressionAttributeValues={":now": SECONDS.encode(now)},
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        # What is there may be our own, where an answer was lost.
+        return answer is not None or there.get("id") == {"S": group.id}
 
     def group(self, group_id: str) -> Group | None:
-        with aws_errors():
-            answer = self._client.get_item(
-                TableName=self._control,
-                Key=control_key(keys.GROUPS, group_key(group_id)),
-                ConsistentRead=True,
-                ReturnConsumedCapacity="TOTAL",
-            )
-        charge_all(answer, write=False)
-        item = answer.get("Item")
+        item = self._item(keys.GROUPS, group_key(group_id))
         found = _group(item) if item else None
         return found if found is not None and found.id == group_id else None
 
     def change_group(self, change: GroupChange) -> Group | None:
-        with aws_errors():
-            try:
-                answer = self._client.update_item(
-                    TableName=self._control,
-                    Key=control_key(keys.GROUPS, group_key(change.id)),
-                    ReturnValues="ALL_NEW",
-                    ReturnConsumedCapacity="TOTAL",
-                    **_Update(change).arguments(),
-                )
-            except self._client.exceptions.ConditionalCheckFailedException:
-                charge(write=1.0)
-                return None
-        charge_all(answer, write=True)
-        return _group(answer["Attributes"])
+        answer, _ = self._write(
+            self._client.update_item,
+            Key=control_key(keys.GROUPS, group_key(change.id)),
+            ReturnValues="ALL_NEW",
+            **_Update(change).arguments(),
+        )
+        return None if answer is None else _group(answer["Attributes"])
 
 
 class _Update:

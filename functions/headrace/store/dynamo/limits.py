@@ -5,12 +5,10 @@ So that many may write to one at a time and none has to try again because anothe
 
 from collections.abc import Collection, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from headrace.domain.rate import Bucket, Draw, Rate
 from headrace.store import keys
-from headrace.store.base import charge
-from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, control_key
 from headrace.store.items import MICROS, Item, Value
 
@@ -42,27 +40,16 @@ class Limits(ControlTable):
         return {pool: held for pool, held in self._pools(queue, first, last) if held}
 
     def _pools(self, queue: str, first: int, last: int) -> Iterator[tuple[int, frozenset[str]]]:
-        query: dict[str, Any] = {
-            "TableName": self._control,
-            "KeyConditionExpression": "#pk = :kind AND #sk BETWEEN :first AND :last",
-            "ExpressionAttributeNames": {"#pk": keys.PK, "#sk": keys.SK},
-            "ExpressionAttributeValues": {
+        found = self._items(
+            KeyConditionExpression="#pk = :kind AND #sk BETWEEN :first AND :last",
+            ExpressionAttributeNames={"#pk": keys.PK, "#sk": keys.SK},
+            ExpressionAttributeValues={
                 ":kind": {"S": keys.SLOTS.format(queue)},
                 ":first": {"S": _POOL.format(first)},
                 ":last": {"S": _POOL.format(last)},
             },
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        while True:
-            with aws_errors():
-                answer = self._client.query(**query)
-            charge_all(answer, write=False)
-            for item in answer["Items"]:
-                yield int(item[keys.SK]["S"]), _held(item)
-            last_key = answer.get("LastEvaluatedKey")
-            if last_key is None:
-                return
-            query["ExclusiveStartKey"] = last_key
+        )
+        return ((int(item[keys.SK]["S"]), _held(item)) for item in found)
 
     def drop_pools(self, queue: str) -> None:
         for pool, _ in list(self._pools(queue, 0, _LAST_POOL)):
@@ -84,34 +71,22 @@ class Limits(ControlTable):
             values[":most"] = {"N": str(most)}
             room = "attribute_not_exists(#held) OR size(#held) <= :most"
             condition["ConditionExpression"] = room
-        with aws_errors():
-            try:
-                answer = self._client.update_item(
-                    TableName=self._control,
-                    Key=control_key(keys.SLOTS.format(queue), _POOL.format(pool)),
-                    UpdateExpression=update,
-                    ExpressionAttributeNames={"#held": keys.HELD},
-                    ExpressionAttributeValues=values,
-                    ReturnValues="ALL_NEW",
-                    ReturnConsumedCapacity="TOTAL",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    **condition,
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                return _held(error.response.get("Item") or {}), False
-        charge_all(answer, write=True)
+        answer, stored = self._write(
+            self._client.update_item,
+            Key=control_key(keys.SLOTS.format(queue), _POOL.format(pool)),
+            UpdateExpression=update,
+            ExpressionAttributeNames={"#held": keys.HELD},
+            ExpressionAttributeValues=values,
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            **condition,
+        )
+        if answer is None:
+            return _held(stored), False
         return _held(answer.get("Attributes") or {}), True
 
     def bucket(self, queue: str) -> Bucket | None:
-        with aws_errors():
-            answer = self._client.get_item(
-                TableName=self._control,
-                Key=control_key(keys.BUCKETS, queue),
-                ReturnConsumedCapacity="TOTAL",
-            )
-        charge_all(answer, write=False)
-        return _bucket(answer.get("Item"))
+        return _bucket(self._item(keys.BUCKETS, queue, consistent=False))
 
     def draw(self, queue: str, draw: Draw, *, seen: Bucket | None) -> tuple[Bucket | None, bool]:
         there = seen
@@ -149,23 +124,18 @@ class Limits(ControlTable):
         update, condition, values = write
         names = {"#given": keys.GIVEN, "#rate": keys.RATE, "#since": keys.SINCE}
         used = {alias: name for alias, name in names.items() if alias in update + condition}
-        with aws_errors():
-            try:
-                answer = self._client.update_item(
-                    TableName=self._control,
-                    Key=control_key(keys.BUCKETS, queue),
-                    UpdateExpression=update,
-                    ConditionExpression=condition,
-                    ExpressionAttributeNames=used,
-                    ExpressionAttributeValues=values,
-                    ReturnValues="ALL_NEW",
-                    ReturnConsumedCapacity="TOTAL",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                return False, _bucket(error.response.get("Item"))
-        charge_all(answer, write=True)
+        answer, stored = self._write(
+            self._client.update_item,
+            Key=control_key(keys.BUCKETS, queue),
+            UpdateExpression=update,
+            ConditionExpression=condition,
+            ExpressionAttributeNames=used,
+            ExpressionAttributeValues=values,
+            ReturnValues="ALL_NEW",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+        if answer is None:
+            return False, _bucket(stored)
         return True, _bucket(answer["Attributes"])
 
 

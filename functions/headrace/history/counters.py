@@ -41,7 +41,7 @@ from headrace.history.tally import (
     minutes_of,
 )
 from headrace.history.throughput import Throughput, grown, throughput_of
-from headrace.store.base import Record, Store, flat_rate
+from headrace.store.base import Record, Store, every_record, flat_rate
 
 BUFFER: Final = "recorder"
 TOTALS: Final = "totals"
@@ -228,14 +228,8 @@ class Counters:
 
     def buffers(self) -> Sequence[Record]:
         """Return all buffers.  What else is read must be read after them: flushes go one way."""
-        buffers: list[Record] = []
-        more = True
         with flat_rate():  # they are about every queue
-            while more:
-                after = buffers[-1].name if buffers else ""
-                records, more = self.store.records(BUFFER, after=after, limit=BUFFERS)
-                buffers += records
-        return buffers
+            return list(every_record(self.store, BUFFER, page=BUFFERS))
 
     def counts(self, queue: str, buffers: Sequence[Record]) -> Counts:
         """Return how many tasks *queue* has, in the order of STATES."""
@@ -246,14 +240,9 @@ class Counters:
     def totals(self) -> Totals:
         """Return the totals of all queues at once: some reads, however many there are."""
         buffers = self.buffers()
-        buckets: dict[int, Mapping[str, Any]] = {}
-        more, after = True, ""
         with flat_rate():
-            while more:
-                records, more = self.store.records(TOTALS, after=after, limit=BUCKETS)
-                for record in records:
-                    buckets[int(record.name)] = record.body
-                    after = record.name
+            records = every_record(self.store, TOTALS, page=BUCKETS)
+            buckets = {int(record.name): record.body for record in records}
         return Totals(buffers, buckets)
 
     def oldest(self) -> int:

@@ -247,6 +247,16 @@ class Store(Protocol):
         """
 
 
+def every_record(store: Store, kind: str, *, prefix: str = "", page: int) -> Iterator[Record]:
+    """Yield by name the records of a kind that start with *prefix*, read *page* at a time."""
+    after, more = "", True
+    while more:
+        records, more = store.records(kind, prefix=prefix, after=after, limit=page)
+        for record in records:
+            yield record
+            after = record.name
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class LakeObject:
     """An object of the lake: its name, its size in bytes, and what changes when it is rewritten."""

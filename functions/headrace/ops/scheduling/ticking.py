@@ -31,7 +31,7 @@ from headrace.domain.ticks import ReadCron, ticks
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing
-from headrace.store.base import Done, Refused, Store
+from headrace.store.base import Done, Refused, Store, every_record
 from headrace.store.records import schedules as schedule_records
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -365,12 +365,8 @@ class Ticking:
         return None if record is None else schedule_records.from_record(record)
 
     def _all(self) -> Iterator[Schedule]:
-        after, more = "", True
-        while more:
-            records, more = self.store.records(schedule_records.KIND, after=after, limit=_PAGE)
-            for record in records:
-                yield schedule_records.from_record(record)
-                after = record.name
+        records = every_record(self.store, schedule_records.KIND, page=_PAGE)
+        return map(schedule_records.from_record, records)
 
 
 def _current(progress: Progress | None, schedule: Schedule | None) -> TypeGuard[Progress]:

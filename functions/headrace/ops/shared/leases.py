@@ -22,7 +22,7 @@ from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Done, Position, Record, Store
+from headrace.store.base import Done, Position, Record, Store, every_record
 
 _CLOSING: Final = "closing"
 _PAGE: Final = 100
@@ -127,12 +127,8 @@ class Leases:
 
     def closings(self) -> Iterator[str]:
         """Yield the ids of the groups whose closing may not be finished."""
-        after, more = "", True
-        while more:
-            found, more = self.store.records(_CLOSING, after=after, limit=_RECORDS)
-            for closing in found:
-                after = closing.name
-                yield closing.name
+        for closing in every_record(self.store, _CLOSING, page=_RECORDS):
+            yield closing.name
 
     def finish_closing(self, group_id: str) -> Iterator[int]:
         """Give back what a closed group still holds; after each page yield how many tasks went."""

@@ -34,7 +34,7 @@ from headrace.domain.task import LIVE, Place, State, Task, states_at
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.observed import commit
-from headrace.store.base import Done, Record, Store
+from headrace.store.base import Done, Record, Store, every_record
 from headrace.store.records.queues import REMOVALS, Removal, deletion
 
 _PAGE: Final = 250
@@ -132,14 +132,7 @@ class Removals:
 
     def pending(self) -> list[Removal]:
         """Return everything that waits to be finished."""
-        removals: list[Removal] = []
-        more = True
-        while more:
-            records, more = self.store.records(
-                REMOVALS, after=removals[-1].key if removals else "", limit=_PAGE
-            )
-            removals += [Removal.of(record) for record in records]
-        return removals
+        return [Removal.of(record) for record in every_record(self.store, REMOVALS, page=_PAGE)]
 
     def work(self, removal: Removal, gone: set[str]) -> bool:
         """Remove tasks until none is left or patience ends, and note in *gone* which.

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import convert
 
 from headrace.domain.access import Former, ShownKey, StoredKey
-from headrace.store.base import Record, Store
+from headrace.store.base import Record, Store, every_record
 
 KIND: Final = "key"
 NAMES: Final = "key_name"
@@ -105,11 +105,5 @@ def session_of(record: Record) -> Session:
 
 def end_all(store: Store, key_id: str, *, page: int = _PAGE) -> None:
     """End every session of a key, *page* of them at a time."""
-    more, after = True, ""
-    while more:
-        found, more = store.records(
-            SESSIONS, prefix=session_name(key_id, ""), after=after, limit=page
-        )
-        for record in found:
-            after = record.name
-            store.drop_record(SESSIONS, record.name)
+    for record in every_record(store, SESSIONS, prefix=session_name(key_id, ""), page=page):
+        store.drop_record(SESSIONS, record.name)

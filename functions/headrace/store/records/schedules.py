@@ -12,7 +12,7 @@ from msgspec import convert
 from headrace.domain.change import KeyLock
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.schedule import Progress, Schedule
-from headrace.store.base import Record, Store
+from headrace.store.base import Record, Store, every_record
 
 KIND: Final = "schedule"
 PROGRESS: Final = "ticks"
@@ -80,12 +80,7 @@ def from_text(text: str) -> Progress:
 
 def of_queue(store: Store, queue: str) -> Iterator[Schedule]:
     """Yield the schedules of a queue by name, of a deleted queue of this name too."""
-    after, more = "", True
-    while more:
-        records, more = store.records(KIND, prefix=key(queue, ""), after=after, limit=_PAGE)
-        for record in records:
-            yield from_record(record)
-            after = record.name
+    return map(from_record, every_record(store, KIND, prefix=key(queue, ""), page=_PAGE))
 
 
 def drop_all(store: Store, queue: str) -> None:

@@ -60,8 +60,11 @@ def _globals() -> list[click.Option]:
     ]
 
 
-class _Shaped(click.Command):
-    """Help in three parts: what it does with an example, its own options, everybody's options."""
+class CliCommand(click.Command):
+    """One thing that `headrace` does.
+
+    Help in three parts: what it does with an example, its own options, everybody's options.
+    """
 
     def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -85,11 +88,7 @@ class _Shaped(click.Command):
                     formatter.write_dl(rows)
 
 
-class CliCommand(_Shaped):
-    """One thing that `headrace` does."""
-
-
-class CliGroup(_Shaped, click.Group):
+class CliGroup(CliCommand, click.Group):
     """A noun with its verbs."""
 
     command_class = CliCommand

@@ -8,6 +8,7 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -102,13 +103,9 @@ class ChildWorker:
         if self._loop is not None:
             self._loop.close()
 
-    def say_progress(self, value: object) -> None:
-        """Pass *value* on to the worker."""
-        self._say(("progress", value))
-
     def _run(self, task: LeasedTask, kind: str) -> Report | None:
         remember_codec(task, self._app.codec)
-        control = ChildControl(self, task.lease.expires_at)
+        control = ChildControl(self._say, task.lease.expires_at)
         report: Report | None
         try:
             self._running = control
@@ -166,13 +163,13 @@ class ChildControl:
 
     lost = False
 
-    def __init__(self, child: ChildWorker, lease_expires_at: datetime) -> None:
-        self._child = child
+    def __init__(self, say: Callable[[FromChild], None], lease_expires_at: datetime) -> None:
+        self._say = say
         self.lease_expires_at = lease_expires_at
 
     def progress(self, value: object) -> None:
         """Send *value* with the next heartbeat."""
-        self._child.say_progress(value)
+        self._say(("progress", value))
 
 
 def _plain(report: Report | None, task: LeasedTask) -> Report | None:

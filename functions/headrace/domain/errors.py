@@ -54,6 +54,11 @@ class InvalidRequest(HeadraceError):
     status = 400
     title = "Invalid request"
 
+    @classmethod
+    def of(cls, field: str, message: str) -> "InvalidRequest":
+        """Return the error of one *field*; *message* says what it must be."""
+        return cls(f"{field} {message}", errors=[FieldError(field, message)])
+
 
 class PayloadTooLarge(InvalidRequest):
     """A body, payload, result or progress is over its limit."""

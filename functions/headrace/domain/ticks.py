@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo, available_timezones
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.retry import Seconds
 from headrace.domain.schedule import Schedule
@@ -61,8 +61,9 @@ def zone(name: str) -> ZoneInfo:
         pass
     near = _near(name)
     hint = f"; did you mean {near}?" if near else ""
-    message = f"must be an IANA time zone, such as Europe/Madrid or UTC{hint}"
-    raise InvalidRequest(f"timezone {message}", errors=[FieldError("timezone", message)])
+    raise InvalidRequest.of(
+        "timezone", f"must be an IANA time zone, such as Europe/Madrid or UTC{hint}"
+    )
 
 
 def _near(name: str) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.instants import MICROSECOND, micros_of
 from headrace.history import series
 from headrace.history.series import Illegible, Span
@@ -62,20 +62,20 @@ class Steps:
         """
         if not STEP_SECONDS <= step_seconds <= _LONGEST or step_seconds % STEP_SECONDS:
             message = f"must be a multiple of {STEP_SECONDS}, up to {_LONGEST}"
-            raise _wrong("step_seconds", message)
+            raise InvalidRequest.of("step_seconds", message)
         end = until or now
         begin = _minute(end - MICROSECOND) + _MINUTE - _HOUR if since is None else since
         if begin >= end:
-            raise _wrong("from", "must be before to" if until else "must be before now")
+            raise InvalidRequest.of("from", "must be before to" if until else "must be before now")
         begin = _minute(begin)
         count = -(-(end - begin) // timedelta(seconds=step_seconds))
         if count > POINTS:
             least = -(-(end - begin) // (POINTS * _MINUTE)) * STEP_SECONDS
             message = f"must be at least {least} for this range: {POINTS} points are the most"
-            raise _wrong("step_seconds", message)
+            raise InvalidRequest.of("step_seconds", message)
         if end - begin > timedelta(days=DAYS):
             message = f"must be at most {DAYS} days before {'to' if until else 'now'}"
-            raise _wrong("from", message)
+            raise InvalidRequest.of("from", message)
         return cls(begin, step_seconds // STEP_SECONDS, count)
 
     @property
@@ -116,10 +116,6 @@ class Steps:
 
 def _minute(instant: datetime) -> datetime:
     return instant.replace(second=0, microsecond=0)
-
-
-def _wrong(field: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{field} {message}", errors=(FieldError(field, message),))
 
 
 _AT_ONCE: Final = 8  # files; a bucket takes its time for each

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place
@@ -187,4 +187,4 @@ class Recounting:
 
 def _given_up() -> InvalidRequest:
     message = "was of a recount that was given up, or whose place another has taken: begin anew"
-    return InvalidRequest(f"cursor {message}", errors=[FieldError("cursor", message)])
+    return InvalidRequest.of("cursor", message)

@@ -6,7 +6,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -170,8 +170,7 @@ class ReplaceQueueBody(SettingsBody):
     def settings_of(self, name: str) -> QueueSettings:
         """Return the settings.  Raises InvalidRequest when they are another queue's."""
         if self.name is not None and self.name != name:
-            message = f"must be the name in the path, {name}"
-            raise InvalidRequest(f"name {message}", errors=[FieldError("name", message)])
+            raise InvalidRequest.of("name", f"must be the name in the path, {name}")
         return self.settings()
 
 

@@ -17,7 +17,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Route, Router
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.http.permissions import principal
@@ -76,8 +76,7 @@ def key_in(event: Mapping[str, Any]) -> str | None:
     """
     key = header(event, HEADER.lower())
     if key is not None and not IDEMPOTENCY_KEY_RE.fullmatch(key):
-        message = f"must match {IDEMPOTENCY_KEY}"
-        raise InvalidRequest(f"{HEADER} {message}", errors=[FieldError(HEADER, message)])
+        raise InvalidRequest.of(HEADER, f"must match {IDEMPOTENCY_KEY}")
     return key
 
 

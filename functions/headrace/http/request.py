@@ -52,10 +52,7 @@ def with_body_text(event: dict[str, Any]) -> dict[str, Any]:
         return event
     media_type = (header(event, "content-type") or "").partition(";")[0].strip().lower()
     if media_type not in _TAKEN_AS_JSON and not media_type.endswith("+json"):
-        message = f"must be application/json, not {media_type[:100]}"
-        raise InvalidRequest(
-            f"Content-Type {message}", errors=[FieldError("Content-Type", message)]
-        )
+        raise InvalidRequest.of("Content-Type", f"must be application/json, not {media_type[:100]}")
     event = {**event, "headers": _as_json(event.get("headers") or {})}
     try:
         if event.get("isBase64Encoded"):

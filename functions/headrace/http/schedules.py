@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field, model_validator
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.schedule import ScheduleSettings
 from headrace.http.fields import (
     DedupeKey,
@@ -99,8 +99,7 @@ class ScheduleBody(RequestBody):
     def settings_of(self, name: str) -> ScheduleSettings:
         """Return the settings.  Raises InvalidRequest when they are another schedule's."""
         if self.name is not None and self.name != name:
-            message = f"must be the name in the path, {name[:128]}"
-            raise InvalidRequest(f"name {message}", errors=[FieldError("name", message)])
+            raise InvalidRequest.of("name", f"must be the name in the path, {name[:128]}")
         every = self.every_seconds
         return ScheduleSettings(
             cron=self.cron,

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, example, text_within
@@ -202,12 +202,10 @@ def _worker_name(path: str) -> str:
     try:
         name = unquote(path, errors="strict")
     except UnicodeDecodeError:
-        raise _wrong_name("must be UTF-8, percent-encoded") from None
+        raise InvalidRequest.of("name", "must be UTF-8, percent-encoded") from None
     size = utf8_bytes(name)
     if size > WORKER_BYTES:
-        raise _wrong_name(f"must be at most {WORKER_BYTES} bytes of UTF-8; it is {size}")
+        raise InvalidRequest.of(
+            "name", f"must be at most {WORKER_BYTES} bytes of UTF-8; it is {size}"
+        )
     return name
-
-
-def _wrong_name(message: str) -> InvalidRequest:
-    return InvalidRequest(f"name {message}", errors=[FieldError("name", message)])

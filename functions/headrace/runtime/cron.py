@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from cronsim import CronSim, CronSimError
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 
 _LONGEST: Final = 256
 _YEARS: Final = (1970, 2099)
@@ -160,4 +160,4 @@ def _refuse_field(name: str, text: str) -> NoReturn:
 
 
 def _refuse(message: str) -> NoReturn:
-    raise InvalidRequest(f"cron {message}", errors=[FieldError("cron", message)])
+    raise InvalidRequest.of("cron", message)

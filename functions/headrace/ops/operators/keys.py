@@ -177,12 +177,11 @@ class KeyOperations:
                 raise access.not_this_queue(pattern, field=f"queues[{place}]")
         fault = access.key_name_fault(name)
         if fault:
-            raise InvalidRequest(f"name {fault}", errors=[FieldError("name", fault)])
+            raise InvalidRequest.of("name", fault)
         now = self.now()
         key = ShownKey(self.new_id(now), name, role, queues, now, expires_at=expires_at)
         if key.expired(now):
-            fault = "must be in the future"
-            raise InvalidRequest(f"expires_at {fault}", errors=[FieldError("expires_at", fault)])
+            raise InvalidRequest.of("expires_at", "must be in the future")
         secret = f"{key.prefix}_{self.new_secret()}"
         granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
         if expires_at is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from headrace.domain.errors import Conflict, FieldError, HeadraceError, InvalidRequest, NotFound
+from headrace.domain.errors import Conflict, HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
@@ -67,8 +67,7 @@ class Selections:
         Raises NotFound for a queue, InvalidRequest for a word that is no state.
         """
         if not 1 <= len(queues) <= QUEUES:
-            message = f"must name 1 to {QUEUES} queues"
-            raise InvalidRequest(f"queue {message}", errors=[FieldError("queue", message)])
+            raise InvalidRequest.of("queue", f"must name 1 to {QUEUES} queues")
         check_states(where.states)
         for queue in queues:
             self.queues.cached(queue)
@@ -156,7 +155,7 @@ class Selections:
         if to_queue in found.queues:
             wrong = "must be another queue"
         if wrong or to_queue is None:
-            raise InvalidRequest(f"to_queue {wrong}", errors=[FieldError("to_queue", wrong)])
+            raise InvalidRequest.of("to_queue", wrong)
         self.queues.cached(to_queue)
 
     # -- looking -------------------------------------------------------------------------------

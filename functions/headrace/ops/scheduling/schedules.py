@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from headrace.domain.access import Permission, Principal
-from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE
 from headrace.domain.queue import Queue
@@ -73,8 +73,7 @@ class Schedules:
         """
         owner = self.ticking.queues.get(queue)
         if not NAME_RE.fullmatch(name):
-            detail = f"must match {NAME}"
-            raise InvalidRequest(f"name {detail}", errors=[FieldError("name", detail)])
+            raise InvalidRequest.of("name", f"must match {NAME}")
         self._check(settings, owner, name)
         key = schedule_records.key(queue, name)
         with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):
@@ -216,8 +215,7 @@ class Schedules:
             cron = self.ticking.read_cron(settings.cron)
             over = next(cron_ticks(cron, place, self.now()), None) is None
             if over and not self._has_times(owner, name, settings):
-                message = "never runs again; fifty years were looked at"
-                raise InvalidRequest(f"cron {message}", errors=[FieldError("cron", message)])
+                raise InvalidRequest.of("cron", "never runs again; fifty years were looked at")
 
     def _has_times(self, owner: Queue, name: str, settings: ScheduleSettings) -> bool:
         """Tell whether there is this schedule with the times of *settings* already."""

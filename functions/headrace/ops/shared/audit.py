@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain.access import SERVICE
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.ops.shared.paging import AnswerRoom, Cursors
 from headrace.store.base import Record, Store
@@ -100,8 +100,7 @@ class AuditFilter:
     def check_span(self) -> None:
         """Raise InvalidRequest naming ``from`` for a span in which nothing can be."""
         if self.since is not None and self.before is not None and self.since >= self.before:
-            message = "must be before to"
-            raise InvalidRequest(f"from {message}", errors=[FieldError("from", message)])
+            raise InvalidRequest.of("from", "must be before to")
 
     def means(self, entry: AuditRecord) -> bool:
         """Tell whether *entry* is meant."""

@@ -19,7 +19,7 @@ from headrace.http.fields import (
 )
 from headrace.http.permissions import principal
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
-from headrace.ops.operators.keys import IssuedKey, KeyPage
+from headrace.ops.operators.keys import IssuedKey
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant
@@ -97,13 +97,6 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
     )
 
 
-def keys_answer(page: KeyPage) -> service_wire.Keys:
-    """A page of keys."""
-    return service_wire.Keys(
-        keys=[service_wire.Key(**_key_members(key)) for key in page.keys], cursor=page.cursor
-    )
-
-
 def _key_members(key: ShownKey) -> dict[str, Any]:
     return {
         "id": key.id,
@@ -154,7 +147,8 @@ def create(
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List keys."""
     page = use_cases().keys.list(principal(), limit=limit, cursor=cursor)
-    return json_answer(keys_answer(page))
+    shown = [service_wire.Key(**_key_members(key)) for key in page.keys]
+    return json_answer(service_wire.Keys(keys=shown, cursor=page.cursor))
 
 
 @router.post(

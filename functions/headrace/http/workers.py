@@ -15,7 +15,6 @@ from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, e
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
-from headrace.ops.operators.workers import WorkerPage
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant
@@ -109,13 +108,6 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
     )
 
 
-def workers_answer(page: WorkerPage) -> service_wire.Workers:
-    """A page of workers."""
-    return service_wire.Workers(
-        workers=[worker_answer(one) for one in page.workers], cursor=page.cursor
-    )
-
-
 # ------------------------------------------------------------------------------------------- routes
 
 
@@ -156,7 +148,8 @@ def put(
 def list_workers(limit: Limit = 50, cursor: Cursor = None) -> Answered:
     """List workers."""
     page = use_cases().workers.list(principal(), limit=limit, cursor=cursor)
-    return json_answer(workers_answer(page))
+    shown = [worker_answer(one) for one in page.workers]
+    return json_answer(service_wire.Workers(workers=shown, cursor=page.cursor))
 
 
 _ASKED: Final = (

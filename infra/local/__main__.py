@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from types import FrameType
 from typing import Final
 
@@ -51,13 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in _stop_signals():
         signal.signal(number, on_signal)
     try:
-        settings = settings_from()
-        service = Service(
-            port=settings.port,
-            data_dir=settings.data_dir,
-            admin_key=settings.admin_key,
-            dynamodb_url=settings.dynamodb_url,
-        )
+        service = Service(**asdict(settings_from()))
         service.start()
     except LocalServiceError as error:
         print(refusal(error, say_options=options.say_options), file=sys.stderr)

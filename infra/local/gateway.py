@@ -192,12 +192,17 @@ class Gateway:
                 return GatewayAnswer(HTTPStatus.NO_CONTENT, [("Allow", allowed)], b"")
             # As API Gateway, which does not tell a wrong method from a wrong path.
             return refusal(HTTPStatus.NOT_FOUND, f"{raw_path} takes {allowed}, not {method}.")
-        event = request_event(
-            request,
-            method=method,
+        event = proxy_event(
+            method,
+            raw_path,
+            request_id=request_id,
+            headers=_headers(request),
+            query=request.query,
+            body=request.body,
             resource=path.template,
             parameters=parameters,
-            request_id=request_id,
+            protocol=request.protocol,
+            source_ip=request.source,
         )
         context = InvocationContext(function, self._stopping, request_id)
         return read_answer(self._handlers[function.handler](event, context))
@@ -237,32 +242,6 @@ def _rank(template: str) -> list[int]:
         0 if not part.startswith("{") else 2 if part.endswith("+}") else 1
         for part in template.split("/")
     ]
-
-
-def request_event(
-    request: LocalRequest,
-    *,
-    method: str,
-    resource: str,
-    parameters: Mapping[str, str],
-    request_id: str,
-) -> Event:
-    """Make the event (payload format 1.0).
-
-    `method` is what the route takes the request's for; `resource` is the template's path.
-    """
-    return proxy_event(
-        method,
-        request.path,
-        request_id=request_id,
-        headers=_headers(request),
-        query=request.query,
-        body=request.body,
-        resource=resource,
-        parameters=parameters,
-        protocol=request.protocol,
-        source_ip=request.source,
-    )
 
 
 def _headers(request: LocalRequest) -> dict[str, str]:

@@ -79,8 +79,11 @@ class ChartLine:
 
 def line(values: Sequence[float], width: float, height: float, *, top: float) -> str:
     """Return the path of a line through *values*, evenly spaced; *top* is the highest value."""
-    points = _points(values, width, height, top)
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) if points else ""
+    if not values:
+        return ""
+    step = width / max(1, len(values) - 1)
+    points = ((place * step, height * (1 - value / top)) for place, value in enumerate(values))
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def area(values: Sequence[float], width: float, height: float, *, top: float) -> str:
@@ -161,7 +164,7 @@ def chart(
             ChartRow(
                 time, tuple(NOTHING if value is None else format_value(value) for value in values)
             )
-            for time, values in zip(times, _by_time(lines), strict=True)
+            for time, *values in zip(times, *(line.values for line in lines), strict=True)
         ),
         CHART_WIDTH,
         CHART_HEIGHT,
@@ -195,16 +198,3 @@ def without_rests(values: Sequence[Value]) -> list[Value]:
 def _highest(line: ChartLine, format_value: Callable[[float], str], unit: str) -> str:
     known = [value for value in line.values if value is not None]
     return f"{line.name} at most {format_value(max(known))}{unit}" if known else f"no {line.name}"
-
-
-def _by_time(lines: Sequence[ChartLine]) -> Sequence[tuple[Value, ...]]:
-    return list(zip(*(line.values for line in lines), strict=True))
-
-
-def _points(
-    values: Sequence[float], width: float, height: float, top: float
-) -> list[tuple[float, float]]:
-    if not values:
-        return []
-    step = width / max(1, len(values) - 1)
-    return [(place * step, height * (1 - value / top)) for place, value in enumerate(values)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import TaskError
 
 THIN: Final = "\u202f"  # a thin space that no line is broken at
@@ -40,10 +40,8 @@ def size(count: int) -> str:
     """Return bytes as B, KiB or MiB."""
     if count < _KIB:
         return f"{count} B"
-    for unit, per in (("KiB", _KIB), ("MiB", _KIB**2)):
-        if count < per * _KIB or unit == "MiB":
-            return f"{number(round(count / per, 1))} {unit}"
-    raise AssertionError
+    unit, per = ("KiB", _KIB) if count < _KIB**2 else ("MiB", _KIB**2)
+    return f"{number(round(count / per, 1))} {unit}"
 
 
 def duration(seconds: float) -> str:
@@ -108,12 +106,9 @@ def retries(retry: RetryStrategy) -> str:
     """Return how often and when a failed task is tried again."""
     if retry.max_retries == 0:
         return "none"
-    if retry.kind is Backoff.INTERVALS:
-        waits = [retry.delay_seconds(n, 0.5) for n in range(1, retry.max_retries + 1)]
-    else:
-        waits = [retry.delay_seconds(n, 0.5) for n in range(1, min(3, retry.max_retries) + 1)]
-    shown = ", ".join(duration(wait) for wait in waits[:3])
-    more = ", …" if retry.max_retries > len(waits[:3]) else ""
+    few = min(3, retry.max_retries)
+    shown = ", ".join(duration(retry.delay_seconds(n, 0.5)) for n in range(1, few + 1))
+    more = ", …" if retry.max_retries > few else ""
     return f"{retry.max_retries}, after {shown}{more}"
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NoReturn
@@ -12,6 +12,7 @@ from headrace.domain.errors import FieldError, HeadraceError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _OURS: Final = re.compile(r"[0-9]{1,9}")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{\[]\s*[}\]]|[{}\[\],:]|[^\s{}\[\],:"]+')
 _TIME_FORMS: Final = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -92,6 +93,10 @@ class Errors:
         return dict(sorted(found.items()))
 
 
+NO_ERRORS: Final = Errors()
+"""Of a form that is only shown: nothing is added to them."""
+
+
 def number_of_ours(text: str, default: int) -> int:
     """Return a number that one of our pages put into a form or link; else *default*."""
     return int(text) if _OURS.fullmatch(text) else default
@@ -119,38 +124,20 @@ def pretty(text: str) -> str:
     return "".join(_laid_out(text))
 
 
-def _laid_out(text: str) -> list[str]:
-    out: list[str] = []
+def _laid_out(text: str) -> Iterator[str]:
     depth = 0
-    at = 0
-    while at < len(text):
-        letter = text[at]
-        if letter == '"':
-            end = at + 1
-            while text[end] != '"':
-                end += 2 if text[end] == "\\" else 1
-            out.append(text[at : end + 1])
-            at = end
-        elif letter in "{[":
-            rest = (
-                text[at + 1 :].lstrip(" \t\r\n")[:1]
-                if text[at + 1 : at + 2].isspace()
-                else (text[at + 1 : at + 2])
-            )
-            if rest and rest in "}]":
-                out.append(letter + rest)
-                at = text.index(rest, at + 1)
-            else:
-                depth += 1
-                out.append(f"{letter}\n{'  ' * depth}")
-        elif letter in "}]":
+    for part in _TOKEN.findall(text):
+        if part in ("{", "["):
+            depth += 1
+            yield f"{part}\n{'  ' * depth}"
+        elif part in ("}", "]"):
             depth -= 1
-            out.append(f"\n{'  ' * depth}{letter}")
-        elif letter == ",":
-            out.append(f",\n{'  ' * depth}")
-        elif letter == ":":
-            out.append(": ")
-        elif not letter.isspace():
-            out.append(letter)
-        at += 1
-    return out
+            yield f"\n{'  ' * depth}{part}"
+        elif part == ",":
+            yield f",\n{'  ' * depth}"
+        elif part == ":":
+            yield ": "
+        elif part[0] in "{[":  # there is nothing in it
+            yield part[0] + part[-1]
+        else:
+            yield part

@@ -5,7 +5,7 @@ Every response has the security headers.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.request import ConsoleRequest
@@ -67,6 +67,7 @@ class Redirect:
 
 Reply = Page | Redirect | ConsoleResponse
 View = Callable[[RequestContext], Reply]
+_View = TypeVar("_View", bound=View)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +90,16 @@ class Routes:
 
     found: list[ConsoleRoute] = field(default_factory=list)
 
-    def get(self, path: str, needs: Permission | None) -> Callable[[View], View]:
+    def get(self, path: str, needs: Permission | None) -> Callable[[_View], _View]:
         """Decorate the view of GET *path*."""
         return self._add("GET", path, needs)
 
-    def post(self, path: str, needs: Permission | None) -> Callable[[View], View]:
+    def post(self, path: str, needs: Permission | None) -> Callable[[_View], _View]:
         """Decorate the view of POST *path*: a form with its token."""
         return self._add("POST", path, needs)
 
-    def _add(self, method: str, path: str, needs: Permission | None) -> Callable[[View], View]:
-        def register(view: View) -> View:
+    def _add(self, method: str, path: str, needs: Permission | None) -> Callable[[_View], _View]:
+        def register(view: _View) -> _View:
             self.found.append(ConsoleRoute(method, path, view, needs))
             return view
 

@@ -155,12 +155,6 @@ def why(result: str, detail: str | None) -> str:
     return _WHY.get(detail or "", detail or "it changed meanwhile")
 
 
-@routes.get(urls.TASK_ACTION, Permission.OPERATE)
-def ask_of_task(context: RequestContext) -> Reply:
-    """Say what an action would do to a task, and ask whether to do it."""
-    return _ask_of_task(context, action_named(context.request.names["action"]))
-
-
 @routes.post(urls.TASK_ACTION, Permission.OPERATE)
 def act_on_task(context: RequestContext) -> Reply:
     """Do it, in the queue that the confirmation named."""
@@ -169,7 +163,7 @@ def act_on_task(context: RequestContext) -> Reply:
     try:
         answer = carry_out(context, action, queue, [task_id])
     except (InvalidRequest, NotFound) as error:
-        return _ask_of_task(context, action, error)
+        return ask_of_task(context, error)
     gone = action.action is BulkAction.DELETE and answer.changed
     where = context.url(urls.QUEUE, queue=queue) if gone else context.url(urls.TASK, id=task_id)
     if answer.changed:
@@ -177,9 +171,10 @@ def act_on_task(context: RequestContext) -> Reply:
     return Redirect(where, outcome(action, answer))
 
 
-def _ask_of_task(
-    context: RequestContext, action: TaskAction, error: HeadraceError | None = None
-) -> ConfirmPage:
+@routes.get(urls.TASK_ACTION, Permission.OPERATE)
+def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> ConfirmPage:
+    """Say what an action would do to a task, and ask whether to do it."""
+    action = action_named(context.request.names["action"])
     task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
     context.require(Permission.OPERATE, task.queue)
     status = task.status(context.now)

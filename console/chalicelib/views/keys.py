@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors
+from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Empty, Fact, Field, Link, Option, Pager
 from console.chalicelib.request_context import RequestContext
@@ -90,12 +90,6 @@ def show(context: RequestContext) -> Reply:
     )
 
 
-@routes.get(urls.CREATE_KEY, Permission.ADMINISTER)
-def ask_new(context: RequestContext) -> Reply:
-    """Ask what the new key is for."""
-    return _form(context, Errors())
-
-
 @routes.post(urls.CREATE_KEY, Permission.ADMINISTER)
 def create(context: RequestContext) -> Reply:
     """Make a key and show its secret, this once; or say what is wrong."""
@@ -120,15 +114,9 @@ def create(context: RequestContext) -> Reply:
                 errors.add(wrong.field.partition("[")[0], wrong.message)
             if not errors:
                 raise
-            return _form(context, errors, status=error.status)
+            return ask_new(context, errors, status=error.status)
         return _shown(context, "The new key", made)
-    return _form(context, errors, status=400)
-
-
-@routes.get(urls.ROTATE_KEY, Permission.ADMINISTER)
-def ask_rotate(context: RequestContext) -> Reply:
-    """Ask how long the secret before is to work."""
-    return _rotation(context, Errors())
+    return ask_new(context, errors, status=400)
 
 
 @routes.post(urls.ROTATE_KEY, Permission.ADMINISTER)
@@ -138,7 +126,7 @@ def rotate(context: RequestContext) -> Reply:
     overlap = context.request.given("overlap")
     if overlap not in _OVERLAPS:
         errors.add("overlap", f"must be one of {', '.join(_OVERLAPS.values())}")
-        return _rotation(context, errors)
+        return ask_rotate(context, errors)
     key_id = context.request.names["id"]
     made = context.use.keys.rotate(context.by, key_id, overlap=timedelta(seconds=int(overlap)))
     ends = Fact("The secret before", f"stops working {_OVERLAPS[overlap]}")
@@ -213,7 +201,9 @@ def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) ->
     )
 
 
-def _rotation(context: RequestContext, errors: Errors) -> ConfirmPage:
+@routes.get(urls.ROTATE_KEY, Permission.ADMINISTER)
+def ask_rotate(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+    """Ask how long the secret before is to work."""
     key = context.use.keys.get(context.by, context.request.names["id"])
     given = context.request.given("overlap", "3600")
     ends = Field(
@@ -249,7 +239,11 @@ def _role(context: RequestContext, errors: Errors) -> Role:
         return Role.VIEWER
 
 
-def _form(context: RequestContext, errors: Errors, *, status: int = 200) -> ConfirmPage:
+@routes.get(urls.CREATE_KEY, Permission.ADMINISTER)
+def ask_new(
+    context: RequestContext, errors: Errors = NO_ERRORS, *, status: int = 200
+) -> ConfirmPage:
+    """Ask what the new key is for."""
     given = context.request.given
     chosen = given("role", Role.VIEWER)
     fields = (

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from console.chalicelib import formatting, urls
-from console.chalicelib.forms import Errors
+from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash
 from console.chalicelib.parts import (
     Choice,
@@ -110,12 +110,6 @@ def recount_form(context: RequestContext) -> Confirm:
     return Confirm(context.url(urls.RECOUNT, queue=context.queue), (Choice("", "Count anew"),))
 
 
-@routes.get(urls.PURGE, Permission.OPERATE)
-def ask_purge(context: RequestContext) -> Reply:
-    """Ask which tasks are to go."""
-    return _purge_page(context, Errors())
-
-
 @routes.post(urls.PURGE, Permission.OPERATE)
 def purge(context: RequestContext) -> Reply:
     """Remove them, if the name was typed."""
@@ -125,7 +119,7 @@ def purge(context: RequestContext) -> Reply:
         errors.add("tasks", f"must be one of {', '.join(_STATES)}")
     _check_name(context, errors)
     if errors or chosen is None:
-        return _purge_page(context, errors)
+        return ask_purge(context, errors)
     what, states = chosen
     done = context.use.queues.purge(context.queue, states)
     gone = f"{formatting.count_of(done.deleted, 'task')} of {context.queue} removed: {what}."
@@ -134,19 +128,13 @@ def purge(context: RequestContext) -> Reply:
     return Redirect(context.url(urls.QUEUE, queue=context.queue), Flash("done", gone))
 
 
-@routes.get(urls.DELETE_QUEUE, Permission.ADMINISTER)
-def ask_delete(context: RequestContext) -> Reply:
-    """Ask whether the queue is to go."""
-    return _delete_page(context, Errors())
-
-
 @routes.post(urls.DELETE_QUEUE, Permission.ADMINISTER)
 def delete(context: RequestContext) -> Reply:
     """Delete the queue, if its name was typed."""
     errors = Errors()
     _check_name(context, errors)
     if errors:
-        return _delete_page(context, errors)
+        return ask_delete(context, errors)
     finished = context.use.queues.delete(context.queue)
     gone = f"Queue {context.queue} is deleted."
     if not finished:
@@ -159,7 +147,9 @@ def _check_name(context: RequestContext, errors: Errors) -> None:
         errors.add("name", f"must be {context.queue}, letter by letter")
 
 
-def _purge_page(context: RequestContext, errors: Errors) -> ConfirmPage:
+@routes.get(urls.PURGE, Permission.OPERATE)
+def ask_purge(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+    """Ask which tasks are to go."""
     counts = context.use.stats.of(context.queue).counts
     amounts = ", ".join(
         f"{formatting.number(count)} {status.lower()}" for status, count in counts.items()
@@ -176,7 +166,9 @@ def _purge_page(context: RequestContext, errors: Errors) -> ConfirmPage:
     return _ask(context, errors, "Purge", urls.PURGE, detail, which)
 
 
-def _delete_page(context: RequestContext, errors: Errors) -> ConfirmPage:
+@routes.get(urls.DELETE_QUEUE, Permission.ADMINISTER)
+def ask_delete(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+    """Ask whether the queue is to go."""
     counts = context.use.stats.of(context.queue).counts
     tasks = formatting.count_of(sum(counts.values()), "task")
     detail = (

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from console.chalicelib import charts, formatting, urls
 from console.chalicelib.charts import Spark
-from console.chalicelib.forms import Errors
+from console.chalicelib.forms import NO_ERRORS, Errors
 from console.chalicelib.pages import Flash, Page
 from console.chalicelib.parts import Age, Empty, Field, Pager
 from console.chalicelib.request_context import RequestContext, each
@@ -106,12 +106,6 @@ def show(context: RequestContext) -> Reply:
     )
 
 
-@routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
-def ask_new(context: RequestContext) -> Reply:
-    """Ask what the new queue is like."""
-    return _create_page(context, Errors())
-
-
 @routes.post(urls.CREATE_QUEUE, Permission.ADMINISTER)
 def create(context: RequestContext) -> Reply:
     """Create a queue, or show the errors of the form."""
@@ -128,7 +122,7 @@ def create(context: RequestContext) -> Reply:
         else:
             done = Flash("done", f"Queue {name} is there.")
             return Redirect(context.url(urls.QUEUE, queue=name), done)
-    return _create_page(context, errors)
+    return ask_new(context, errors)
 
 
 def _row(context: RequestContext, queue: Queue, stats: Glance) -> QueueRow:
@@ -177,7 +171,9 @@ def _empty(prefix: str) -> Empty:
     )
 
 
-def _create_page(context: RequestContext, errors: Errors) -> ConfirmPage:
+@routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
+def ask_new(context: RequestContext, errors: Errors = NO_ERRORS) -> ConfirmPage:
+    """Ask what the new queue is like."""
     given = context.request.given
     retry = _DEFAULTS.retry_strategy
     fields = (

@@ -1,7 +1,7 @@
 """Signing in and out, with a key."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from console.chalicelib import formatting, urls
@@ -96,10 +96,10 @@ def sign_out(context: RequestContext) -> Reply:
 def _page(
     context: RequestContext, wanted: str, error: str = "", *, status: int = 200
 ) -> SignInPage:
-    page = SignInPage(
+    return SignInPage(
         title="Sign in",
+        http_status=status,
         action=context.url(urls.SIGN_IN),
         field=Field("key", "API key", kind="password", required=True, error=error, width="l"),
         hidden=(Hidden("next", context.request.urls.safe_next(wanted)),),
     )
-    return replace(page, http_status=status)

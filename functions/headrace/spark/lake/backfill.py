@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Final
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from headrace.spark.sources import EXPORT, register
 from headrace.spark.sources.columns import TASK, ddl
 from headrace.spark.sources.decode import schema_of
 from headrace.spark.sources.export import OWN, export_at
+from headrace.spark.sources.rows import chunks
 from headrace.store.lake import lake_at
 
 LINES_OF_A_FILE: Final = 100_000
@@ -80,10 +81,10 @@ def backfill(
     lives = _both(_seen(items, _kept(items, payloads) if payloads else []), known)
     written = _written(lake, lives.withColumn("created", _micros("created_at")), mark)
     days = sorted({day for day, _ in written})
-    moves: dict[str, int] = {}
+    moves: Counter[str] = Counter()
     for (_, move), number in written.items():
-        moves[move] = moves.get(move, 0) + number
-    done = Backfilled(export.id, export.incremental, export.items, tuple(days), moves)
+        moves[move] += number
+    done = Backfilled(export.id, export.incremental, export.items, tuple(days), dict(moves))
     say(f"{done.changes:,} changes of {len(days)} days")
     if days:
         rollup(lake, today=today, also=days, say=say)
@@ -183,15 +184,14 @@ def _reconstructed(mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def _written(lake: LakeFrames, lives: DataFrame, mark: str) -> dict[tuple[date, str], int]:
+def _written(lake: LakeFrames, lives: DataFrame, mark: str) -> Counter[tuple[date, str]]:
     """Write the lines of *lives*, files for each hour; return how many of each day and move."""
     lines = lives.drop("created_at").mapInArrow(partial(_reconstructed, mark), _LINES)
     in_order = lines.repartition(DAY, _HOUR).sortWithinPartitions(DAY, _HOUR, "line")
     counted = in_order.mapInArrow(partial(_put, lake.address, mark), _COUNTS)
-    found: dict[tuple[date, str], int] = {}
+    found: Counter[tuple[date, str]] = Counter()
     for row in counted.collect():
-        key = (date.fromisoformat(row[DAY]), row["move"])
-        found[key] = found.get(key, 0) + row["n"]
+        found[date.fromisoformat(row[DAY]), row["move"]] += row["n"]
     return found
 
 
@@ -200,7 +200,7 @@ def _put(address: str, mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator
     lake = lake_at(address)
     rows = (row for batch in batches for row in batch.to_pylist())
     for (day, hour), of_hour in groupby(rows, lambda row: (row[DAY], row[_HOUR])):
-        for number, some in enumerate(_parts(of_hour)):
+        for number, some in enumerate(chunks(of_hour, LINES_OF_A_FILE)):
             text = "".join(f"{row['line']}\n" for row in some)
             name = f"{RAW}/{DAY}={day}/{_HOUR}={hour}/{mark}-{number:05}.json.gz"
             packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
@@ -211,8 +211,3 @@ def _put(address: str, mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator
                 [{DAY: day, "move": move, "n": n} for move, n in counts.items()],
                 schema=schema_of(_COUNTS),
             )
-
-
-def _parts(rows: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
-    while some := list(islice(rows, LINES_OF_A_FILE)):
-        yield some

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import islice
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -24,6 +23,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import TASK_ID_RE
 from headrace.spark.exit_codes import first_line
 from headrace.spark.lake.frames import LakeFrames
+from headrace.spark.sources.rows import chunks
 
 REQUIRED: Final = ("task_id", "payload")
 _AT_ONCE: Final = 500
@@ -139,16 +139,12 @@ def _rows(found: DataFrame, replay: Replay) -> DataFrame:
     return rows.dropDuplicates(["task_id", "created_at", "version"])
 
 
+@_sql_errors()
 def looked_at(rows: DataFrame) -> ReplaySelection:
     """Return how many *rows* there are and what they would cost: the dry run.
 
     Raises InvalidRequest when some of them name no queue, or saying why the SQL fails.
     """
-    with _sql_errors():
-        return _looked_at(rows)
-
-
-def _looked_at(rows: DataFrame) -> ReplaySelection:
     size = f.octet_length("payload")
     units = f.greatest(f.lit(1), f.ceil((size + cost.OVERHEAD_BYTES) / _KB)) + 1  # and its entry
     known = rows.where("payload IS NOT NULL")
@@ -196,8 +192,7 @@ def replayed(
     done = Replayed()
     ordered = rows.where("payload IS NOT NULL").orderBy("at", "task_id", "created_at", "version")
     with connect(Verbatim()) as client:
-        left = ordered.toLocalIterator()
-        while some := list(islice(left, _AT_ONCE)):
+        for some in chunks(ordered.toLocalIterator(), _AT_ONCE):
             for queue in sorted({row["queue"] for row in some}):
                 new = [
                     _new_task(row, replay, selection.first, start)

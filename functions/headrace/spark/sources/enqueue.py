@@ -12,7 +12,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -46,7 +45,7 @@ from headrace.spark.sources.options import (
     refused,
     word,
 )
-from headrace.spark.sources.rows import BadRow
+from headrace.spark.sources.rows import BadRow, chunks
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -173,8 +172,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
     table stays throttled: then it may be called again.
     """
     summary, limiter = EnqueueSummary(), RateLimiter(sending.rate)
-    source = iter(rows)
-    while some := list(islice(source, _AT_A_TIME)):
+    for some in chunks(iter(rows), _AT_A_TIME):
         _check_ids(sending, some)
         good: dict[str, list[TaskSpec]] = {}
         payloads: dict[tuple[str, str | None], str] = {}

@@ -231,13 +231,6 @@ class ExportSource(DataSource):
         return ExportReader(path, columns_of(fields, OWN), verify=chosen["verify"])
 
 
-class ExportPart(InputPartition):
-    """One file of an export."""
-
-    def __init__(self, export: Export, file: DataFile) -> None:
-        super().__init__((export, file))
-
-
 class ExportReader(DataSourceReader):
     """Reads the files of one export."""
 
@@ -248,7 +241,7 @@ class ExportReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         export = export_at(self.path, verify=self.verify)
-        return [ExportPart(export, file) for file in export.files]
+        return [InputPartition((export, file)) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Where there are none, Spark makes one up: without a value, and 4.0 none at all.

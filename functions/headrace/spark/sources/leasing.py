@@ -23,6 +23,7 @@ from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.ops.shared.leases import Leases
 from headrace.spark.sources.connect import RateLimiter, StoreConnection, opened, store
 from headrace.spark.sources.decode import INSTANT, schema_of
+from headrace.spark.sources.rows import chunks
 
 DROPPED: Final = WorkerError(
     "Dropped", "nothing settled this task: the transform gave no row of it"
@@ -73,7 +74,7 @@ def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
     uses = opened(intake.connection)
     room = intake.room(shard)
     held = uses.leases.held(intake.group, intake.queue, shard)
-    for tasks in chunks(held):
+    for tasks in chunks(held, ROWS):
         room -= len(tasks)
         yield record_batch(tasks)
     limiter = RateLimiter(intake.rate)
@@ -133,18 +134,6 @@ def shard_deliveries(connection: StoreConnection) -> ShardDeliveries:
     )
 
 
-def chunks(tasks: Iterator[Task]) -> Iterator[list[Task]]:
-    """Yield *tasks* in lists of at most ROWS."""
-    chunk: list[Task] = []
-    for task in tasks:
-        chunk.append(task)
-        if len(chunk) == ROWS:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 def heartbeat(seconds: float, call: Callable[[], bool], *, name: str) -> Step:
     """The step that does *call* every so many seconds, until it returns False.
 
@@ -195,7 +184,7 @@ def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
     uses = opened(connection)
     swept = 0
     for shard in range(uses.queues.cached(queue).shards_of(State.INFLIGHT)):
-        for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False)):
+        for tasks in chunks(uses.leases.held(group_id, queue, shard, payload=False), ROWS):
             reports = [
                 TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.FAILED, error=DROPPED)
                 for task in tasks

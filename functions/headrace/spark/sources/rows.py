@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -35,7 +36,7 @@ COLUMNS: Final = {
     "delay_seconds": "double",
     "error": "string",
 }
-"""Of the rows and their types; all but the first two may be left out."""
+"""Of the rows and their types, in the order of ``SettlingRow``; all but two may be left out."""
 
 SPAWN: Final = "spawn"
 _STATUSES: Final = {
@@ -200,16 +201,15 @@ def rows_of(batches: Iterable[Any], default: str) -> Iterator[SettlingRow]:
     for batch in batches:
         columns = {name: _values(batch.column(name)) for name in batch.schema.names}
         blank = [None] * batch.num_rows
-        given = (columns.get(name, blank) for name in ("to_queue", "payload", "delay_seconds"))
-        for id_, lease, action, to_queue, payload, delay, error in zip(
-            columns["id"],
-            columns["lease"],
-            columns.get("action", blank),
-            *given,
-            columns.get("error", blank),
-            strict=True,
-        ):
-            yield SettlingRow(id_, lease, action or default, to_queue, payload, delay, error)
+        given = (columns.get(name, blank) for name in COLUMNS)
+        for id_, lease, action, *rest in zip(*given, strict=True):
+            yield SettlingRow(id_, lease, action or default, *rest)
+
+
+def chunks(items: Iterator[_Value], size: int) -> Iterator[list[_Value]]:
+    """Yield *items* in lists of at most *size*."""
+    while some := list(islice(items, size)):
+        yield some
 
 
 def _values(column: "pa.Array") -> list[Any]:

@@ -29,7 +29,7 @@ from headrace.cli.jobs import OUTPUT, STATION_RUN, parsed
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.spark.exit_codes import DONE, exit_code, first_line, hush
 from headrace.spark.session import session
-from headrace.spark.stations.figures import Batch, Run, as_json, logged
+from headrace.spark.stations.figures import Batch, Run, logged
 from headrace.spark.stations.station import Station
 
 CONF: Final = {
@@ -138,12 +138,10 @@ def _broken(module_name: str, error: Exception) -> InvalidRequest:
 
 
 def _announcer(*, as_lines: bool, quiet: bool) -> Callable[[Batch], None]:
-    write = as_json()
-
     def announce(batch: Batch) -> None:
         logged(batch)
         if as_lines:
-            write(batch)
+            print(json.dumps(batch.body(), ensure_ascii=False), flush=True)
         elif not quiet:
             print(batch.line(), file=sys.stderr, flush=True)
 

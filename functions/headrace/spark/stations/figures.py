@@ -1,12 +1,10 @@
 """What a station has done, batch by batch, shown to people, programs and logs."""
 
-import json
 import logging
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 _LOG: Final = logging.getLogger("headrace.station")
 _SETTLED: Final = ("moved", "succeeded", "retried", "dead", "released")
@@ -100,12 +98,3 @@ class Run:
 def logged(batch: Batch) -> None:
     """Write a batch to the log, as one line."""
     _LOG.info("%s", batch.line(), extra={"headrace": batch.body()})
-
-
-def as_json(out: TextIO = sys.stdout) -> Callable[[Batch], None]:
-    """A function that writes each batch as a line of JSON."""
-
-    def write(batch: Batch) -> None:
-        print(json.dumps(batch.body(), ensure_ascii=False), file=out, flush=True)
-
-    return write

@@ -504,11 +504,19 @@ def test_a_quiet_worker_takes_nothing_more_but_goes_on(
     harness: WorkerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
+    begun = threading.Event()
+
+    class Quieting(FakeService):
+        def sign(self, name: str, **sign: Any) -> str | None:
+            assert begun.wait(SOON)  # before, it would not take the first one either
+            return "quiet"
+
+    harness.service = Quieting(time.monotonic)
     harness.handle_waiting()
     (running,) = harness.service.put(1)
-    harness.service.command = "quiet"
     harness.start(concurrency=1)
     harness.wait_begun()
+    begun.set()
     wait_until(lambda: "Asked to be quiet" in caplog.text)
     (left,) = harness.service.put(2)
 

@@ -16,6 +16,7 @@ from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.memory import MemoryStore
+from headrace.store.sqlite import SqliteStore
 from infra.local.tables import TableNames
 from tests.manual_clock import ManualClock
 
@@ -86,7 +87,7 @@ _ONE_SENDER = frozenset(
 
 
 _STORES: dict[str, tuple[str, ...]] = {
-    "embedded": ("memory", "together"),
+    "embedded": ("memory", "sqlite", "together"),
     "dynamodb": ("batch", "single"),
     "none": ("memory",),
 }
@@ -110,6 +111,8 @@ def store(request: pytest.FixtureRequest) -> Store:
     """Give the store of this run."""
     if request.param == "memory":
         return MemoryStore()
+    if request.param == "sqlite":
+        return SqliteStore()
     tables: TableNames = request.getfixturevalue("tables")
     client = request.getfixturevalue("dynamodb")
     if request.param != "single":  # as it is wired

@@ -201,3 +201,24 @@ def entry_from_item(item: Mapping[str, Value]) -> Entry:
         MICROS.decode(expires) if expires else None,
         SECONDS.decode(ttl) if ttl else None,
     )
+
+
+def item_bytes(item: Mapping[str, Value]) -> int:
+    """Return what DynamoDB counts *item* as, in bytes.
+
+    See "DynamoDB item sizes and formats" in Amazon's guide: a number takes a byte for each two
+    digits and one more; a list or map three, and one for each of what is in it.
+    """
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
+
+
+def _value_bytes(value: Value) -> int:
+    ((kind, content),) = value.items()
+    if kind == "S":
+        return len(str(content).encode())
+    if kind == "N":
+        digits = len(str(content).strip("-0").replace(".", ""))
+        return -(-digits // 2) + 1 + str(content).startswith("-")
+    if kind == "L":
+        return 3 + len(content) + sum(map(_value_bytes, content))
+    return 3 + len(content) + item_bytes(content)

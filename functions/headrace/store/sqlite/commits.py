@@ -1,0 +1,162 @@
+"""The changes of one call as one transaction: judged one after the other, then written together."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.domain.change import Change, KeyLock
+from headrace.domain.task import State, Task
+from headrace.store.base import Done, Outcome, Refused, refused
+from headrace.store.sqlite.log import WRITE_LOG, Line, Log
+from headrace.store.sqlite.rows import COLUMNS, Row, read_rows, row_of, task_of
+from headrace.store.sqlite.units import change_units, read_units, write_units
+
+_WRITE: Final = (
+    f"INSERT INTO tasks ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET"
+    " queue=excluded.queue, state=excluded.state, shard=excluded.shard,"
+    " scheduled_at=excluded.scheduled_at, expires_at=excluded.expires_at,"
+    " retained_until=excluded.retained_until, rest=excluded.rest, payload=excluded.payload"
+)
+_ARRIVED: Final = (
+    "INSERT INTO arrivals (queue, number) VALUES (?, 1)"
+    " ON CONFLICT (queue) DO UPDATE SET number = number + 1"
+)
+
+
+@dataclass(slots=True)
+class Made:
+    """What became of the changes of one call, what they cost, and whether any task came to wait."""
+
+    outcomes: list[Outcome]
+    write: float
+    read: float
+    arrived: bool
+
+
+class Commit:
+    """The changes of one call, within a transaction."""
+
+    def __init__(self, db: sqlite3.Connection, log: Log) -> None:
+        self._db = db
+        self._log = log
+        self._tasks: dict[str, Task | None] = {}
+        self._rows: dict[str, Row | None] = {}
+        self._written: dict[str, None] = {}
+        self._lines: list[Line] = []
+        self._arrived: set[str] = set()
+        self._write = self._read = 0.0
+
+    def run(self, changes: Sequence[Change]) -> Made:
+        """Make *changes*."""
+        self._look(_ids(changes))
+        outcomes = [self._make(change) for change in changes]
+        self._flush()
+        return Made(outcomes, self._write, self._read, bool(self._arrived))
+
+    def _look(self, task_ids: Iterable[str]) -> None:
+        wanted = [id_ for id_ in dict.fromkeys(task_ids) if id_ not in self._rows]
+        self._rows |= dict.fromkeys(wanted)
+        self._rows |= read_rows(self._db, wanted)
+
+    def _task(self, task_id: str) -> Task | None:
+        if task_id not in self._tasks:
+            row = self._rows[task_id]
+            self._tasks[task_id] = None if row is None else task_of(row)
+        return self._tasks[task_id]
+
+    def _make(self, change: Change) -> Outcome:
+        before = self._task(change.task_id)
+        blocked = tuple(place for place, also in enumerate(change.also) if not self._open(also))
+        if not change.allowed(before):
+            return self._refuse(change, refused(change, before, blocked))
+        if blocked:
+            return self._refuse(change, Refused(before, blocked))
+        after = change.apply(before)
+        times = 2 if change.also else 1  # a transaction writes everything twice
+        self._put(change.task_id, after or change.remains(before), times)
+        for also in change.also:
+            self._put_also(also, times)
+        last = after or before
+        return Refused(None) if last is None else Done(last)
+
+    def _open(self, also: KeyLock | Change) -> bool:
+        if isinstance(also, KeyLock):
+            return key_lock(self._db, also.kind, also.name) == also.expects
+        return also.allowed(self._task(also.task_id)) and all(map(self._open, also.also))
+
+    def _put_also(self, also: KeyLock | Change, times: int) -> None:
+        if isinstance(also, KeyLock):
+            write_key_lock(self._db, also)
+            self._write += times
+            return
+        self._put(also.task_id, also.apply(self._task(also.task_id)), times)
+        for inner in also.also:
+            self._put_also(inner, times)
+
+    def _refuse(self, change: Change, outcome: Outcome) -> Outcome:
+        """Count what the refused write costs, and the look at what stands there instead."""
+        if change.also:
+            self._write += 2 * (1 + sum(1 for _ in _flat(change.also)))
+        else:
+            row = self._rows[change.task_id]
+            self._write += max(1, write_units(row))
+            self._read += max(1, read_units(row))
+        return outcome
+
+    def _put(self, task_id: str, after: Task | None, times: int) -> None:
+        old, new = self._rows[task_id], None if after is None else row_of(after)
+        if old is None and new is None:
+            return
+        self._write += times * change_units(old, new)
+        self._rows[task_id], self._tasks[task_id] = new, after
+        self._written[task_id] = None
+        self._lines.append(self._log.line(old, new))
+        if new is not None and new[2] == State.ENQUEUED and (old is None or old[1:5] != new[1:5]):
+            self._arrived.add(new[1])
+
+    def _flush(self) -> None:
+        db = self._db
+        puts = [row for id_ in self._written if (row := self._rows[id_]) is not None]
+        gone = [(id_,) for id_ in self._written if self._rows[id_] is None]
+        if puts:
+            db.executemany(_WRITE, puts)
+        if gone:
+            db.executemany("DELETE FROM tasks WHERE id = ?", gone)
+        if self._lines:
+            db.executemany(WRITE_LOG, self._lines)
+        if self._arrived:
+            db.executemany(_ARRIVED, [(queue,) for queue in self._arrived])
+
+
+def _ids(changes: Iterable[KeyLock | Change]) -> Iterator[str]:
+    for change in changes:
+        if isinstance(change, Change):
+            yield change.task_id
+            yield from _ids(change.also)
+
+
+def _flat(also: Iterable[KeyLock | Change]) -> Iterator[KeyLock | Change]:
+    for one in also:
+        yield one
+        if isinstance(one, Change):
+            yield from _flat(one.also)
+
+
+def key_lock(db: sqlite3.Connection, kind: str, name: str) -> str | None:
+    """Return a key lock."""
+    found = db.execute(
+        "SELECT value FROM key_locks WHERE kind = ? AND name = ?", (kind, name)
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def write_key_lock(db: sqlite3.Connection, lock: KeyLock) -> None:
+    """Write or remove a key lock."""
+    if lock.value is None:
+        db.execute("DELETE FROM key_locks WHERE kind = ? AND name = ?", (lock.kind, lock.name))
+    else:
+        db.execute(
+            "INSERT OR REPLACE INTO key_locks (kind, name, value) VALUES (?, ?, ?)",
+            (lock.kind, lock.name, lock.value),
+        )

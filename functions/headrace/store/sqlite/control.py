@@ -1,0 +1,297 @@
+"""Records, key locks, limits and groups: each write a condition and a change in one transaction."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from headrace.domain.change import KeyLock
+from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.lease import Group, GroupChange, group_key
+from headrace.domain.rate import Bucket, Draw, Rate
+from headrace.store.base import Record, charge
+from headrace.store.sqlite.commits import key_lock, write_key_lock
+from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.units import record_units, texts_units
+
+_RECORD: Final = "kind, name, body, version, expires_at, note"
+_group: Final = msgspec.json.Decoder(Group).decode
+_text: Final = msgspec.json.Encoder().encode
+
+
+class Control:
+    """Implements the rest of ``headrace.store.base.Store``."""
+
+    _db: Database
+
+    # -- key locks -----------------------------------------------------------------------------
+
+    def key_lock(self, kind: str, name: str) -> str | None:
+        charge(read=1.0)
+        with self._db.reading() as db:
+            return key_lock(db, kind, name)
+
+    def key_locks(self, kind: str) -> dict[str, str]:
+        with self._db.reading() as db:
+            found = dict(db.execute("SELECT name, value FROM key_locks WHERE kind = ?", (kind,)))
+        charge(read=texts_units(text for pair in found.items() for text in (kind, *pair)))
+        return found
+
+    def set_key_lock(self, lock: KeyLock) -> bool:
+        def write(db: sqlite3.Connection) -> bool:
+            if key_lock(db, lock.kind, lock.name) != lock.expects:
+                return False
+            write_key_lock(db, lock)
+            return True
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def record(self, kind: str, name: str) -> Record | None:
+        with self._db.reading() as db:
+            found = _record(db, kind, name)
+        charge(read=record_units(found, read=True))
+        return found
+
+    def records(
+        self,
+        kind: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int,
+        consistent: bool = True,
+    ) -> tuple[Sequence[Record], bool]:
+        with self._db.reading() as db:
+            rows = db.execute(
+                f"SELECT {_RECORD} FROM records WHERE kind = ? AND name > ? AND name >= ?"
+                " AND substr(name, 1, ?) = ? ORDER BY name LIMIT ?",
+                (kind, after, prefix, len(prefix), prefix, limit + 1),
+            ).fetchall()
+        texts = (text for row in rows[:limit] for text in (*row[:3], row[5] or ""))
+        charge(read=texts_units(texts) * (1 if consistent else 0.5))
+        return tuple(map(_read_record, rows[:limit])), len(rows) > limit
+
+    def put_record(self, record: Record, *, replaces: int | None) -> bool:
+        return self.put_records([(record, replaces)])
+
+    def put_records(self, writes: Sequence[tuple[Record, int | None]]) -> bool:
+        def write(db: sqlite3.Connection) -> bool:
+            for record, replaces in writes:
+                stored = _record(db, record.kind, record.name)
+                if (stored.version if stored else None) != replaces:
+                    return False
+            for record, _ in writes:
+                _write_record(db, record)
+            return True
+
+        units = sum(record_units(record) for record, _ in writes)
+        charge(write=units * (2 if len(writes) > 1 else 1))
+        return self._db.write(write)
+
+    def renew_record(self, record: Record) -> Record:
+        def write(db: sqlite3.Connection) -> Record:
+            stored = _record(db, record.kind, record.name)
+            renewed = Record(
+                record.kind,
+                record.name,
+                record.body,
+                record.version,
+                record.expires_at,
+                stored.note if stored else None,
+            )
+            _write_record(db, renewed)
+            return renewed
+
+        charge(write=record_units(record))
+        return self._db.write(write)
+
+    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
+        return self._changed(
+            "UPDATE records SET note = ? WHERE kind = ? AND name = ? AND note IS ?",
+            (note, kind, name, expects),
+        )
+
+    def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
+        return self._changed(
+            "DELETE FROM records WHERE kind = ? AND name = ? AND version = ifnull(?, version)",
+            (kind, name, None if version is None else str(version)),
+        )
+
+    def _changed(self, statement: str, values: Sequence[Any]) -> bool:
+        charge(write=1.0)
+        return self._db.write(lambda db: db.execute(statement, values).rowcount > 0)
+
+    # -- limits --------------------------------------------------------------------------------
+
+    def reserve(
+        self, queue: str, pool: int, texts: Collection[str], *, room: int
+    ) -> tuple[frozenset[str], bool]:
+        def write(db: sqlite3.Connection) -> tuple[frozenset[str], bool]:
+            there = _pool(db, queue, pool)
+            if not there.issuperset(texts) and len(there) + len(texts) > room:
+                return there, False
+            db.executemany(
+                "INSERT OR IGNORE INTO pools (queue, pool, held) VALUES (?, ?, ?)",
+                [(queue, pool, text) for text in texts],
+            )
+            return there | frozenset(texts), True
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+    def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
+        def write(db: sqlite3.Connection) -> frozenset[str]:
+            db.executemany(
+                "DELETE FROM pools WHERE queue = ? AND pool = ? AND held = ?",
+                [(queue, pool, text) for text in texts],
+            )
+            return _pool(db, queue, pool)
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+    def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
+        found: dict[int, set[str]] = {}
+        with self._db.reading() as db:
+            for pool, held in db.execute(
+                "SELECT pool, held FROM pools WHERE queue = ? AND pool BETWEEN ? AND ?",
+                (queue, first, last),
+            ):
+                found.setdefault(pool, set()).add(held)
+        charge(read=texts_units(text for held in found.values() for text in held) / 2)
+        return {pool: frozenset(held) for pool, held in found.items()}
+
+    def drop_pools(self, queue: str) -> None:
+        self._changed("DELETE FROM pools WHERE queue = ?", (queue,))
+
+    def bucket(self, queue: str) -> Bucket | None:
+        charge(read=0.5)
+        with self._db.reading() as db:
+            return _bucket(db, queue)
+
+    def draw(
+        self,
+        queue: str,
+        draw: Draw,
+        *,
+        seen: Bucket | None,  # noqa: ARG002  what is there is at hand
+    ) -> tuple[Bucket | None, bool]:
+        def write(db: sqlite3.Connection) -> tuple[Bucket | None, bool]:
+            there = _bucket(db, queue)
+            if not draw.allowed(there):
+                return there, False
+            return _write_bucket(db, queue, draw.apply(there)), True
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+    def replace_bucket(self, queue: str, bucket: Bucket, *, expects: Bucket | None) -> bool:
+        def write(db: sqlite3.Connection) -> bool:
+            if _bucket(db, queue) != expects:
+                return False
+            _write_bucket(db, queue, bucket)
+            return True
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+    def drop_bucket(self, queue: str) -> None:
+        self._changed("DELETE FROM buckets WHERE queue = ?", (queue,))
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def open_group(self, group: Group, *, now: datetime) -> bool:
+        def write(db: sqlite3.Connection) -> bool:
+            there = _group_at(db, group.key)
+            if there is not None and there.kept_until > now:
+                return False
+            _write_group(db, group)
+            return True
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+    def group(self, group_id: str) -> Group | None:
+        charge(read=1.0)
+        with self._db.reading() as db:
+            there = _group_at(db, group_key(group_id))
+        return there if there is not None and there.id == group_id else None
+
+    def change_group(self, change: GroupChange) -> Group | None:
+        def write(db: sqlite3.Connection) -> Group | None:
+            there = _group_at(db, group_key(change.id))
+            if there is None or not change.allowed(there):
+                return None
+            return _write_group(db, change.apply(there))
+
+        charge(write=1.0)
+        return self._db.write(write)
+
+
+def _record(db: sqlite3.Connection, kind: str, name: str) -> Record | None:
+    row = db.execute(
+        f"SELECT {_RECORD} FROM records WHERE kind = ? AND name = ?", (kind, name)
+    ).fetchone()
+    return None if row is None else _read_record(row)
+
+
+def _read_record(row: tuple[Any, ...]) -> Record:
+    kind, name, body, version, expires_at, note = row
+    until = None if expires_at is None else instant_of(expires_at)
+    return Record(kind, name, json.loads(body), int(version), until, note)
+
+
+def _write_record(db: sqlite3.Connection, record: Record) -> None:
+    until = None if record.expires_at is None else micros_of(record.expires_at)
+    body = json.dumps(record.body, ensure_ascii=False, separators=(",", ":"))
+    db.execute(
+        f"INSERT OR REPLACE INTO records ({_RECORD}) VALUES (?, ?, ?, ?, ?, ?)",
+        (record.kind, record.name, body, str(record.version), until, record.note),
+    )
+
+
+def _pool(db: sqlite3.Connection, queue: str, pool: int) -> frozenset[str]:
+    return frozenset(
+        held
+        for (held,) in db.execute(
+            "SELECT held FROM pools WHERE queue = ? AND pool = ?", (queue, pool)
+        )
+    )
+
+
+def _bucket(db: sqlite3.Connection, queue: str) -> Bucket | None:
+    row = db.execute(
+        "SELECT given, tokens, unit, since FROM buckets WHERE queue = ?", (queue,)
+    ).fetchone()
+    if row is None:
+        return None
+    given, tokens, unit, since = row
+    return Bucket(int(given), Rate(tokens, timedelta(microseconds=unit)), instant_of(since))
+
+
+def _write_bucket(db: sqlite3.Connection, queue: str, bucket: Bucket) -> Bucket:
+    rate = bucket.rate
+    db.execute(
+        "INSERT OR REPLACE INTO buckets (queue, given, tokens, unit, since) VALUES (?,?,?,?,?)",
+        (queue, str(bucket.given), rate.max_tokens, rate.unit, micros_of(bucket.since)),
+    )
+    return bucket
+
+
+def _group_at(db: sqlite3.Connection, key: str) -> Group | None:
+    row = db.execute("SELECT body FROM groups WHERE key = ?", (key,)).fetchone()
+    return None if row is None else _group(row[0])
+
+
+def _write_group(db: sqlite3.Connection, group: Group) -> Group:
+    db.execute(
+        "INSERT OR REPLACE INTO groups (key, kept_until, body) VALUES (?, ?, ?)",
+        (group.key, micros_of(group.kept_until), _text(group).decode()),
+    )
+    return group

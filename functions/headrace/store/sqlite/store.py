@@ -1,0 +1,30 @@
+"""The store on one SQLite file."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from headrace.store.sqlite.arrivals import Arrivals
+from headrace.store.sqlite.control import Control
+from headrace.store.sqlite.database import MEMORY, Database
+from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.tasks import Tasks
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SqliteStore(Tasks, Control):
+    """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
+
+    Raises Unavailable for a file that cannot be used.
+    """
+
+    def __init__(self, path: str = MEMORY, *, now: Callable[[], datetime] = _utc_now) -> None:
+        self._db = Database(path)
+        self._log = Log(now)
+        self._arrivals = Arrivals(self._db)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()

@@ -1,0 +1,128 @@
+"""Tasks and their index: conditions are judged, and changes made, in one transaction."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from headrace.domain.change import Change
+from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.task import Place, Task
+from headrace.store.base import CountPage, EntryPage, Outcome, Position, charge
+from headrace.store.sqlite.arrivals import Arrivals
+from headrace.store.sqlite.commits import Commit
+from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.rows import entry_of, read_rows, task_of
+from headrace.store.sqlite.units import entries_units, read_units
+
+_COUNTED_AT_ONCE: Final = 5_000  # about as many entries as DynamoDB reads for one request
+
+
+class Tasks:
+    """Implements the part of ``headrace.store.base.Store`` that is about tasks."""
+
+    _db: Database
+    _log: Log
+    _arrivals: Arrivals
+
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:  # noqa: ARG002  all or none fails here
+        if not changes:
+            return []
+        done = self._db.write(lambda db: Commit(db, self._log).run(changes))
+        charge(write=done.write, read=done.read)
+        if done.arrived:
+            self._arrivals.ring()
+        return done.outcomes
+
+    def read(
+        self,
+        task_ids: Iterable[str],
+        *,
+        payload: bool = True,
+        consistent: bool = True,  # noqa: ARG002  always is
+    ) -> dict[str, Task]:
+        return {
+            task.id: task for task in self._found(task_ids, payload=payload) if task.spent is None
+        }
+
+    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        return {task.id: task for task in self._found(task_ids) if task.spent is not None}
+
+    def _found(self, task_ids: Iterable[str], *, payload: bool = True) -> list[Task]:
+        with self._db.reading() as db:
+            rows = read_rows(db, task_ids, payload=payload)
+        charge(read=sum(map(read_units, rows.values())))
+        return [task_of(row) for row in rows.values()]
+
+    def entries(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: Position | None = None,
+        descending: bool = False,
+        limit: int,
+    ) -> EntryPage:
+        where, values = _bounds(place, since, until, after, descending=descending)
+        order = "DESC" if descending else "ASC"
+        with self._db.reading() as db:
+            rows = db.execute(
+                "SELECT id, scheduled_at, expires_at, retained_until FROM tasks"
+                f" WHERE {where} ORDER BY scheduled_at {order}, id {order} LIMIT ?",
+                (*values, limit + 1),
+            ).fetchall()
+        entries = tuple(entry_of(place, row) for row in rows[:limit])
+        charge(read=entries_units(place, len(entries)))
+        if len(rows) <= limit:
+            return EntryPage(entries, None)
+        return EntryPage(entries, Position(entries[-1].scheduled_at, entries[-1].task_id))
+
+    def count(
+        self,
+        place: Place,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: Position | None = None,
+        now: datetime | None,
+    ) -> CountPage:
+        where, values = _bounds(place, since, until, after)
+        with self._db.reading() as db:
+            last = db.execute(
+                f"SELECT scheduled_at, id FROM tasks WHERE {where}"
+                " ORDER BY scheduled_at, id LIMIT 1 OFFSET ?",
+                (*values, _COUNTED_AT_ONCE - 1),
+            ).fetchone()
+            if last is not None:
+                where += " AND (scheduled_at, id) <= (?, ?)"
+                values += last
+            number, read = db.execute(
+                "SELECT count(*) FILTER (WHERE ? IS NULL OR retained_until IS NULL"
+                f" OR retained_until > ?), count(*) FROM tasks WHERE {where}",
+                (*(2 * [None if now is None else micros_of(now)]), *values),
+            ).fetchone()
+        charge(read=entries_units(place, read))
+        return CountPage(number, last and Position(instant_of(last[0]), last[1]))
+
+
+def _bounds(
+    place: Place,
+    since: datetime | None,
+    until: datetime | None,
+    after: Position | None,
+    *,
+    descending: bool = False,
+) -> tuple[str, list[Any]]:
+    where = "queue = ? AND state = ? AND shard = ?"
+    values: list[Any] = [place.queue, str(place.state), place.shard]
+    if since is not None:
+        where += " AND scheduled_at >= ?"
+        values.append(micros_of(since))
+    if until is not None:
+        where += " AND scheduled_at <= ?"
+        values.append(micros_of(until))
+    if after is not None:
+        where += f" AND (scheduled_at, id) {'<' if descending else '>'} (?, ?)"
+        values += [micros_of(after.scheduled_at), after.task_id]
+    return where, values

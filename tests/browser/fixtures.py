@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.client.client import Client
+from headrace.client.queue_fields import RetryFields
 from headrace.client.sending import Failure, NewTask, Report
 from headrace.wire.service import NewKey
 
@@ -52,18 +53,20 @@ class Fixtures:
 
 def fill(client: Client) -> Fixtures:
     """Create queues, tasks in every state, schedules and keys."""
-    none = {"max_retries": 0, "kind": "fixed"}
-    history = {"history_retention_in_seconds": 604_800}
+    none: RetryFields = {"max_retries": 0, "kind": "fixed"}
+    history = 604_800
     client.create_queue("mail", description="Outgoing mail, one task a message.",
                         retry_strategy={"max_retries": 1, "kind": "fixed", "base_seconds": 0},
-                        **history)  # fmt: skip
+                        history_retention_in_seconds=history)  # fmt: skip
     for name, description in (
         ("ngsi.notify", "Notifications as the context broker sends them."),
         ("ngsi.entities", "One entity a task, on its way into the warehouse."),
         ("billing.invoices", ""),
         (WIDE, "A queue whose name and description take more room than most, to see what yields."),
     ):
-        client.create_queue(name, description=description, retry_strategy=none, **history)
+        client.create_queue(
+            name, description=description, retry_strategy=none, history_retention_in_seconds=history
+        )
     client.create_queue("thumbnails", dequeuing_settings={"max_inflight_tasks": 20})
     client.create_queue("nightly", description="Filled by schedules.")
     client.create_queue("empty")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from headrace.client.batches import Batching, Errors, batches_of, checked, raises
 from headrace.client.calls import (
@@ -24,7 +24,8 @@ from headrace.client.calls import (
     tasks,
     work,
 )
-from headrace.client.codec import PLAIN, Codec, JsonValue
+from headrace.client.codec import PLAIN, Codec
+from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask, Report
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain import limits
@@ -234,7 +235,7 @@ class Client(Batching):
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
 
-    def edit_queue(self, name: str, **changes: JsonValue) -> Queue:
+    def edit_queue(self, name: str, **changes: Unpack[QueueFields]) -> Queue:
         """Change some settings and leave the others; those in objects one by one too.
 
         Raises NotFound, InvalidRequest naming the field, or VersionMismatch when others keep

@@ -75,6 +75,7 @@ RETRY_DELAY_SECONDS: Final = (0, 2_592_000)
 INTERVALS: Final = (1, 100)
 SHARDS: Final = (1, 64)
 INFLIGHT: Final = (0, 10_000)  # max_inflight_tasks
+INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
 COUNT: Final = (0, 1_000_000_000)  # max_size, max_tokens
 
 

@@ -32,7 +32,6 @@ TOO_LARGE: Final = "too_large"
 _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-_INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
 _YEARS: Final = (1970, 9998)  # room for a year's expiry behind the latest
 _LEASE_BYTES: Final = 512  # of a secret, an attempt and a worker's name in base64
 CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
@@ -211,7 +210,7 @@ Inflight: TypeAlias = Annotated[
     AfterValidator(_inflight),
 ]
 Tokens: TypeAlias = Annotated[int, _count((1, limits.COUNT[1]))]
-Interval: TypeAlias = Annotated[int, _count((1, _INTERVAL_UNITS))]
+Interval: TypeAlias = Annotated[int, _count((1, limits.INTERVAL_UNITS))]
 Version: TypeAlias = Annotated[int, _count((1, 2**53))]
 BatchSize: TypeAlias = Annotated[int, _count((1, limits.BATCH))]
 

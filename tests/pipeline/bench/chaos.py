@@ -23,6 +23,7 @@ from pathlib import Path
 from pyspark.sql import functions as f
 
 from headrace.client.client import Client
+from headrace.client.queue_fields import RetryFields
 from headrace.client.sending import NewTask
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import LakeProof, proof
@@ -135,7 +136,7 @@ def survived(
 ) -> ChaosOutcome:
     """Put *tasks* through both stations, killing as many *workers* and *drivers* on the way."""
     chance = random.Random(seed)
-    at_once = {"kind": "fixed", "max_retries": 50, "base_seconds": 0, "jitter": 0}
+    at_once: RetryFields = {"kind": "fixed", "max_retries": 50, "base_seconds": 0, "jitter": 0}
     with (
         launched(data_dir=folder) as service,
         Client(service.url, service.admin_key) as client,

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from headrace.client.client import Client
+from headrace.client.queue_fields import RetryFields
 from headrace.client.sending import Report
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.testing import Faults, MemoryService
 from headrace.testing.conditions import chosen_seed
 from headrace.wire.tasks import LeasedTask, Reported
 
-AT_ONCE = {"kind": "fixed", "base_seconds": 0, "max_retries": 5, "jitter": 0}
+AT_ONCE: RetryFields = {"kind": "fixed", "base_seconds": 0, "max_retries": 5, "jitter": 0}
 
 
 @pytest.fixture

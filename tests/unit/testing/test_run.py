@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import App, Client, Context, Reject, Retry, Worker
+from headrace.client.queue_fields import DequeuingFields, RetryFields
 from headrace.domain.errors import Forbidden, LeaseLost
 from headrace.testing import MemoryService
 
-FIXED = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
+FIXED: RetryFields = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
 
 
 class AppStory:
@@ -216,7 +217,9 @@ def test_a_paused_queue_is_not_waited_for_unless_it_resumes(
 def test_a_limited_queue_is_worked_on_at_its_own_pace(
     service: MemoryService, story: AppStory
 ) -> None:
-    limit = {"rate_limiting": {"max_tokens": 1, "interval": 10, "interval_unit": "SECONDS"}}
+    limit: DequeuingFields = {
+        "rate_limiting": {"max_tokens": 1, "interval": 10, "interval_unit": "SECONDS"}
+    }
     service.client.create_queue("mail", dequeuing_settings=limit)
     story.note.enqueue_many({"what": letter} for letter in "abc")
     began = service.clock.now

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.attempts import AttemptRun, Middleware, Runnable, unknown
@@ -19,6 +19,7 @@ from headrace.client.app.posting import AppQueues, Posting
 from headrace.client.app.signature import name_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
+from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import Report
 from headrace.client.settings import utc_now
 from headrace.wire.queues import Schedule
@@ -131,10 +132,12 @@ class App:
 
     # --------------------------------------------------------------------------------- declaring
 
-    def queue(self, name: str, **settings: Any) -> None:  # noqa: ANN401 (as create_queue has them)
-        """Declare a queue, and the settings it is made with where it is missing.
+    def queue(self, name: str, **settings: Unpack[QueueFields]) -> None:
+        """Declare a queue and its settings; ``headrace sync`` brings those to one that exists.
 
         Declare those that tasks are only moved or spawned to as well, so that a worker makes them.
+
+        Raises TypeError for a setting that is none, InvalidRequest for a value out of its limits.
         """
         self._queues.declare(name, settings)
 

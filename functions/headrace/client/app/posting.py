@@ -1,7 +1,7 @@
 """How tasks of an app get to the service: its clients and queues, made when first needed."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime
@@ -12,11 +12,13 @@ from weakref import WeakKeyDictionary
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
+from headrace.client.app.declared import Declared, declared, nested
 from headrace.client.batches import Errors
 from headrace.client.calls import ApiCall
 from headrace.client.calls.queues import create_queue
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
 from headrace.wire.queues import Queue
@@ -33,7 +35,7 @@ class AppQueues:
 
     def __init__(self, *, create: bool) -> None:
         self._create = create
-        self._settings: dict[str, dict[str, Any]] = {}
+        self._settings: dict[str, Declared] = {}
         self._worked: set[str] = set()
 
     @property
@@ -41,9 +43,18 @@ class AppQueues:
         """The queues with a task function or a handler, in order of declaration."""
         return [name for name in self._settings if name in self._worked]
 
-    def declare(self, name: str, settings: dict[str, Any]) -> None:
-        """Add a queue, or settings to one that was named before.  Raises InvalidRequest."""
-        self._settings.setdefault(checks.name("queue", name), {}).update(settings)
+    @property
+    def settings(self) -> Mapping[str, Declared]:
+        """The settings of all queues, in order of declaration."""
+        return dict(self._settings)
+
+    def declare(self, name: str, settings: QueueFields) -> None:
+        """Add a queue, or settings to one that was named before.
+
+        Raises TypeError, or InvalidRequest naming queue and field.
+        """
+        known = self._settings.get(checks.name("queue", name), {})
+        self._settings[name] = {**known, **declared(name, settings)}
 
     def work(self, name: str) -> None:
         """Add a queue that a worker takes tasks from.  Raises InvalidRequest."""
@@ -90,7 +101,7 @@ class AppQueues:
             raise _missing(name, "this key may not make queues") from error
 
     def _creation(self, name: str) -> ApiCall[Queue]:
-        return create_queue(name, **self._settings.get(name, {}))
+        return create_queue(name, **nested(self._settings.get(name, {})))
 
     def check_wanted(self, name: str, missing: NotFound) -> None:
         """Raise NotFound naming the command if missing queues are not to be made."""

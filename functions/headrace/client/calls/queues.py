@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -19,6 +19,7 @@ from headrace.client.calls import (
 )
 from headrace.client.calls.tasks import read_one
 from headrace.client.codec import Codec, remember_codec
+from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import carried, json_body
 from headrace.domain import limits
 from headrace.domain.ids import new_idempotency_key
@@ -30,7 +31,7 @@ from headrace.wire.tasks import Enqueued
 _SHOWN_ONLY: Final = ("stats", "schedules")
 
 
-def create_queue(name: str, **settings: JsonValue) -> ApiCall[Queue]:
+def create_queue(name: str, **settings: Unpack[QueueFields]) -> ApiCall[Queue]:
     """Create a queue; *settings* are the contract's fields, defaults for those left out.
 
     Raises QueueExists, or InvalidRequest naming the field.

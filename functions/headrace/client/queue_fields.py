@@ -1,0 +1,64 @@
+"""The settings of a queue as programs write them, so that a type checker finds a wrong one.
+
+Names and values are the contract's.  Every one may be left out, in the nested ones too.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NotRequired, TypeAlias, TypedDict
+
+from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, IntervalUnit, RateLimiting
+from headrace.domain.retry import Backoff, RetryStrategy
+
+Kind: TypeAlias = Literal["exponential", "linear", "quadratic", "fixed", "intervals"] | Backoff
+Unit: TypeAlias = Literal["SECONDS", "MINUTES", "HOURS"] | IntervalUnit
+
+
+class RetryFields(TypedDict, total=False):
+    """How often and when a failed task is tried again; times are seconds.
+
+    ``intervals`` are the waits one by one, and mean that kind.
+    """
+
+    kind: Kind
+    max_retries: int
+    base_seconds: float
+    max_delay_seconds: float
+    jitter: float
+    intervals: Sequence[float]
+
+
+class RateFields(TypedDict):
+    """A token bucket: ``max_tokens`` deliveries in each ``interval`` (1) of the unit (seconds)."""
+
+    max_tokens: int
+    interval: NotRequired[int]
+    interval_unit: NotRequired[Unit]
+
+
+class DequeuingFields(TypedDict, total=False):
+    """What holds deliveries back; 0 and None are no limit."""
+
+    max_inflight_tasks: int
+    rate_limiting: RateFields | RateLimiting | None
+    dequeuing_paused: bool
+
+
+class DeadLetterFields(TypedDict, total=False):
+    """Whether tasks out of attempts are kept, how long (seconds) and how many (0: no limit)."""
+
+    enable: bool
+    retention_period_in_seconds: float
+    max_size: int
+
+
+class QueueFields(TypedDict, total=False):
+    """The settings of a queue; times are seconds."""
+
+    description: str
+    keepalive_timeout_in_seconds: float
+    expires_in_seconds: float
+    retry_strategy: RetryFields | RetryStrategy
+    dequeuing_settings: DequeuingFields | DequeuingSettings
+    dead_letter_queue_config: DeadLetterFields | DeadLetterConfig
+    history_retention_in_seconds: float
+    shards: int

@@ -1,0 +1,198 @@
+"""Queue settings in code: typed, checked where they are declared, sent as the API has them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import App, RetryStrategy
+from headrace.client.app.declared import declared, nested
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.queue import (
+    DeadLetterConfig,
+    DequeuingSettings,
+    IntervalUnit,
+    QueueSettings,
+    RateLimiting,
+)
+from headrace.domain.retry import Backoff
+from headrace.testing import MemoryService
+
+ROOT = Path(__file__).parents[3]
+
+TYPED = """
+from headrace import App, Client, RetryStrategy
+
+app = App()
+app.queue("mail", shards=2, retry_strategy={"max_retries": 3, "kind": "fixed"})
+app.queue("mail", retry_strategy=RetryStrategy(max_retries=3), description="mail")
+app.queue("mail", dequeuing_settings={"rate_limiting": {"max_tokens": 5}})
+app.queue("mail", shard=2)
+app.queue("mail", shards="2")
+app.queue("mail", retry_strategy={"max_retrys": 3})
+app.queue("mail", retry_strategy={"kind": "sometimes"})
+app.queue("mail", dequeuing_settings={"rate_limiting": {"interval": 5}})
+Client().create_queue("mail", shard=2)
+Client().edit_queue("mail", shard=2)
+"""
+
+
+def test_mypy_finds_a_setting_that_is_none(tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(TYPED)
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", str(program)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    ).stdout
+    wrong = [line.split(": ", 2) for line in found.splitlines() if "error" in line]
+
+    assert [place.partition(":")[2] for place, *_ in wrong[:-1]] == [
+        str(number) for number in range(8, 15)
+    ], found  # line by line, all that have something wrong
+    assert 'Unexpected keyword argument "shard" for "queue" of "App"' in wrong[0][2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"shard": 2}, r"queue mail has no option shard: did you mean shards\?"),
+        ({"x": 2}, "queue mail has no option x: it has description, keepalive_timeout_in_seconds,"),
+        (
+            {"retry_strategy": {"max_retrys": 2}},
+            "retry_strategy of queue mail has no option max_retrys: did you mean max_retries",
+        ),
+    ],
+)
+def test_a_setting_that_is_none_says_what_was_meant(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        App().queue("mail", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "why"),
+    [
+        ({"shards": 100}, "shards", "must be a whole number from 1 to 64, not 100"),
+        ({"shards": 1.5}, "shards", "must be a whole number"),
+        ({"description": "x" * 2000}, "description", "must be at most 1024 bytes"),
+        ({"keepalive_timeout_in_seconds": 0}, "keepalive_timeout_in_seconds", "from 1 to 43200 s"),
+        ({"expires_in_seconds": 0.5}, "expires_in_seconds", "not 0.5; 0 is never"),
+        ({"history_retention_in_seconds": True}, "history_retention_in_seconds", "a number"),
+        ({"retry_strategy": 5}, "retry_strategy", "must be a dict, not 5"),
+        ({"retry_strategy": {"kind": "often"}}, "retry_strategy.kind", "must be one of expon"),
+        ({"retry_strategy": {"jitter": 2}}, "retry_strategy.jitter", "from 0 to 1, not 2"),
+        ({"retry_strategy": {"intervals": 5}}, "retry_strategy.intervals", "list of seconds"),
+        ({"retry_strategy": {"intervals": [-1]}}, "retry_strategy.intervals", "not -1"),
+        ({"retry_strategy": {"intervals": [1] * 101}}, "retry_strategy.intervals", "at most 100"),
+        (
+            {"dequeuing_settings": {"max_inflight_tasks": 10_001}},
+            "dequeuing_settings.max_inflight_tasks",
+            "from 0 to 10000",
+        ),
+        (
+            {"dequeuing_settings": {"rate_limiting": {"interval": 5}}},
+            "dequeuing_settings.rate_limiting",
+            "must be None or have max_tokens",
+        ),
+        (
+            {"dequeuing_settings": {"rate_limiting": {"max_tokens": 0}}},
+            "dequeuing_settings.rate_limiting",
+            "max_tokens must be a whole number from 1",
+        ),
+        (
+            {"dequeuing_settings": {"dequeuing_paused": True}},
+            "dequeuing_settings.dequeuing_paused",
+            "is an operator's: run `headrace queue pause` instead",
+        ),
+        (
+            {"dead_letter_queue_config": {"enable": 1}},
+            "dead_letter_queue_config.enable",
+            "must be True or False",
+        ),
+    ],
+)
+def test_a_value_out_of_its_limits_is_refused_where_it_is_declared(
+    settings: dict[str, Any], field: str, why: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^queue mail: {field} .*{why}") as caught:
+        App().queue("mail", **settings)
+    assert [one.field for one in caught.value.errors] == [field]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent"),
+    [
+        (
+            {"retry_strategy": {"intervals": [1, 5]}},
+            {"retry_strategy": {"intervals": [1, 5], "kind": "intervals", "max_retries": 2}},
+        ),
+        (
+            {"retry_strategy": {"kind": Backoff.FIXED}},
+            {"retry_strategy": {"kind": "fixed", "intervals": []}},
+        ),
+        (
+            {"dequeuing_settings": {"rate_limiting": RateLimiting(5, 2, IntervalUnit.HOURS)}},
+            {
+                "dequeuing_settings": {
+                    "rate_limiting": {"max_tokens": 5, "interval": 2, "interval_unit": "HOURS"}
+                }
+            },
+        ),
+        (
+            {"dequeuing_settings": {"rate_limiting": {"max_tokens": 5}}},
+            {
+                "dequeuing_settings": {
+                    "rate_limiting": {"max_tokens": 5, "interval": 1, "interval_unit": "SECONDS"}
+                }
+            },
+        ),
+    ],
+)
+def test_what_follows_from_a_setting_goes_with_it(settings: Any, sent: dict[str, Any]) -> None:
+    assert nested(declared("mail", settings)) == sent
+
+
+def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> None:
+    app = App()
+    app.queue(
+        "mail",
+        description="mail",
+        keepalive_timeout_in_seconds=60,
+        expires_in_seconds=0,
+        retry_strategy=RetryStrategy(kind=Backoff.INTERVALS, intervals=(1, 2.5, 60)),
+        dequeuing_settings=DequeuingSettings(5, RateLimiting(10, 1)),
+        dead_letter_queue_config=DeadLetterConfig(enable=False, max_size=4),
+        history_retention_in_seconds=60,
+        shards=3,
+    )
+    with MemoryService() as service, service.serving(app):
+        app.ensure_queues()
+        made = service.client.get_queue("mail")
+
+    assert {name: getattr(made, name) for name in QueueSettings.__slots__} == {
+        "description": "mail",
+        "keepalive_timeout_in_seconds": 60,
+        "expires_in_seconds": 0,
+        "retry_strategy": RetryStrategy(
+            kind=Backoff.INTERVALS, max_retries=3, intervals=(1, 2.5, 60)
+        ),
+        "dequeuing_settings": DequeuingSettings(5, RateLimiting(10, 1)),
+        "dead_letter_queue_config": DeadLetterConfig(enable=False, max_size=4),
+        "history_retention_in_seconds": 60,
+        "shards": 3,
+    }
+
+
+def test_settings_that_are_declared_in_several_places_come_together() -> None:
+    app = App()
+    app.queue("mail", retry_strategy={"max_retries": 3}, shards=2)
+    app.queue("mail", retry_strategy={"base_seconds": 5}, shards=4)
+    with MemoryService() as service, service.serving(app):
+        app.ensure_queues()
+        made = service.client.get_queue("mail")
+
+    assert (made.shards, made.retry_strategy) == (4, RetryStrategy(max_retries=3, base_seconds=5))

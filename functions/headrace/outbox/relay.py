@@ -1,0 +1,392 @@
+"""The relay: enqueues the rows of an outbox under their ids, and has them removed afterwards.
+
+Rows that were sent and not removed are sent again, which changes nothing: the service knows the id.
+So it may end at any point, and several may run at once.
+"""
+
+import logging
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol, Self, TypeAlias
+from weakref import WeakSet
+
+from headrace.client.app.app import App
+from headrace.client.calls.tasks import enqueue_entries
+from headrace.client.client import Client
+from headrace.client.threads import PeriodicThread, signals_to
+from headrace.domain import limits
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    InvalidRequest,
+    NotFound,
+    Unavailable,
+)
+from headrace.outbox.rows import OutboxRow
+from headrace.wire.tasks import Enqueued
+
+INTERVAL: Final = 1.0
+"""Seconds between two looks at a table in which nothing was found."""
+
+BATCH: Final = 100
+"""Rows that are taken at a time: the queues among them get calls of up to 25 each."""
+
+_LONGEST_REST: Final = 60.0
+_FIRST_REST: Final = 0.5
+_BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
+_ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
+
+_log: Final = logging.getLogger("headrace.outbox")
+
+
+@dataclass(frozen=True, slots=True)
+class RowFault:
+    """Why a row was not enqueued; ``refused``: it will never be as it is, so it is left alone."""
+
+    error: str
+    refused: bool
+
+
+@dataclass(slots=True)
+class Settled:
+    """What came of some rows, by their ``seq``; of those in neither it is not known.
+
+    ``away`` is why the rest could not be sent at all.
+    """
+
+    done: list[int] = field(default_factory=list)
+    faults: dict[int, RowFault] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    away: HeadraceError | None = None
+
+
+Send: TypeAlias = Callable[[Sequence[OutboxRow]], Settled]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxState:
+    """How many rows wait, since when the oldest does, and how many were refused."""
+
+    waiting: int
+    refused: int
+    oldest_at: datetime | None
+
+    def oldest_seconds(self, now: datetime) -> float:
+        """Return how long the oldest has waited; 0 where none does."""
+        if self.oldest_at is None:
+            return 0.0
+        return max(0.0, (now - self.oldest_at).total_seconds())
+
+
+class OutboxTable(Protocol):
+    """The table of an outbox, in whatever database.
+
+    Every method raises NotFound where the table is missing, Unavailable where the database is.
+    """
+
+    name: str
+    """For logs: where it is, without secrets."""
+
+    def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
+        """Have up to *limit* waiting rows sent, in order, and write down what came of each.
+
+        Those of the queues in *without* are left out, and those refused.  No other relay takes
+        the same rows meanwhile, if the database can see to that; if not, it does no harm.
+        Returns the rows.  Done ones are removed, others keep their error and count an attempt.
+        """
+        ...
+
+    def state(self) -> OutboxState:
+        """Count the rows."""
+        ...
+
+    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
+        """Return rows in order, or only those refused."""
+        ...
+
+    def retry(self, ids: Collection[str] | None = None) -> int:
+        """Let refused rows wait again: those of the tasks named, or all.  Returns how many."""
+        ...
+
+    def delete(self, ids: Collection[str]) -> int:
+        """Delete the rows of the tasks named.  Returns how many there were."""
+        ...
+
+    def create(self) -> None:
+        """Create the table unless it is there."""
+        ...
+
+
+@dataclass(slots=True)
+class _Rest:
+    """How long something is left alone that failed, longer each time."""
+
+    times: int = 0
+    until: float = 0.0  # monotonic
+
+    def again(self, now: float, spread: float, least: float = 0.0) -> float:
+        """Rest for some more seconds, and return how many."""
+        grown = min(_LONGEST_REST, _FIRST_REST * 2.0 ** min(self.times, 20))
+        seconds = max(least, grown * (0.75 + spread / 2))
+        self.times += 1
+        self.until = now + seconds
+        return seconds
+
+
+class Relay:
+    """Enqueues what an outbox holds, until it is stopped.
+
+    Run it in the background of a program (``with Relay(…):``), or as the program (``run``).
+
+    Args:
+        table: the outbox, as ``SqlAlchemyOutbox.table(engine)`` or ``DjangoOutbox.table`` has it.
+        to: a client; or an app, whose declared queues are made where they are missing.
+        interval: seconds between two looks at an empty table; a commit of this process is seen
+            at once.
+        batch: rows that are taken at a time.
+        monotonic, chance: clock and dice, in tests.
+
+    """
+
+    def __init__(
+        self,
+        table: OutboxTable,
+        to: Client | App,
+        *,
+        interval: float = INTERVAL,
+        batch: int = BATCH,
+        monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._table, self._to = table, to
+        self._interval, self._batch = interval, batch
+        self._monotonic, self._chance = monotonic, chance
+        self._away: _Rest | None = None
+        self._resting: dict[str, _Rest] = {}  # queues
+        self._stopped = threading.Event()
+        self._thread = PeriodicThread("headrace-outbox", self.step, log=_log)
+
+    # ------------------------------------------------------------------------- for those outside
+
+    def __enter__(self) -> Self:
+        """Begin, in a thread of its own."""
+        _RELAYS.add(self)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End; rows that are being sent are seen to the end."""
+        _RELAYS.discard(self)
+        self._thread.stop()
+        self._thread.join()
+
+    def run(self) -> None:
+        """Relay until `stop`; in the main thread SIGTERM and SIGINT do that."""
+        with signals_to(self.stop), self:
+            _log.info("Relaying the outbox in %s", self._table.name)
+            self._stopped.wait()
+        _log.info("Stopped")
+
+    def stop(self) -> None:
+        """End `run`.  May be called from any thread, and from a signal handler."""
+        self._stopped.set()
+
+    def wake(self) -> None:
+        """Look at the table now, unless the service or the database is being left alone."""
+        if self._away is None:
+            self._thread.wake()
+
+    def drain(self) -> Counter[str]:
+        """Relay what waits now, in this thread, and return how often each outcome came.
+
+        An outcome is one of an enqueue, or ``"REFUSED"``, or ``"FAILED"`` for rows that are tried
+        again.  Raises what keeps the service or the database from answering.
+        """
+        outcomes: Counter[str] = Counter()
+        while True:
+            rows, settled = self._settle()
+            outcomes += settled.outcomes
+            if settled.away is not None:
+                raise settled.away
+            if len(rows) < self._batch:
+                return outcomes
+
+    def step(self) -> float:
+        """Relay one batch; return the seconds to rest until the next."""
+        try:
+            rows, settled = self._settle()
+            away = settled.away
+        except HeadraceError as error:  # the database
+            rows, away = [], error
+        if away is not None:
+            return self._leave_alone(away)
+        if self._away is not None:
+            _log.info("Relaying again")
+            self._away = None
+        return 0.0 if len(rows) >= self._batch else self._interval
+
+    # --------------------------------------------------------------------------------- its parts
+
+    def _settle(self) -> tuple[Sequence[OutboxRow], Settled]:
+        settled = Settled()
+
+        def send(rows: Sequence[OutboxRow]) -> Settled:
+            for queue, some in _by_queue(rows):
+                if settled.away is None:
+                    self._send(queue, some, settled)
+            return settled
+
+        now = self._monotonic()
+        without = [queue for queue, rest in self._resting.items() if rest.until > now]
+        rows = self._table.settle(self._batch, without, send)
+        _log_faults(rows, settled)
+        return rows, settled
+
+    def _leave_alone(self, error: HeadraceError) -> float:
+        first = self._away is None
+        self._away = self._away or _Rest()
+        least = error.retry_after_seconds if isinstance(error, Unavailable) else 0.0
+        seconds = self._away.again(self._monotonic(), self._chance(), min(least, _LONGEST_REST))
+        level = logging.WARNING if first else logging.DEBUG
+        _log.log(level, "The outbox waits, and is tried again: %s", error.detail)
+        return seconds
+
+    def _send(self, queue: str, rows: Sequence[OutboxRow], settled: Settled) -> None:
+        """Enqueue *rows* of one queue, and note in *settled* what came of each."""
+        try:
+            results = self._enqueue(queue, rows)
+        except InvalidRequest as error:
+            self._refuse_wrong(rows, error, settled)
+        except (NotFound, Forbidden) as error:
+            self._rest_queue(queue)
+            for row in rows:
+                settled.faults[row.seq] = RowFault(error.detail, refused=False)
+                settled.outcomes["FAILED"] += 1
+        except HeadraceError as error:
+            settled.away = error
+        else:
+            self._resting.pop(queue, None)
+            for row, result in zip(rows, results, strict=True):
+                _note(row, result, settled)
+
+    def _refuse_wrong(
+        self, rows: Sequence[OutboxRow], error: InvalidRequest, settled: Settled
+    ) -> None:
+        """Refuse those of *rows* that *error* names, and send the others again."""
+        wrong = _named(error, len(rows))
+        for place in wrong:
+            _refuse(rows[place], _of_entry(error, place), settled)
+        left = [row for place, row in enumerate(rows) if place not in wrong]
+        if wrong:
+            parts = [left] if left else []
+        elif len(left) == 1:
+            _refuse(left[0], error.detail, settled)
+            parts = []
+        else:  # it does not say which, so each is tried alone
+            parts = [[row] for row in left]
+        for part in parts:
+            if settled.away is None:
+                self._send(part[0].queue, part, settled)
+
+    def _enqueue(self, queue: str, rows: Sequence[OutboxRow]) -> list[Enqueued]:
+        call = enqueue_entries(queue, [row.entry.encode() for row in rows])
+        client = self._to.client if isinstance(self._to, App) else self._to
+        try:
+            return client.send(call, again=False)  # rows may be locked meanwhile
+        except NotFound:
+            if not isinstance(self._to, App):
+                raise
+        self._to.ensure_queues(client)
+        return client.send(call, again=False)
+
+    def _rest_queue(self, queue: str) -> None:
+        """Leave a queue alone for a while, so that its rows do not hold up those of others."""
+        rest = self._resting.setdefault(queue, _Rest())
+        rest.again(self._monotonic(), self._chance())
+
+
+def _log_faults(rows: Sequence[OutboxRow], settled: Settled) -> None:
+    """Log what was refused row by row, and what is tried again once for each queue."""
+    again: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        fault = settled.faults.get(row.seq)
+        if fault is None:
+            continue
+        if not fault.refused:
+            again[row.queue, fault.error] += 1
+            continue
+        extra = {"task_id": row.task_id, "queue": row.queue}
+        text = "Task %s of the outbox is refused by queue %s, and kept: %s"
+        _log.warning(text, row.task_id, row.queue, fault.error, extra=extra)
+    for (queue, error), count in again.items():
+        _log.warning("%d rows of the outbox wait for queue %s: %s", count, queue, error)
+
+
+def _note(row: OutboxRow, result: Enqueued, settled: Settled) -> None:
+    if result.outcome == "INVALID":
+        _refuse(row, result.detail or "the service refuses it", settled)
+        return
+    settled.done.append(row.seq)
+    settled.outcomes[result.outcome] += 1
+    if result.outcome in {"DUPLICATE", "OVERWRITTEN"}:
+        # What the row asked for by its dedupe key, but its id will never be seen.
+        _log.info(
+            "A row for queue %s came out %s: task %s holds its dedupe key",
+            row.queue,
+            result.outcome,
+            result.id,
+            extra={"task_id": row.task_id, "queue": row.queue},
+        )
+
+
+def _refuse(row: OutboxRow, why: str, settled: Settled) -> None:
+    settled.faults[row.seq] = RowFault(why, refused=True)
+    settled.outcomes["REFUSED"] += 1
+
+
+def _named(error: InvalidRequest, count: int) -> set[int]:
+    """The places of the entries that *error* names, of *count*."""
+    places = {int(found[1]) for one in error.errors if (found := _ENTRY.match(one.field))}
+    return {place for place in places if place < count}
+
+
+def _of_entry(error: InvalidRequest, place: int) -> str:
+    """What *error* says of the entry at *place*, and of no other."""
+    entry = f"tasks[{place}]"
+    own = [one for one in error.errors if one.field.startswith(entry)]
+    return "; ".join(f"{one.field.replace(entry, 'task')} {one.message}" for one in own)
+
+
+def _by_queue(rows: Sequence[OutboxRow]) -> Iterator[tuple[str, list[OutboxRow]]]:
+    """Cut *rows* into calls: of one queue each, in order, 25 entries and 4 MiB at most."""
+    queues: dict[str, list[OutboxRow]] = {}
+    for row in rows:
+        queues.setdefault(row.queue, []).append(row)
+    for queue, own in queues.items():
+        batch: list[OutboxRow] = []
+        size = 0
+        for row in own:
+            length = limits.utf8_bytes(row.entry) + 1
+            if batch and (len(batch) == limits.BATCH or size + length >= _BATCH_BYTES):
+                yield queue, batch
+                batch, size = [], 0
+            batch.append(row)
+            size += length
+        yield queue, batch
+
+
+# ------------------------------------------------------------------------------------- after commit
+
+_RELAYS: "Final[WeakSet[Relay]]" = WeakSet()
+
+
+def wake_relays() -> None:
+    """Have the relays of this process look now: a transaction with rows was committed."""
+    for relay in list(_RELAYS):
+        relay.wake()

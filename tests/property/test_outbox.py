@@ -1,0 +1,272 @@
+"""The relay in any order of crashes, lost answers and other relays: each row exactly once.
+
+The service is the real one in memory.  The table is a list with the locks of a database: what a
+relay has read is passed over by others where the database can do that, and removed when it commits.
+Each relay may be stopped at each point, and others may run at each point of it.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from headrace import NewTask, Report
+from headrace.client.codec import PLAIN
+from headrace.domain.ids import new_task_id
+from headrace.outbox.relay import OutboxState, Relay, Send, Settled
+from headrace.outbox.rows import OutboxRow, new_row
+from headrace.testing import Fault, Faults, MemoryService
+
+QUEUES = ("kept", "bare", "missing")
+POINTS = ("read", "sent", "committed")
+
+
+class Crash(BaseException):
+    """The relay's process is gone."""
+
+
+@dataclass
+class ListTable:
+    """An outbox in a list; *at* is called at each point of a relay, and may raise Crash."""
+
+    locks: bool
+    committed: list[OutboxRow] = field(default_factory=list)
+    locked: set[int] = field(default_factory=set)
+    at: Callable[[str], None] = lambda _point: None
+    name: str = "a list"
+
+    def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
+        rows = [
+            row
+            for row in self.committed
+            if row.seq not in self.locked and row.queue not in without and row.refused_at is None
+        ][:limit]
+        own = {row.seq for row in rows} if self.locks else set()
+        self.locked |= own
+        try:
+            self.at("read")
+            settled = self.sent(rows, send)
+            self.at("sent")
+            self.write(settled)
+        finally:
+            self.locked -= own  # a database frees the locks of a connection that is gone
+        self.at("committed")
+        return rows
+
+    def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
+        return send(rows)
+
+    def write(self, settled: Settled) -> None:
+        self.committed = [
+            replace(row, attempts=row.attempts + 1) if row.seq in settled.faults else row
+            for row in self.committed
+            if row.seq not in settled.done
+        ]
+
+    def state(self) -> OutboxState:
+        raise NotImplementedError
+
+    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
+        raise NotImplementedError
+
+    def retry(self, ids: Collection[str] | None = None) -> int:
+        raise NotImplementedError
+
+    def delete(self, ids: Collection[str]) -> int:
+        raise NotImplementedError
+
+    def create(self) -> None:
+        raise NotImplementedError
+
+
+class DeletesFirst(ListTable):
+    """The classical fault: rows are removed before they are sent."""
+
+    def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
+        self.write(Settled(done=[row.seq for row in rows]))
+        self.at("read")
+        return send(rows)
+
+
+class NewIds(ListTable):
+    """The other one: each try has an id of its own."""
+
+    def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
+        return send([_with_new_id(row) for row in rows])
+
+
+def _with_new_id(row: OutboxRow) -> OutboxRow:
+    fresh = new_task_id(row.created_at)
+    return replace(row, task_id=fresh, entry=row.entry.replace(row.task_id, fresh))
+
+
+class Outboxes(RuleBasedStateMachine):
+    """Transactions, relays and workers, one after the other and within each other."""
+
+    table_class: type[ListTable] = ListTable
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.service = MemoryService(seed=1)
+        self.service.client.create_queue("kept")
+        self.service.client.create_queue("bare", history_retention_in_seconds=0)
+        self.table = self.table_class(locks=False)
+        self.written = 0
+        self.promised: dict[str, str] = {}  # what was committed: the queue of each id
+        self.ran: list[str] = []  # what workers were given, one entry for each delivery
+        self.relays = [self.relay(), self.relay()]
+
+    def relay(self) -> Relay:
+        """A process that has just started: it remembers nothing."""
+        return Relay(
+            self.table, self.service.client, batch=3, monotonic=self.seconds, chance=lambda: 0.5
+        )
+
+    def seconds(self) -> float:
+        now: datetime = self.service.clock.now
+        return now.timestamp()
+
+    @rule(locks=st.booleans())
+    @precondition(lambda self: self.written == 0)
+    def is_a_database_of_this_kind(self, *, locks: bool) -> None:
+        self.table.locks = locks
+
+    @rule(
+        queues=st.lists(st.sampled_from(QUEUES), min_size=1, max_size=5),
+        commits=st.sampled_from([True, True, True, False]),
+    )
+    def transaction(self, *, queues: list[str], commits: bool) -> None:
+        rows = []
+        for queue in queues:
+            self.written += 1
+            new = new_row(queue, NewTask(payload=self.written), PLAIN, now=self.service.clock.now)
+            rows.append(
+                OutboxRow(new.task_id, new.queue, new.entry, new.created_at, seq=self.written)
+            )
+        if commits:
+            self.table.committed += rows
+            self.promised |= {row.task_id: row.queue for row in rows}
+
+    @rule(
+        who=st.integers(0, 1),
+        crash_at=st.sampled_from([None, None, *POINTS]),
+        other_at=st.sampled_from([None, *POINTS]),
+        other_crashes_at=st.sampled_from([None, None, *POINTS]),
+        fault=st.sampled_from(
+            [None, None, Faults.lose_answers, Faults.lose_requests, Faults.unavailable]
+        ),
+    )
+    def a_relay_steps(
+        self,
+        who: int,
+        crash_at: str | None,
+        other_at: str | None,
+        other_crashes_at: str | None,
+        fault: Callable[..., Fault] | None,
+    ) -> None:
+        """One relay takes a step, another one takes a whole one within it, each may crash."""
+
+        def other(point: str) -> None:
+            if point == other_crashes_at:
+                raise Crash
+
+        def at(point: str) -> None:
+            if point == other_at:
+                self.table.at = other
+                self.step(1 - who)
+                self.table.at = at
+            if point == crash_at:
+                raise Crash
+
+        self.table.at = at
+        if fault is not None:
+            fault(self.service.faults, of="enqueue")
+        self.step(who)
+        self.table.at = lambda _point: None
+        self.service.faults.clear()
+
+    def step(self, who: int) -> None:
+        try:
+            self.relays[who].step()
+        except Crash:
+            self.relays[who] = self.relay()
+
+    @rule()
+    def workers(self) -> None:
+        """Everything that is due runs and succeeds; of those in bare nothing is kept."""
+        for queue in ("kept", "bare"):
+            while tasks := self.service.client.dequeue(queue, batch_size=25).tasks:
+                self.ran += [task.id for task in tasks]
+                done = [
+                    Report(task_id=task.id, lease_id=task.lease.id, status="SUCCEEDED")
+                    for task in tasks
+                ]
+                self.service.client.report(queue, done)
+
+    @rule(seconds=st.integers(1, 5))
+    def time_passes(self, seconds: int) -> None:
+        self.service.clock.forward(seconds)
+
+    @invariant()
+    def nothing_is_made_that_was_not_committed_and_nothing_twice(self) -> None:
+        assert len(self.ran) == len(set(self.ran))
+        assert set(self.ran) <= self.promised.keys()
+        there = [task.id for task in self.service.store.everything()]
+        assert set(there) <= self.promised.keys()
+        assert len(there) == len(set(there))
+
+    @invariant()
+    def every_committed_row_is_in_its_queue_or_waits(self) -> None:
+        there = {task.id: task.queue for task in self.service.store.everything()}
+        waiting = {row.task_id for row in self.table.committed}
+        for task_id, queue in self.promised.items():
+            known = task_id in there or task_id in self.ran
+            assert known or task_id in waiting
+            assert there.get(task_id, queue) == queue
+
+    def teardown(self) -> None:
+        """When all is well again, everything is enqueued that can be, and the outbox is empty."""
+        self.service.faults.clear()
+        self.service.clock.forward(60)
+        last = self.relay()
+        for _ in range(40):
+            last.step()
+        assert {row.queue for row in self.table.committed} <= {"missing"}
+        self.service.client.create_queue("missing")
+        self.relay().drain()
+        assert self.table.committed == []
+        self.nothing_is_made_that_was_not_committed_and_nothing_twice()
+        self.every_committed_row_is_in_its_queue_or_waits()
+
+
+HOW = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_every_committed_row_is_enqueued_exactly_once_and_no_other() -> None:
+    run_state_machine_as_test(Outboxes, settings=HOW)
+
+
+@pytest.mark.parametrize("fault", [DeletesFirst, NewIds])
+def test_a_relay_with_a_classical_fault_is_caught(fault: type[ListTable]) -> None:
+    class Faulty(Outboxes):
+        table_class = fault
+
+    # The first failure will do: nobody reads it, so it need not be made small.
+    how = settings(HOW, max_examples=500, phases=[Phase.generate], database=None, derandomize=True)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Faulty, settings=how)

@@ -7,7 +7,7 @@ rings; of other processes' commits ``PRAGMA data_version`` tells, which one of t
 import sqlite3
 import time
 from collections.abc import Collection, Mapping
-from threading import Condition
+from threading import Condition, Lock
 from typing import Final
 
 from headrace.store.sqlite.database import Database
@@ -21,24 +21,25 @@ class Arrivals:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._bell = Condition()
+        self._fresh()
+        db.on_fork.append(self._fresh)
+
+    def _fresh(self) -> None:
+        # Entered by itself: a thread that is interrupted within the entry of a Condition, which
+        # is no single step, would never leave it.
+        self._lock = Lock()
+        self._bell = Condition(self._lock)
         self._rung = 0
         self._asking = False
-        self._version: int | None = None
 
     def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
         """Return how often tasks have come to wait in each of *queues* that ever had one."""
-        marks = ",".join("?" * len(queues))
         with self._db.reading() as db:
-            return dict(
-                db.execute(
-                    f"SELECT queue, number FROM arrivals WHERE queue IN ({marks})", list(queues)
-                ).fetchall()
-            )
+            return _numbers(db, queues)
 
     def ring(self) -> None:
         """Let those who wait look again."""
-        with self._bell:
+        with self._lock:
             self._rung += 1
             self._bell.notify_all()
 
@@ -46,38 +47,56 @@ class Arrivals:
         """Return once the numbers of *queues* are not *since* any more, or after *seconds*."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            with self._bell:
+            with self._lock:
                 rung = self._rung
             if self.numbers(queues) != since:
                 return
-            self._wait_for_bell(rung, left)
+            if self._waited_for_bell(rung, left):
+                continue
+            try:
+                self._ask(queues, since, rung, end)
+            finally:
+                with self._lock:  # let another of those who wait ask
+                    self._asking = False
+                    self._bell.notify_all()
 
-    def _wait_for_bell(self, rung: int, seconds: float) -> None:
-        with self._bell:
+    def _waited_for_bell(self, rung: int, seconds: float) -> bool:
+        """Wait until it has rung; False: it is for the caller to ask after others' commits."""
+        with self._lock:
             if self._rung != rung:
-                return
+                return True
             if self._asking or not self._db.shared:
                 self._bell.wait(seconds)
-                return
+                return True
             self._asking = True
-        try:
-            with self._db.reading() as db:
-                self._ask(db, rung, time.monotonic() + seconds)
-        finally:
-            with self._bell:  # let another of those who wait ask
-                self._asking = False
-                self._bell.notify_all()
+            return False
 
-    def _ask(self, db: sqlite3.Connection, rung: int, end: float) -> None:
-        """Look for others' commits until there is one, or the bell has rung."""
+    def _ask(
+        self, queues: Collection[str], since: Mapping[str, int], rung: int, end: float
+    ) -> None:
+        """Look for others' commits until there is one, or the bell has rung.
+
+        Each connection counts them in its own way, so a connection is compared with itself, and
+        the numbers are read once more behind the first look.
+        """
+        seen: tuple[sqlite3.Connection, int] | None = None
         while time.monotonic() < end:
-            (version,) = db.execute("PRAGMA data_version").fetchone()
-            if version != self._version:
-                self._version = version
+            with self._db.reading() as db:
+                (version,) = db.execute("PRAGMA data_version").fetchone()
+                if seen is None and _numbers(db, queues) != since:
+                    return
+            if seen is not None and (seen[0] is not db or seen[1] != version):
                 self.ring()
                 return
-            with self._bell:
+            seen = (db, version)
+            with self._lock:
                 if self._rung == rung:
                     self._bell.wait(_ASK_SECONDS)
                 if self._rung != rung:
                     return
+
+
+def _numbers(db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
+    marks = ",".join("?" * len(queues))
+    found = db.execute(f"SELECT queue, number FROM arrivals WHERE queue IN ({marks})", list(queues))
+    return dict(found.fetchall())

@@ -1,4 +1,4 @@
-"""One SQLite file: its connections, its transactions, and what its errors mean.
+"""One SQLite file: its connections, and its transactions.
 
 Callers of a process hand what they write to one thread, which does what has gathered in one
 transaction, so one sync to the disk serves many.  Readers have connections of their own, and
@@ -6,43 +6,26 @@ neither wait for a writer nor hold one up.
 """
 
 import os
-import random
 import sqlite3
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
-from weakref import WeakSet
 
 from headrace.domain.errors import Unavailable
-from headrace.store.base import CALL_SECONDS
-from headrace.store.sqlite.schema import bring_up_to_date, check_library
+from headrace.store.sqlite import forks
+from headrace.store.sqlite.failures import Unusable, errors
+from headrace.store.sqlite.location import Identity, check_same, create, refuse_network
+from headrace.store.sqlite.schema import WAIT_SECONDS, begin, bring_up_to_date, check_library
 
 MEMORY: Final = ":memory:"
-_BUSY_SECONDS: Final = CALL_SECONDS
 _TOGETHER: Final = 64  # callers whose work is done in one transaction
-_SHORTEST_PAUSE: Final = 0.0002
-_LONGEST_PAUSE: Final = 0.004
-_MEANINGS: Final = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_READONLY: "it may not be written to",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened, or its folder not be written to",
-    sqlite3.SQLITE_CORRUPT: "it is damaged: restore a backup (headrace doctor shows the damage)",
-    sqlite3.SQLITE_NOTADB: "it is no database",
-    sqlite3.SQLITE_BUSY: "another process has held it for too long",
-    sqlite3.SQLITE_LOCKED: "another process has held it for too long",
-    sqlite3.SQLITE_IOERR: "the disk does not answer as it should",
-    sqlite3.SQLITE_PERM: "access is denied",
-    sqlite3.SQLITE_PROTOCOL: "the file system does not lock as it should",
-}
-_NETWORKED: Final = frozenset(
-    {"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4"}
-    | {"smb3", "smbfs", "virtiofs"}
-)
+_IDLE_READERS: Final = 8  # connections that are kept while nobody reads
+_LARGEST_LOG: Final = 64 * 1024 * 1024  # bytes that the log beside the file keeps after a burst
 
 _T = TypeVar("_T")
 
@@ -66,60 +49,92 @@ class _Job(Generic[_T]):
 class Database:
     """The file at *path*, or with ``:memory:`` nothing but this process's memory.
 
-    Raises Unavailable for a file that cannot be used, saying why.
+    Raises Unusable for a file that cannot be used, saying why.
     """
 
     def __init__(self, path: str) -> None:
         check_library()
         self.name = path
-        self._memory = threading.RLock() if path == MEMORY else None
-        if self._memory is None:
-            _refuse_network(Path(path))
+        # Settled now: readers are opened later, and somebody may change the folder meanwhile.
+        self._path = None if path == MEMORY else Path(os.path.realpath(path))
+        self._identity: Identity | None = None
+        self._closed = False
+        self._carried_over = False
+        self.on_fork: list[Callable[[], None]] = []  # in the child
         self._fresh()
         with self.errors():
-            bring_up_to_date(self._writing(), path)
-        _OPEN.add(self)
+            if self._path is not None:
+                refuse_network(path, self._path)
+                self._identity = create(path, self._path)
+            self._writing()
+        forks.watch(self)
 
     @property
     def shared(self) -> bool:
         """Whether other processes may write to it too."""
-        return self._memory is None
+        return self._path is not None
 
     def _fresh(self) -> None:
-        self._mutex = threading.Lock()
+        self._gate = threading.Lock()  # what begins passes through it
+        self._memory = threading.RLock()
+        self._mutex = threading.Lock()  # of what follows
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._readers: list[sqlite3.Connection] = []
+        self._lent: set[object] = set()  # a token for each reader
+        self._writer_mutex = threading.Lock()  # of the connection that writes
         self._writer: sqlite3.Connection | None = None
+
+    def errors(self) -> Any:  # noqa: ANN401  a context manager; contextlib's type says no more
+        """Return a block in which SQLite's errors become Unavailable or Unusable."""
+        return errors(self.name, self._path)
 
     # -- writing -------------------------------------------------------------------------------
 
     def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Do *work* in a transaction, together with that of others, and return what it returns.
 
-        When this returns, it is on the disk; when it raises, nothing of it is done.  *work* may be
-        done twice, the first time in vain.  Raises what it raises, and Unavailable.
+        When this returns, it is on the disk; when it raises, nothing of it is done.  (Except that
+        what interrupts the caller leaves that open.)  *work* may be done twice, the first time in
+        vain.  Raises what it raises, and Unavailable.
 
         A thread of its own does it: a handler's thread may be interrupted anywhere.
         """
         job = _Job(work)
-        if self._memory is not None:
+        if self._path is None:
+            self._pass_gate()
             with self._memory:
+                self._check_open()
                 self._do([job])
         else:
-            if self._thread is None:
-                self._start()
-            self._jobs.put(job)
+            with self._mutex:  # what is handed in before it is closed is done
+                self._check_open()
+                if self._thread is None:
+                    self._thread = self._started()
+                self._jobs.put(job)
             job.done.acquire()
         if job.error is not None:
-            raise job.error
+            try:
+                raise job.error
+            finally:
+                del job  # which would hold the error, which holds this frame
         return job.result  # type: ignore[return-value]  # set, as there was no error
 
-    def _start(self) -> None:
-        with self._mutex:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._write_all, name="sqlite", daemon=True)
-                self._thread.start()
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._write_all, name="sqlite", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise Unavailable(f"{self.name}: {error}") from error
+        return thread
+
+    def _check_open(self) -> None:
+        if self._closed or sys.is_finalizing():  # no thread would do it
+            raise Unavailable(f"{self.name}: it is closed")
+        if self._carried_over:
+            raise Unusable(
+                f"{self.name}: it was in use when this process was forked; open it in a new one"
+            )
 
     def _write_all(self) -> None:
         """Do what is handed in, as much at a time as has gathered meanwhile."""
@@ -132,33 +147,50 @@ class Database:
                     take.put(None)
                     break
                 jobs.append(another)
-            self._do(jobs)
+            self._pass_gate()
+            with self._writer_mutex:
+                self._do(jobs)
             for job in jobs:
                 job.done.release()
+            del job, jobs  # what came of it is the callers'
 
     def _do(self, jobs: Sequence[_Job[Any]]) -> None:
+        """Do *jobs* in one transaction, or each in its own where one of them fails."""
         try:
-            self._together(jobs)
+            with self.errors():
+                db = self._writing()
+                self._check_same_file()
+                begin(db)
+        except BaseException as error:  # noqa: BLE001  of nobody's work: each caller hears of it
+            for job in jobs:
+                job.error = type(error)(str(error)) if isinstance(error, Unavailable) else error
+            return
+        try:
+            with self.errors():
+                self._together(db, jobs)
         except BaseException as error:  # noqa: BLE001  each caller hears of its own
+            if self._path is not None:
+                self._drop_writer()
             if len(jobs) == 1:
                 jobs[0].error = error
                 return
-            for job in jobs:  # one of them failed, and the others shall not with it
+            for job in jobs:
                 self._do([job])
 
-    def _together(self, jobs: Sequence[_Job[Any]]) -> None:
-        with self.errors():
-            db = self._writing()
-            _begin(db)
-            try:
-                results = [job.work(db) for job in jobs]
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    with suppress(sqlite3.Error):  # the first error is the one to tell
-                        db.execute("ROLLBACK")
-        for job, result in zip(jobs, results, strict=True):
-            job.result = result
+    @staticmethod
+    def _together(db: sqlite3.Connection, jobs: Sequence[_Job[Any]]) -> None:
+        try:
+            for job in jobs:
+                job.result = job.work(db)
+            db.execute("COMMIT")  # nothing may come after it: what is done must not be done again
+        finally:
+            if db.in_transaction:
+                with suppress(sqlite3.Error):  # the first error is the one to tell
+                    db.execute("ROLLBACK")
+
+    def _check_same_file(self) -> None:
+        if self._path is not None:
+            check_same(self.name, self._path, self._identity)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -166,134 +198,140 @@ class Database:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for statements that change nothing.  Raises Unavailable."""
         with self.errors():
-            if self._memory is not None:
+            self._pass_gate()
+            if self._path is None:
                 with self._memory:
+                    self._check_open()
                     yield self._writing()
                 return
-            with self._mutex:
-                db = self._readers.pop() if self._readers else None
-            db = db or self._opened()
+            token = object()
             try:
-                yield db
+                db = self._borrowed(token)
+                try:
+                    yield db
+                except BaseException:
+                    # A statement may be half read, and keep this connection at an old state.
+                    db.close()
+                    raise
+                self._take_back(db)
             finally:
-                with self._mutex:
-                    self._readers.append(db)
+                self._lent.discard(token)
+
+    def _borrowed(self, token: object) -> sqlite3.Connection:
+        with self._mutex:
+            self._check_open()
+            self._lent.add(token)
+            if self._readers:
+                return self._readers.pop()
+        db = self._connected()
+        try:
+            db.execute("PRAGMA query_only = ON")
+            self._check_same_file()
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _take_back(self, db: sqlite3.Connection) -> None:
+        with self._mutex:
+            if not self._closed and len(self._readers) < _IDLE_READERS:
+                self._readers.append(db)
+                return
+        db.close()
+
+    def _pass_gate(self) -> None:
+        with self._gate:
+            pass
 
     # -- the file ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Do what was handed in, and close every connection; nothing may be asked any more."""
-        thread = self._thread
-        if thread is not None:
-            self._jobs.put(None)
-            thread.join()
+        """Do what was handed in, and close every connection; what is asked later is refused."""
         with self._mutex:
-            for db in (self._writer, *self._readers):
-                if db is not None:
-                    db.close()
-            self._readers = []
+            self._closed = True
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._jobs.put(None)
+        if thread is not None:
+            thread.join()
+        with self._memory, self._writer_mutex, self._mutex:
+            self._drop_connections()
 
-    def after_fork(self) -> None:
-        """Open anew in the child: SQLite's connections must not be carried over a fork.
+    def _drop_connections(self) -> None:
+        self._drop_writer()
+        for db in self._readers:
+            db.close()
+        self._readers = []
 
-        Those of the parent are left alone; to close them would let go of its locks.
-        """
-        if self._memory is None:
-            _ABANDONED.append((self._writer, self._readers))
-            self._fresh()
+    def _drop_writer(self) -> None:
+        db, self._writer = self._writer, None
+        if db is not None:
+            db.close()
 
     def _writing(self) -> sqlite3.Connection:
         """Return the connection that writes, of which there is one."""
         if self._writer is None:
-            self._writer = self._opened()
-            self._writer.execute("PRAGMA busy_timeout = 0")  # see _begin
+            db = self._connected()
+            try:
+                bring_up_to_date(db, self.name)
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA fullfsync = ON")  # macOS: a sync that reaches the disk
+                db.execute("PRAGMA checkpoint_fullfsync = ON")
+                db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
+                db.execute("PRAGMA busy_timeout = 0")  # see patiently()
+            except BaseException:
+                db.close()
+                raise
+            self._writer = db
         return self._writer
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._memory is None:
-            with suppress(FileExistsError):
-                _create(self.name)
+    def _connected(self) -> sqlite3.Connection:
+        # As an address, which makes no file where there is none.
+        place = MEMORY if self._path is None else f"{self._path.as_uri()}?mode=rw"
         db = sqlite3.connect(
-            self.name,
-            timeout=_BUSY_SECONDS,
+            place,
+            uri=self._path is not None,
+            timeout=WAIT_SECONDS,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
         )
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA temp_store = MEMORY")
         return db
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Turn SQLite's errors into Unavailable, with what it means and which file it is."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", None)
-            if code is None or isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
-                raise
-            meaning = _MEANINGS.get(code & 0xFF, str(error))
-            raise Unavailable(f"{self.name}: {meaning}") from error
-        except OSError as error:
-            raise Unavailable(f"{self.name}: {error.strerror or error}") from error
+    # -- forks ---------------------------------------------------------------------------------
 
+    def hold(self) -> None:
+        """Let nothing begin until ``go_on()``."""
+        self._gate.acquire()
 
-def _begin(db: sqlite3.Connection) -> None:
-    """Begin to write, once no other process does.
+    def try_quiet(self) -> bool:
+        """Close what is open, until ``go_on()``; tell whether so: not while it is used."""
+        locks = (self._memory, self._writer_mutex, self._mutex)
+        held = [lock for lock in locks if lock.acquire(blocking=False)]
+        if len(held) == len(locks) and not self._lent:
+            if self._path is not None:
+                self._drop_connections()
+            return True
+        for lock in held:
+            lock.release()
+        return False
 
-    SQLite's own wait grows to 100 ms between two looks, which is many transactions.
-    """
-    deadline = time.monotonic() + _BUSY_SECONDS
-    pause = _SHORTEST_PAUSE
-    while True:
-        try:
-            db.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  jitter is no secret
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+    def go_on(self, *, quiet: bool) -> None:
+        """Let it be used again, in the process that was forked."""
+        if quiet:
+            for lock in (self._memory, self._writer_mutex, self._mutex):
+                lock.release()
+        self._gate.release()
+
+    def begin_anew(self, *, quiet: bool) -> None:
+        """Begin anew in the child of a fork; connections that it was not *quiet* of are no use."""
+        writer, readers = self._writer, self._readers
+        self._fresh()
+        if self._path is None:
+            self._writer = writer  # memory is the child's own
         else:
-            return
-
-
-def _create(path: str) -> None:
-    """Make the file for its owner alone; SQLite gives those beside it the same rights."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
-def _refuse_network(path: Path) -> None:
-    """Raise Unavailable where *path* is on a file system that several machines share.
-
-    Write-ahead logging needs memory that all processes share; on such a one SQLite would lose data.
-    """
-    try:
-        mounts = Path("/proc/mounts").read_text().splitlines()
-    except OSError:  # not Linux
-        return
-    where = path.resolve()
-    best, kind = -1, ""
-    for mount in mounts:
-        _, at, of, *_ = mount.split(" ")
-        folder = Path(at.encode().decode("unicode_escape"))
-        if (folder == where or folder in where.parents) and len(folder.parts) >= best:
-            best, kind = len(folder.parts), of
-    if kind in _NETWORKED:
-        raise Unavailable(f"{path}: is on a network file system ({kind}); use a local disk")
-
-
-_OPEN: Final[WeakSet[Database]] = WeakSet()
-_ABANDONED: Final[list[object]] = []
-
-
-def _after_fork() -> None:
-    for database in list(_OPEN):
-        database.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+            forks.ABANDONED.append((writer, readers))
+            self._carried_over = self._carried_over or not quiet
+        for begin_anew in self.on_fork:
+            begin_anew()

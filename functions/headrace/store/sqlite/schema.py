@@ -4,10 +4,16 @@
 schema it has.  Each entry of ``MIGRATIONS`` brings a file from one version to the next.
 """
 
+import random
 import sqlite3
-from typing import Final
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from headrace.domain.errors import Unavailable
+from headrace.store.base import CALL_SECONDS
+from headrace.store.sqlite.failures import Unusable
+
+_T = TypeVar("_T")
 
 APPLICATION_ID: Final = 0x48445231  # "HDR1"
 OLDEST_SQLITE: Final = (3, 35, 0)
@@ -61,36 +67,82 @@ MIGRATIONS: Final = (
 VERSION: Final = len(MIGRATIONS)
 
 
-def check_library() -> None:
-    """Raise Unavailable where this Python's SQLite is too old."""
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        needed = ".".join(map(str, OLDEST_SQLITE))
-        raise Unavailable(
-            f"this Python has SQLite {sqlite3.sqlite_version}; Headrace needs {needed} or newer"
-        )
+WAIT_SECONDS: Final = CALL_SECONDS
+"""How long another process may hold the file before a call gives up."""
+
+_SHORTEST_PAUSE: Final = 0.0002
+_LONGEST_PAUSE: Final = 0.004
+
+
+def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Raise Unusable where this Python's SQLite, of *version*, is too old."""
+    if version < OLDEST_SQLITE:
+        has, needed = (".".join(map(str, one)) for one in (version, OLDEST_SQLITE))
+        raise Unusable(f"this Python has SQLite {has}; Headrace needs {needed} or newer")
 
 
 def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     """Make the tables of an empty file, and those that are new since an older one was written.
 
-    *name* is what messages call the file.  Raises Unavailable for a file that is not ours, and
-    for one that a newer Headrace has written.
+    *name* is what messages call the file.  Raises Unusable, and has changed nothing, for a file
+    that is not ours, for one that a newer Headrace has written, and for one not to be written to.
     """
-    if _version(db, name) == VERSION:
-        return
-    db.execute("BEGIN IMMEDIATE")
+    db.execute("BEGIN")  # what another process makes of it meanwhile is seen as a whole
+    try:
+        version = _version(db, name)
+    finally:
+        db.execute("ROLLBACK")
+    if version == 0:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect before the first page only
+    _write_ahead(db, name)
+    begin(db)
     try:
         # Another process may have been faster.
         for number in range(_version(db, name), VERSION):
             for statement in MIGRATIONS[number].split(";"):
                 if statement.strip():
                     db.execute(statement)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {number + 1}")
         db.execute("COMMIT")
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
+
+
+def _write_ahead(db: sqlite3.Connection, name: str) -> None:
+    def switch() -> str:
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        return str(mode)
+
+    if patiently(switch) not in ("wal", "memory"):
+        raise Unusable(f"{name}: its file system cannot do write-ahead logging; use a local disk")
+
+
+def begin(db: sqlite3.Connection) -> None:
+    """Begin to write, once no other process does."""
+    if db.in_transaction:  # whoever had begun was interrupted, anywhere
+        db.execute("ROLLBACK")
+    patiently(lambda: db.execute("BEGIN IMMEDIATE"))
+
+
+def patiently(attempt: Callable[[], _T]) -> _T:
+    """Make *attempt* until no other process is in the way, or has been so for too long.
+
+    SQLite's own wait grows to 100 ms between two looks, which is many transactions; and it does
+    not wait at all for some of what it does.
+    """
+    deadline = time.monotonic() + WAIT_SECONDS
+    pause = _SHORTEST_PAUSE
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+        time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  jitter is no secret
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
 def _version(db: sqlite3.Connection, name: str) -> int:
@@ -100,9 +152,9 @@ def _version(db: sqlite3.Connection, name: str) -> int:
     if (application, version, tables) == (0, 0, None):
         return 0
     if application != APPLICATION_ID:
-        raise Unavailable(f"{name} is another program's database, not a file of Headrace")
+        raise Unusable(f"{name} is another program's database, not a file of Headrace")
     if version > VERSION:
-        raise Unavailable(
+        raise Unusable(
             f"{name} was written by a newer Headrace (schema {version}, this one knows up to"
             f" {VERSION}): use that, or another file"
         )

@@ -1,0 +1,83 @@
+"""Where the file is: made for its owner alone, and never on a file system of several machines."""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from headrace.store.sqlite.failures import Unusable
+
+_NETWORKED: Final = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"}
+    | {"nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
+    | {"fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse"}
+)
+_MOUNTS: Final = Path("/proc/mounts")
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+
+
+Identity = tuple[int, int]
+"""What a file is, whatever it is called."""
+
+
+def create(name: str, path: Path) -> Identity:
+    """Make an empty file for its owner alone, if there is none; return its identity.
+
+    SQLite gives the files beside it the same rights.  Raises Unusable.
+    """
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if path.is_dir():
+            raise Unusable(f"{name}: it is a folder; name a file in it")
+        return _identity(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        if not path.parent.is_dir():
+            why = f"there is no folder {path.parent}; make it first"
+        raise Unusable(f"{name}: {why}") from error
+
+
+def check_same(name: str, path: Path, identity: Identity | None) -> None:
+    """Raise Unusable where the file at *path* is another one: writes would go nowhere."""
+    try:
+        same = _identity(path) == identity
+    except (FileNotFoundError, NotADirectoryError):
+        same = False
+    except PermissionError as error:
+        raise Unusable(f"{name}: {error.strerror}") from error
+    if not same:
+        raise Unusable(f"{name}: it was removed or replaced while it was open")
+
+
+def _identity(path: Path) -> Identity:
+    found = os.stat(path)  # noqa: PTH116  half the time of Path's, and before each write
+    return found.st_dev, found.st_ino
+
+
+def refuse_network(name: str, path: Path) -> None:
+    """Raise Unusable where *path* is on a file system that several machines share.
+
+    Write-ahead logging needs memory that all processes share; on such a one SQLite would lose data.
+    """
+    try:
+        mounts = _MOUNTS.read_text(errors="surrogateescape")
+    except OSError:  # not Linux
+        return
+    kind = file_system(mounts, path)
+    if kind in _NETWORKED:
+        raise Unusable(f"{name}: is on a network file system ({kind}); use a local disk")
+
+
+def file_system(mounts: str, path: Path) -> str:
+    """Return the kind of file system that *path* is on, by the text of /proc/mounts."""
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:  # noqa: PLR2004  device, folder, kind
+            continue
+        folder = Path(_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[1]))
+        if (folder == path or folder in path.parents) and len(folder.parts) >= best:
+            best, kind = len(folder.parts), fields[2]  # of two on one folder, the later is seen
+    return kind

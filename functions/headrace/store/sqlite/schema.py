@@ -53,6 +53,7 @@ MIGRATIONS: Final = (
     CREATE TABLE groups (
         key TEXT NOT NULL PRIMARY KEY, kept_until INTEGER NOT NULL, body TEXT NOT NULL
     ) WITHOUT ROWID;
+    CREATE INDEX groups_to_forget ON groups (kept_until);
     CREATE TABLE arrivals (
         queue TEXT NOT NULL PRIMARY KEY, number INTEGER NOT NULL
     ) WITHOUT ROWID;

@@ -8,13 +8,14 @@ from headrace.store.sqlite.control import Control
 from headrace.store.sqlite.database import MEMORY, Database
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.tasks import Tasks
+from headrace.store.sqlite.upkeep import Upkeep
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteStore(Tasks, Control):
+class SqliteStore(Tasks, Control, Upkeep):
     """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
 
     Raises Unavailable for a file that cannot be used.

@@ -1,0 +1,279 @@
+"""The broom, vacuum, backups, and the look at damage."""
+
+import itertools
+import json
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.domain.errors import Conflict, InvalidRequest
+from headrace.domain.lease import Group
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import QueueSettings
+from headrace.domain.task import State
+from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.store.base import Record
+from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.failures import Unusable
+from headrace.store.sqlite.upkeep import Forgotten
+from tests.manual_clock import ManualClock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "headrace.db"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(path: Path, clock: ManualClock) -> Iterator[SqliteStore]:
+    store = SqliteStore(str(path), now=clock)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def use(store: SqliteStore, clock: ManualClock) -> UseCases:
+    use = build(Settings(admin_key="test"), store, now=clock)
+    use.queues.create("mail", QueueSettings(expires_in_seconds=10))
+    return use
+
+
+def enqueue(use: UseCases, count: int, payload: str = "{}") -> list[str]:
+    """Enqueue tasks and return their ids."""
+    ids: list[str] = []
+    while len(ids) < count:
+        some = [TaskSpec(payload)] * min(25, count - len(ids))
+        ids += [str(result.id) for result in use.tasks.enqueue("mail", some)]
+    return ids
+
+
+def end(use: UseCases, count: int, clock: ManualClock) -> None:
+    """Purge *count* tasks that have expired, so that only their ids are kept for a while."""
+    enqueue(use, count)
+    clock.forward(11)
+    use.reaping.run()
+
+
+def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
+    use: UseCases, store: SqliteStore, clock: ManualClock
+) -> None:
+    end(use, 10, clock)
+    store.renew_record(Record("test", "old", {}, 1, clock() + timedelta(seconds=5)))
+    store.renew_record(Record("test", "kept", {}, 1, clock() + timedelta(days=500)))
+    store.renew_record(Record("test", "for ever", {}, 1))
+    for name, seconds in (("lse_old", 5), ("lse_new", 86_400 * 500)):
+        store.open_group(group(name, clock, seconds), now=clock())
+    assert store.forget() == Forgotten(0, 0, 0)
+    clock.forward(86_400 * 400)
+    (fresh,) = enqueue(use, 1)
+
+    steps = [store.forget(4) for _ in range(5)]
+
+    assert sum(step.tasks for step in steps) == 10
+    assert all(step.total <= 4 for step in steps)
+    assert steps[-1].total == 0
+    assert [store.record("test", name) is None for name in ("old", "kept", "for ever")] == [
+        True, False, False
+    ]  # fmt: skip
+    assert store.group("lse_old") is None
+    assert store.group("lse_new") is not None
+    assert list(store.read([fresh])) == [fresh]
+
+
+def group(name: str, clock: ManualClock, kept_seconds: float) -> Group:
+    now = clock()
+    return Group(
+        id=name,
+        name=name,
+        keepalive=timedelta(seconds=1),
+        granted_until=now,
+        expires_at=now,
+        kept_until=now + timedelta(seconds=kept_seconds),
+    )
+
+
+def test_each_task_that_is_forgotten_is_a_line_of_the_log_that_says_so(
+    use: UseCases, store: SqliteStore, clock: ManualClock, path: Path
+) -> None:
+    end(use, 3, clock)
+    clock.forward(86_400 * 400)
+    before = lines(path)
+
+    store.forget()
+
+    new = lines(path)[len(before) :]
+    assert [(forgotten, after) for forgotten, _, after in new] == [(1, None)] * 3
+    assert {json.loads(side)[2] for _, side, _ in new} == {"DEAD"}
+    assert {forgotten for forgotten, _, _ in before} == {0}
+
+
+def lines(path: Path) -> list[tuple[int, str, str | None]]:
+    db = sqlite3.connect(path)
+    found = db.execute("SELECT forgotten, before, after FROM changes ORDER BY number").fetchall()
+    db.close()
+    return found
+
+
+def test_the_file_becomes_smaller_in_small_steps(
+    use: UseCases, store: SqliteStore, clock: ManualClock, path: Path
+) -> None:
+    ids = enqueue(use, 200, json.dumps("x" * 5000))
+    large = size(path)
+    use.queues.purge("mail", (State.ENQUEUED,))
+    clock.forward(86_400 * 400)
+    while store.forget().total:
+        pass
+    assert not store.read(ids)
+
+    left = [store.vacuum(50)]
+    while left[-1]:
+        left.append(store.vacuum(50))
+
+    assert len(left) > 3
+    assert all(a - b <= 50 for a, b in itertools.pairwise(left))
+    store.close()
+    assert size(path) < large / 2
+
+
+def size(path: Path) -> int:
+    db = sqlite3.connect(path)
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.close()
+    return int(pages)
+
+
+# -- backup ----------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_a_file_like_any_other_and_its_owners_alone(
+    use: UseCases, store: SqliteStore, tmp_path: Path
+) -> None:
+    ids = enqueue(use, 30)
+
+    store.backup(str(tmp_path / "copy.db"))
+
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    assert sorted(file.name for file in tmp_path.iterdir() if "copy" in file.name) == ["copy.db"]
+    copy = SqliteStore(str(tmp_path / "copy.db"))
+    assert sorted(copy.read(ids)) == sorted(ids)
+    assert copy.check() == ()
+    copy.close()
+
+
+def test_a_store_in_memory_can_be_brought_to_a_file(tmp_path: Path) -> None:
+    store = SqliteStore()
+    store.renew_record(Record("test", "one", {"a": 1}))
+
+    store.backup(str(tmp_path / "copy.db"))
+
+    copy = SqliteStore(str(tmp_path / "copy.db"))
+    assert copy.record("test", "one") == Record("test", "one", {"a": 1})
+    copy.close()
+
+
+def test_a_backup_replaces_no_file(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+
+    for name in ("precious", path.name):
+        with pytest.raises(Conflict, match="exists already"):
+            store.backup(str(tmp_path / name))
+
+    assert (tmp_path / "precious").read_text() == "x"
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
+
+
+def test_a_backup_goes_into_a_folder_that_is_there(store: SqliteStore, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="folder that exists"):
+        store.backup(str(tmp_path / "none" / "copy.db"))
+
+
+def test_of_two_backups_to_one_file_one_is_made(store: SqliteStore, tmp_path: Path) -> None:
+    refused: list[Conflict] = []
+
+    def backup() -> None:
+        try:
+            store.backup(str(tmp_path / "copy.db"))
+        except Conflict as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=backup) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(refused) == 5
+    assert sorted(file.name for file in tmp_path.glob("*copy*")) == ["copy.db"]
+
+
+def test_a_backup_is_of_one_moment_while_others_write(
+    use: UseCases, store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.store.sqlite.upkeep._PAGES_AT_A_TIME", 1)
+    stop = threading.Event()
+
+    def pairs() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            writes = [(Record("pair", side, {"n": number}, number), number - 1 or None)
+                      for side in ("a", "b")]  # fmt: skip
+            assert store.put_records(writes)
+
+    enqueue(use, 300, json.dumps("x" * 1000))
+    writer = threading.Thread(target=pairs)
+    writer.start()
+    for number in range(5):
+        store.backup(str(tmp_path / f"copy{number}.db"))
+    stop.set()
+    writer.join()
+
+    for number in range(5):
+        copy = SqliteStore(str(tmp_path / f"copy{number}.db"))
+        a, b = copy.record("pair", "a"), copy.record("pair", "b")
+        assert (a and a.body) == (b and b.body)
+        assert copy.check() == ()
+        copy.close()
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def test_a_whole_file_has_no_damage(use: UseCases, store: SqliteStore) -> None:
+    enqueue(use, 50)
+
+    assert store.check() == ()
+
+
+def test_damage_is_shown_line_by_line_and_met_as_one_clear_error(
+    use: UseCases, store: SqliteStore, path: Path
+) -> None:
+    ids = enqueue(use, 500, json.dumps("x" * 1000))
+    store.close()
+    content = bytearray(path.read_bytes())
+    for page in range(20, len(content) // 4096, 3):
+        content[page * 4096 : page * 4096 + 2048] = b"\xff" * 2048
+    path.write_bytes(content)
+    damaged = SqliteStore(str(path))
+
+    assert damaged.check()
+    with pytest.raises(Unusable, match="it is damaged: restore a backup"):
+        everything(damaged, ids)
+    damaged.close()
+
+
+def everything(store: SqliteStore, ids: list[str]) -> None:
+    """Read each task, and change each."""
+    store.read(ids)
+    use = build(Settings(admin_key="test"), store)
+    use.queues.purge("mail", (State.ENQUEUED,))

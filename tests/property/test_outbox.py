@@ -2,7 +2,8 @@
 
 The service is the real one in memory.  The table is a list with the locks of a database: what a
 relay has read is passed over by others where the database can do that, and removed when it commits.
-Each relay may be stopped at each point, and others may run at each point of it.
+Each relay may be stopped at each point, and others may run, or commit rows, at each point of it.
+A number that is free is given again, as SQLite does.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -57,7 +58,7 @@ class ListTable:
             self.at("read")
             settled = self.sent(rows, send)
             self.at("sent")
-            self.write(settled)
+            self.write(rows, settled)
         finally:
             self.locked -= own  # a database frees the locks of a connection that is gone
         self.at("committed")
@@ -66,12 +67,19 @@ class ListTable:
     def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
         return send(rows)
 
-    def write(self, settled: Settled) -> None:
+    def write(self, rows: Sequence[OutboxRow], settled: Settled) -> None:
+        """Write down what came of *rows*, and of no others that have their numbers by now."""
+        sent = {(row.seq, row.task_id) for row in rows}
+        done = {(seq, task_id) for seq, task_id in sent if seq in settled.done}
+        failed = {(seq, task_id) for seq, task_id in sent if seq in settled.faults}
+        kept = [row for row in self.committed if self.key(row) not in done]
         self.committed = [
-            replace(row, attempts=row.attempts + 1) if row.seq in settled.faults else row
-            for row in self.committed
-            if row.seq not in settled.done
+            replace(row, attempts=row.attempts + 1) if self.key(row) in failed else row
+            for row in kept
         ]
+
+    def key(self, row: OutboxRow) -> tuple[int, str]:
+        return row.seq, row.task_id
 
     def state(self) -> OutboxState:
         raise NotImplementedError
@@ -88,12 +96,15 @@ class ListTable:
     def create(self) -> None:
         raise NotImplementedError
 
+    def close(self) -> None:
+        raise NotImplementedError
+
 
 class DeletesFirst(ListTable):
     """The classical fault: rows are removed before they are sent."""
 
     def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
-        self.write(Settled(done=[row.seq for row in rows]))
+        self.write(rows, Settled(done=[row.seq for row in rows]))
         self.at("read")
         return send(rows)
 
@@ -103,6 +114,13 @@ class NewIds(ListTable):
 
     def sent(self, rows: Sequence[OutboxRow], send: Send) -> Settled:
         return send([_with_new_id(row) for row in rows])
+
+
+class DeletesByNumber(ListTable):
+    """And one of databases that give a number again: what has it now is removed unsent."""
+
+    def write(self, rows: Sequence[OutboxRow], settled: Settled) -> None:
+        self.committed = [row for row in self.committed if row.seq not in settled.done]
 
 
 def _with_new_id(row: OutboxRow) -> OutboxRow:
@@ -146,13 +164,12 @@ class Outboxes(RuleBasedStateMachine):
         commits=st.sampled_from([True, True, True, False]),
     )
     def transaction(self, *, queues: list[str], commits: bool) -> None:
-        rows = []
+        rows: list[OutboxRow] = []
         for queue in queues:
             self.written += 1
+            seq = max((row.seq for row in [*self.table.committed, *rows]), default=0) + 1
             new = new_row(queue, NewTask(payload=self.written), PLAIN, now=self.service.clock.now)
-            rows.append(
-                OutboxRow(new.task_id, new.queue, new.entry, new.created_at, seq=self.written)
-            )
+            rows.append(OutboxRow(new.task_id, new.queue, new.entry, new.created_at, seq))
         if commits:
             self.table.committed += rows
             self.promised |= {row.task_id: row.queue for row in rows}
@@ -161,6 +178,7 @@ class Outboxes(RuleBasedStateMachine):
         who=st.integers(0, 1),
         crash_at=st.sampled_from([None, None, *POINTS]),
         other_at=st.sampled_from([None, *POINTS]),
+        writes_at=st.sampled_from([None, *POINTS]),
         other_crashes_at=st.sampled_from([None, None, *POINTS]),
         fault=st.sampled_from(
             [None, None, Faults.lose_answers, Faults.lose_requests, Faults.unavailable]
@@ -171,6 +189,7 @@ class Outboxes(RuleBasedStateMachine):
         who: int,
         crash_at: str | None,
         other_at: str | None,
+        writes_at: str | None,
         other_crashes_at: str | None,
         fault: Callable[..., Fault] | None,
     ) -> None:
@@ -185,6 +204,8 @@ class Outboxes(RuleBasedStateMachine):
                 self.table.at = other
                 self.step(1 - who)
                 self.table.at = at
+            if point == writes_at:
+                self.transaction(queues=["kept"], commits=True)
             if point == crash_at:
                 raise Crash
 
@@ -270,3 +291,20 @@ def test_a_relay_with_a_classical_fault_is_caught(fault: type[ListTable]) -> Non
     how = settings(HOW, max_examples=500, phases=[Phase.generate], database=None, derandomize=True)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Faulty, settings=how)
+
+
+@pytest.mark.parametrize(("table_class", "left"), [(ListTable, 1), (DeletesByNumber, 0)])
+def test_a_row_that_has_a_number_anew_is_not_removed_for_the_old_one(
+    table_class: type[ListTable], left: int
+) -> None:
+    """Without locks: another relay is done, and a transaction commits, while one is sending."""
+    story = Outboxes()
+    story.table = table_class(locks=False)
+    story.relays = [story.relay(), story.relay()]
+
+    story.transaction(queues=["kept"], commits=True)
+    story.a_relay_steps(
+        who=0, crash_at=None, other_at="read", writes_at="sent", other_crashes_at=None, fault=None
+    )
+
+    assert len(story.table.committed) == left

@@ -38,7 +38,7 @@ BATCH: Final = 100
 """Rows that are taken at a time: the queues among them get calls of up to 25 each."""
 
 _LONGEST_REST: Final = 60.0
-_FIRST_REST: Final = 0.5
+_FIRST_REST: Final = 1.0
 _BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 _ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
 
@@ -120,6 +120,10 @@ class OutboxTable(Protocol):
 
     def create(self) -> None:
         """Create the table unless it is there."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections that wait for use."""
         ...
 
 

@@ -16,7 +16,7 @@ from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.options import ELSEWHERE, Options, named
 from headrace.client.app.outcomes import OnLargeResult, Reject
-from headrace.client.app.posting import Posting
+from headrace.client.app.posting import Posting, PreparedTask
 from headrace.client.app.signature import Signature, fitting
 from headrace.client.batches import Errors, checked, raises
 from headrace.client.codec import JsonValue
@@ -201,6 +201,11 @@ class TaskFunction(Generic[C, P, R]):
         """Do the same from an event loop."""
         return await self._posting.aenqueue(self.queue, self.task(args, kwargs, self.declared))
 
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
+        """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
+        task = self.task(args, kwargs, self.declared)
+        return PreparedTask(self.queue, task, self._posting.codec)
+
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> list[Enqueued]:
@@ -297,6 +302,10 @@ class Chosen(Generic[P]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Do the same from an event loop."""
         return await self._posting.aenqueue(self._function.queue, self._task(args, kwargs))
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
+        """Return what `enqueue` would send, for an outbox to write down.  Raises InvalidRequest."""
+        return PreparedTask(self._function.queue, self._task(args, kwargs), self._posting.codec)
 
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"

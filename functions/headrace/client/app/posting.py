@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import chain
 from threading import Lock
@@ -111,6 +111,15 @@ class AppQueues:
 
 def _missing(name: str, why: str) -> NotFound:
     return NotFound(f"there is no queue {name}, and {why}: run `headrace queue create {name}`")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTask:
+    """A task that could be sent: to which queue, and how its payload is written."""
+
+    queue: str
+    task: NewTask
+    codec: Codec
 
 
 class Posting:

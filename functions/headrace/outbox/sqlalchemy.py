@@ -1,0 +1,410 @@
+"""The outbox for SQLAlchemy: sessions and connections, sync and async.
+
+::
+
+    outbox = SqlAlchemyOutbox(Base.metadata)
+
+    with Session(engine) as session, session.begin():
+        session.add(order)
+        outbox.enqueue(session, send_receipt, order=42)
+
+Needs ``headrace[sqlalchemy]``.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects.mysql import MEDIUMTEXT
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session, SessionTransaction, registry, scoped_session
+from sqlalchemy.pool import NullPool
+
+from headrace.client.app import checks
+from headrace.client.app.app import App
+from headrace.client.app.posting import PreparedTask
+from headrace.client.client import Client
+from headrace.client.codec import PLAIN, Codec
+from headrace.client.sending import NewTask
+from headrace.client.settings import utc_now
+from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
+from headrace.outbox.relay import INTERVAL, OutboxState, Relay, RowFault, Send, Settled, wake_relays
+from headrace.outbox.rows import ERROR_LENGTH, TABLE, OutboxRow, new_row
+from headrace.outbox.writing import Preparing, prepared_calls, prepared_tasks
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Transaction: TypeAlias = (
+    "Session | scoped_session[Any] | AsyncSession | async_scoped_session[Any] | sa.Connection"
+)
+
+_LOCKING: Final = ("postgresql", "mysql", "mariadb")
+"""Databases in which relays pass over each other's rows.  In others they may send one twice, which
+the service knows by its id."""
+
+_ENTRY: Final = sa.Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")  # their text is 64 KiB
+_PENDING: Final = "headrace_outbox_pending"
+_LISTENING: Final = "headrace_outbox_listening"
+
+
+def outbox_table(metadata: sa.MetaData, name: str = TABLE, schema: str | None = None) -> sa.Table:
+    """Add the table of an outbox to *metadata*."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+        sa.Column("task_id", sa.String(64), nullable=False),
+        sa.Column("queue", sa.String(128), nullable=False),
+        sa.Column("entry", _ENTRY, nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False, default=0),
+        sa.Column("error", sa.String(ERROR_LENGTH)),
+        sa.Column("refused_at", sa.DateTime(timezone=True)),
+        sa.Index(f"{name}_waiting", "refused_at", "seq"),
+        schema=schema,
+        sqlite_autoincrement=True,  # so that no number is given twice
+    )
+
+
+class SqlAlchemyOutbox:
+    """Writes tasks into a table of the user's database, in the user's transaction.
+
+    Args:
+        metadata: where the table is added, so that it is created and migrated with the others.
+        name: the table's.
+        schema: the table's, if not the default one.
+        codec: how payloads of raw tasks are written; those of task functions as their app says.
+        now: the clock, in tests.
+
+    """
+
+    def __init__(
+        self,
+        metadata: sa.MetaData | None = None,
+        *,
+        name: str = TABLE,
+        schema: str | None = None,
+        codec: Codec = PLAIN,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        metadata = sa.MetaData() if metadata is None else metadata
+        self.table = outbox_table(metadata, name, schema)
+        self._codec, self._now = codec, now
+        # A class of its own, for a class can be of one table only.
+        self._entry: type[Any] = type("OutboxEntry", (), {})
+        registry(metadata=metadata).map_imperatively(self._entry, self.table)
+
+    def enqueue(
+        self, session: Transaction, task: Preparing[P], *args: P.args, **kwargs: P.kwargs
+    ) -> str:
+        """Write a call of a task function, or of ``function.options(…)``; return its task's id.
+
+        It is enqueued once *session* is committed.  Nothing has to be awaited.
+
+        Raises InvalidRequest naming what is wrong, PayloadTooLarge over 256 KiB: as an enqueue.
+        """
+        return self._write(session, [task.prepare(*args, **kwargs)])[0]
+
+    def enqueue_many(
+        self, session: Transaction, task: Preparing[...], calls: Iterable[Mapping[str, Any]]
+    ) -> list[str]:
+        """Write any number of calls, each given as its arguments by name; ids in order."""
+        return self._write(session, prepared_calls(task, calls))
+
+    def add(self, session: Transaction, queue: str, task: NewTask) -> str:
+        """Write a task of *queue*; return its id.  Raises what `enqueue` does."""
+        return self.add_many(session, queue, [task])[0]
+
+    def add_many(self, session: Transaction, queue: str, tasks: Iterable[NewTask]) -> list[str]:
+        """Write any number of tasks of *queue*; ids in order."""
+        return self._write(session, prepared_tasks(queue, tasks, self._codec))
+
+    def open(self, engine: "sa.Engine | AsyncEngine") -> "SqlAlchemyTable":
+        """Return the outbox in the database of *engine*, to look at it or relay it."""
+        return SqlAlchemyTable(engine, self.table)
+
+    def relay(
+        self, engine: "sa.Engine | AsyncEngine", to: Client | App, *, interval: float = INTERVAL
+    ) -> Relay:
+        """Return a relay of the outbox in the database of *engine*: see `Relay`."""
+        return Relay(self.open(engine), to, interval=interval)
+
+    def _write(self, session: Transaction, tasks: Iterable[PreparedTask]) -> list[str]:
+        now = self._now()
+        rows = [new_row(one.queue, one.task, one.codec, now=now) for one in tasks]
+        values = [
+            {
+                "task_id": row.task_id,
+                "queue": row.queue,
+                "entry": row.entry,
+                "created_at": row.created_at,
+                "attempts": 0,
+            }
+            for row in rows
+        ]
+        target = _sync(session)
+        if isinstance(target, sa.Connection):
+            if values:
+                target.execute(sa.insert(self.table), values)
+        else:
+            for one in values:
+                entry = self._entry()
+                for name, value in one.items():
+                    setattr(entry, name, value)
+                target.add(entry)
+            _wake_after(target)
+        return [row.task_id for row in rows]
+
+
+def _sync(session: Transaction) -> Session | sa.Connection:
+    """Return what *session* works by.  Raises TypeError for what is no transaction."""
+    found: Any = session
+    if hasattr(found, "registry"):  # a scoped session
+        found = found()
+    found = getattr(found, "sync_session", found)
+    if hasattr(found, "sync_connection"):
+        raise TypeError(
+            "an AsyncConnection waits for its answers: "
+            "write `await connection.run_sync(outbox.enqueue, …)`"
+        )
+    if not isinstance(found, Session | sa.Connection):
+        raise TypeError(f"session must be one of SQLAlchemy, not {type(session).__name__}")
+    return found
+
+
+def _wake_after(session: Session) -> None:
+    """Wake the relays of this process once the transaction of *session* has ended."""
+    session.info[_PENDING] = True
+    if not session.info.get(_LISTENING):
+        session.info[_LISTENING] = True
+        event.listen(session, "after_transaction_end", _ended)
+
+
+def _ended(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None and session.info.pop(_PENDING, False):
+        wake_relays()
+
+
+# ------------------------------------------------------------------------------- what a relay reads
+
+
+class SqlAlchemyTable:
+    """The table of an outbox in one database: see `headrace.outbox.relay.OutboxTable`.
+
+    Raises InvalidRequest for an async *engine* with a pool: its connections belong to the event
+    loop that opened them, and this has loops of its own.
+    """
+
+    def __init__(
+        self,
+        engine: "sa.Engine | AsyncEngine",
+        table: sa.Table,
+        *,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._engine, self._table, self._now = engine, table, now
+        self.name = f"{table.name} of {engine.url.render_as_string(hide_password=True)}"
+        self._locks = engine.dialect.name in _LOCKING
+        if not isinstance(engine, sa.Engine) and not isinstance(engine.pool, NullPool):
+            raise checks.wrong(
+                "engine", "must be made with poolclass=NullPool if it is async, or from a URL"
+            )
+
+    def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
+        """Have waiting rows sent: within one transaction where the database locks rows."""
+        waiting = self._select().where(self._table.c.refused_at.is_(None)).limit(limit)
+        if without:
+            waiting = waiting.where(self._table.c.queue.not_in(without))
+
+        def locked(connection: sa.Connection) -> Sequence[OutboxRow]:
+            rows = _rows(connection.execute(waiting.with_for_update(skip_locked=True)))
+            self._write(connection, rows, send(rows))
+            return rows
+
+        if self._locks:
+            return self._run(locked)
+        rows = self._run(lambda connection: _rows(connection.execute(waiting)))
+        if rows:
+            settled = send(rows)
+            self._run(lambda connection: self._write(connection, rows, settled))
+        return rows
+
+    def state(self) -> OutboxState:
+        """Count the rows."""
+        refused_at, created_at = self._table.c.refused_at, self._table.c.created_at
+        count = sa.select(
+            sa.func.count().filter(refused_at.is_(None)),
+            sa.func.count(refused_at),
+            sa.func.min(created_at).filter(refused_at.is_(None)),
+        )
+        waiting, refused, oldest = self._run(lambda connection: connection.execute(count).one())
+        return OutboxState(waiting, refused, _aware(oldest))
+
+    def rows(self, *, refused: bool = False, limit: int | None = None) -> list[OutboxRow]:
+        """Return rows in order, or only those refused."""
+        which = self._select().limit(limit)
+        if refused:
+            which = which.where(self._table.c.refused_at.is_not(None))
+        return self._run(lambda connection: _rows(connection.execute(which)))
+
+    def retry(self, ids: Collection[str] | None = None) -> int:
+        """Let refused rows wait again: those of the tasks named, or all."""
+        again = sa.update(self._table).where(self._table.c.refused_at.is_not(None))
+        if ids is not None:
+            again = again.where(self._table.c.task_id.in_(ids))
+        again = again.values(refused_at=None)
+        return self._run(lambda connection: connection.execute(again).rowcount)
+
+    def delete(self, ids: Collection[str]) -> int:
+        """Delete the rows of the tasks named."""
+        gone = sa.delete(self._table).where(self._table.c.task_id.in_(ids))
+        return self._run(lambda connection: connection.execute(gone).rowcount)
+
+    def create(self) -> None:
+        """Create the table unless it is there."""
+        self._run(lambda connection: self._table.create(connection, checkfirst=True))
+
+    def close(self) -> None:
+        """Close the connections that wait for use."""
+        if isinstance(self._engine, sa.Engine):
+            self._engine.dispose()  # an async one has none
+
+    def _select(self) -> sa.Select[Any]:
+        return sa.select(self._table).order_by(self._table.c.seq)
+
+    def _write(
+        self, connection: sa.Connection, rows: Sequence[OutboxRow], settled: Settled
+    ) -> None:
+        by_seq = {row.seq: row for row in rows}
+        if settled.done:
+            gone = [by_seq[seq] for seq in settled.done]
+            connection.execute(sa.delete(self._table).where(self._these(gone)))
+        by_fault: dict[RowFault, list[OutboxRow]] = {}
+        for seq, fault in settled.faults.items():
+            by_fault.setdefault(fault, []).append(by_seq[seq])
+        for fault, failed in by_fault.items():
+            note = sa.update(self._table).where(self._these(failed))
+            connection.execute(
+                note.values(
+                    attempts=self._table.c.attempts + 1,
+                    error=fault.error[:ERROR_LENGTH],
+                    refused_at=self._now() if fault.refused else None,
+                )
+            )
+
+    def _these(self, rows: Sequence[OutboxRow]) -> sa.ColumnElement[bool]:
+        """Exactly *rows*: where nothing is locked, a number may be another row's by now."""
+        return self._table.c.seq.in_([row.seq for row in rows]) & self._table.c.task_id.in_(
+            [row.task_id for row in rows]
+        )
+
+    def _run(self, do: Callable[[sa.Connection], T]) -> T:
+        """Do something in a transaction of its own.  Raises NotFound, Unavailable."""
+        with self._errors():
+            if isinstance(self._engine, sa.Engine):
+                with self._engine.connect() as connection:
+                    return self._transact(connection, do)
+            return asyncio.run(self._run_async(self._engine, do))
+
+    async def _run_async(self, engine: "AsyncEngine", do: Callable[[sa.Connection], T]) -> T:
+        async with engine.connect() as connection:
+            return await connection.run_sync(self._transact, do)
+
+    def _transact(self, connection: sa.Connection, do: Callable[[sa.Connection], T]) -> T:
+        if self._locks:  # MySQL's usual level would lock out whoever inserts behind the last row
+            connection = connection.execution_options(isolation_level="READ COMMITTED")
+        with connection.begin():
+            return do(connection)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except HeadraceError:
+            raise
+        except DBAPIError as error:
+            if self._is_missing():
+                raise NotFound(
+                    f"there is no table {self._table.name}: create it with your migrations, "
+                    "or with `headrace outbox create`"
+                ) from None
+            raise _away(error.orig or error) from None  # the statement names what is in the rows
+        except (PoolTimeout, OSError) as error:
+            raise _away(error) from None
+
+    def _is_missing(self) -> bool:
+        def look(connection: sa.Connection) -> bool:
+            return sa.inspect(connection).has_table(self._table.name, self._table.schema)
+
+        try:
+            if isinstance(self._engine, sa.Engine):
+                with self._engine.connect() as connection:
+                    return not look(connection)
+            return not asyncio.run(self._run_async(self._engine, look))
+        except (DBAPIError, PoolTimeout, OSError):
+            return False
+
+
+def _away(error: BaseException) -> Unavailable:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return Unavailable(f"the database of the outbox cannot be used: {first}")
+
+
+def _rows(found: sa.CursorResult[Any]) -> list[OutboxRow]:
+    return [
+        OutboxRow(
+            task_id=row.task_id,
+            queue=row.queue,
+            entry=row.entry,
+            created_at=_aware(row.created_at) or datetime.min.replace(tzinfo=UTC),
+            seq=row.seq,
+            attempts=row.attempts,
+            error=row.error,
+            refused_at=_aware(row.refused_at),
+        )
+        for row in found
+    ]
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    """Return *moment* with its zone, which some databases leave out."""
+    if moment is None or moment.tzinfo is not None:
+        return moment
+    return moment.replace(tzinfo=UTC)
+
+
+def open_url(url: str, *, name: str = TABLE, schema: str | None = None) -> SqlAlchemyTable:
+    """Return the outbox in the database at *url*.
+
+    Raises InvalidRequest, which does not show the URL, if there can be none.
+    """
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername in {"postgres", "postgresql"} and find_spec("psycopg"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        is_async = parsed.get_dialect().is_async
+        engine: Any
+        if is_async:
+            from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 (needs greenlet)
+
+            engine = create_async_engine(parsed, poolclass=NullPool, hide_parameters=True)
+        else:
+            engine = sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
+    except (ArgumentError, NoSuchModuleError):
+        raise InvalidRequest.of(
+            "outbox", "must be a database's URL, as postgresql://user@host/database"
+        ) from None
+    except ModuleNotFoundError as error:
+        raise InvalidRequest.of(
+            "outbox", f"needs the driver {error.name}, which is not installed"
+        ) from None
+    return SqlAlchemyTable(engine, outbox_table(sa.MetaData(), name, schema))

@@ -1,0 +1,233 @@
+"""The relay: what it does with rows that cannot be enqueued, and with a service that is away."""
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headrace import App, NewTask
+from headrace.domain.errors import Unauthenticated, Unavailable
+from headrace.outbox.relay import Relay, wake_relays
+from headrace.testing import MemoryService
+from tests.unit.outbox.shop import OUTBOX, Shop, app, send_receipt, shop_in
+
+
+@pytest.fixture
+def shop(sqlite_url: str, service: MemoryService) -> Iterator[Shop]:
+    with shop_in(sqlite_url, service) as made:
+        yield made
+
+
+class Seconds:
+    """A clock that moves by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def add(shop: Shop, queue: str = "mail", **fields: Any) -> str:
+    with shop.session() as session, session.begin():
+        return OUTBOX.add(session, queue, NewTask(**fields))
+
+
+def spoil(shop: Shop, task_id: str, old: str, new: str) -> None:
+    """Change a row as if it had been written under other limits."""
+    table = OUTBOX.table
+    entry = next(row.entry for row in shop.table.rows() if row.task_id == task_id)
+    with shop.engine.begin() as connection:
+        of_the_task = table.update().where(table.c.task_id == task_id)
+        connection.execute(of_the_task.values(entry=entry.replace(old, new)))
+
+
+EXPIRED = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def test_a_row_that_is_refused_keeps_no_other_one_back(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = add(shop, payload=1)
+    add(shop, id="bad", payload=2, dedupe_key="key")
+    add(shop, id="late", payload=3, expires_at=EXPIRED)
+    last = add(shop, payload=4)
+    spoil(shop, "bad", '"key"', '""')
+
+    with caplog.at_level(logging.WARNING, "headrace.outbox"):
+        outcomes = shop.relay.drain()
+
+    assert outcomes == {"CREATED": 2, "REFUSED": 2}
+    assert shop.tasks() == [first, last]
+    errors = {row.task_id: row.error for row in shop.table.rows(refused=True)}
+    assert errors == {
+        "bad": "task.dedupe_key must not be empty",
+        "late": "expires_at would pass before the task is due",
+    }
+    assert "Task bad of the outbox is refused by queue mail, and kept" in caplog.text
+
+
+def test_a_refusal_that_names_no_row_is_found_by_trying_each(shop: Shop) -> None:
+    first = add(shop, payload=1)
+    add(shop, id="bad", payload=2)
+    last = add(shop, payload=4)
+    spoil(shop, "bad", '"payload":2', '"payload":2,')
+
+    assert shop.relay.drain() == {"CREATED": 2, "REFUSED": 1}
+    assert shop.tasks() == [first, last]
+
+
+def test_rows_for_a_missing_queue_wait_and_keep_no_other_queue_back(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = [add(shop, "later") for _ in range(7)]
+    sent = add(shop)
+    seconds = Seconds()
+    relay = Relay(shop.table, shop.service.client, batch=3, monotonic=seconds)
+
+    with caplog.at_level(logging.WARNING, "headrace.outbox"):
+        outcomes = relay.drain()
+
+    assert outcomes == {"FAILED": 3, "CREATED": 1}  # one try for all of the queue
+    assert shop.tasks() == [sent]
+    assert "3 rows of the outbox wait for queue later: there is no queue later" in caplog.text
+    first = shop.table.rows()[0]
+    assert (first.attempts, first.error) == (1, "there is no queue later")
+    assert shop.table.state().refused == 0
+
+    shop.service.client.create_queue("later")
+    seconds.now += 60
+    assert relay.drain() == {"CREATED": 7}
+    assert shop.tasks("later") == waiting
+
+
+def test_an_app_makes_its_queues_where_they_are_missing(
+    sqlite_url: str,
+) -> None:
+    with MemoryService() as service, shop_in(sqlite_url, service) as shop:
+        with shop.session() as session, session.begin():
+            made = OUTBOX.enqueue(session, send_receipt, order=1)
+
+        with service.serving(app):
+            assert OUTBOX.relay(shop.engine, app).drain() == {"CREATED": 1}
+
+        assert shop.tasks() == [made]
+
+
+def test_an_app_that_makes_no_queues_says_so_in_the_row(shop: Shop) -> None:
+    strict = App(shop.service.client, create_queues=False)
+    strict.queue("later")
+    add(shop, "later")
+
+    assert OUTBOX.relay(shop.engine, strict).drain() == {"FAILED": 1}
+    error = shop.table.rows()[0].error or ""
+    assert "run `headrace queue create later`" in error
+
+
+def test_a_key_for_other_queues_only_keeps_the_rest_going(shop: Shop) -> None:
+    shop.service.client.create_queue("secret")
+    key = shop.service.client.create_key("web", "producer", ["mail"])
+    add(shop, "secret")
+    sent = add(shop)
+
+    outcomes = Relay(shop.table, shop.service.connect(key.secret)).drain()
+
+    assert outcomes == {"FAILED": 1, "CREATED": 1}
+    assert shop.tasks() == [sent]
+
+
+def test_a_service_that_is_away_is_left_alone_longer_each_time(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = add(shop)
+    relay = Relay(shop.table, shop.service.client, chance=lambda: 0.5)
+
+    with shop.service.faults.lose_requests(rate=1.0), caplog.at_level("DEBUG", "headrace.outbox"):
+        rests = [relay.step() for _ in range(9)]
+
+    assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert shop.table.rows()[0].attempts == 0  # it is not the row's fault
+    levels = [one.levelname for one in caplog.records if one.name == "headrace.outbox"]
+    assert levels == ["WARNING", *["DEBUG"] * 8]
+
+    assert relay.step() == 1
+    assert shop.tasks() == [made]
+
+
+def test_a_service_that_names_a_time_is_given_it(shop: Shop) -> None:
+    add(shop)
+    relay = Relay(shop.table, shop.service.client)
+
+    with shop.service.faults.unavailable(retry_after_seconds=20):
+        assert relay.step() == 20
+
+
+def test_draining_says_what_keeps_it_from_going_on(shop: Shop) -> None:
+    add(shop)
+
+    with shop.service.faults.lose_requests(rate=1.0), pytest.raises(Unavailable):
+        shop.relay.drain()
+    with pytest.raises(Unauthenticated):
+        Relay(shop.table, shop.service.connect("another")).drain()
+
+    assert shop.table.state().waiting == 1
+
+
+def test_a_database_that_is_away_is_left_alone_too(sqlite_url: str, service: MemoryService) -> None:
+    with shop_in(sqlite_url, service) as shop:
+        OUTBOX.table.drop(shop.engine)
+
+        assert Relay(shop.table, service.client, chance=lambda: 0.5).step() == 1
+
+
+def test_full_batches_follow_each_other_at_once(shop: Shop) -> None:
+    for _ in range(5):
+        add(shop)
+    relay = Relay(shop.table, shop.service.client, batch=2, interval=7)
+
+    assert [relay.step() for _ in range(4)] == [0, 0, 7, 7]
+
+
+def test_large_payloads_are_cut_into_calls_that_the_service_takes(shop: Shop) -> None:
+    ids = [add(shop, payload="x" * 250_000) for _ in range(20)]
+
+    assert shop.relay.drain() == {"CREATED": 20}
+    assert shop.tasks() == ids
+
+
+def test_a_row_whose_dedupe_key_is_held_is_done_and_says_so_in_the_log(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = add(shop, dedupe_key="ada", payload="old")
+    add(shop, dedupe_key="ada")
+    add(shop, dedupe_key="ada", payload="new", overwrite_on_duplicate=["payload"])
+
+    with caplog.at_level(logging.INFO, "headrace.outbox"):
+        outcomes = shop.relay.drain()
+
+    assert outcomes == {"CREATED": 1, "DUPLICATE": 1, "OVERWRITTEN": 1}
+    assert shop.tasks() == [holder]
+    assert shop.service.client.get_task(holder).payload == "new"
+    assert f"came out DUPLICATE: task {holder} holds its dedupe key" in caplog.text
+    assert shop.table.rows() == []
+
+
+def test_the_same_id_twice_is_one_task(shop: Shop) -> None:
+    add(shop, id="order-1")
+    add(shop, id="order-1")
+
+    assert shop.relay.drain() == {"CREATED": 1, "EXISTING": 1}
+    assert shop.tasks() == ["order-1"]
+
+
+def test_waking_relays_does_not_disturb_one_that_leaves_a_service_alone(shop: Shop) -> None:
+    relay = Relay(shop.table, shop.service.client, interval=600)
+    with shop.service.faults.lose_requests(rate=1.0):
+        add(shop)
+        relay.step()
+    wake_relays()
+    relay.wake()
+
+    assert shop.tasks() == []
+    assert relay.step() == 600

@@ -1,0 +1,118 @@
+"""A task is checked when it is written down, as an enqueue would."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace import NewTask, RetryStrategy
+from headrace.client.codec import PLAIN
+from headrace.domain.errors import InvalidRequest, PayloadTooLarge
+from headrace.domain.retry import Backoff
+from headrace.outbox.rows import new_row
+from headrace.testing import MemoryService
+
+NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    row = new_row("mail", NewTask(**fields), PLAIN, now=NOW)
+    found: dict[str, Any] = json.loads(row.entry)
+    return found
+
+
+def test_an_id_is_drawn_when_the_row_is_written() -> None:
+    row = new_row("mail", NewTask(payload=1), PLAIN, now=NOW)
+
+    assert row.task_id.startswith("tsk_")
+    assert json.loads(row.entry) == {"payload": 1, "id": row.task_id}
+
+
+def test_an_id_of_ones_own_is_kept() -> None:
+    assert entry(id="order-1")["id"] == "order-1"
+
+
+def test_a_delay_counts_from_when_the_row_was_written() -> None:
+    assert entry(delay_in_seconds=60)["scheduled_at"] == "2026-11-21T08:01:00.000000Z"
+    assert "delay_in_seconds" not in entry(delay_in_seconds=60)
+    assert "scheduled_at" not in entry(delay_in_seconds=0)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"id": "a b"}, "task.id"),
+    ({"delay_in_seconds": -1}, "task.delay_in_seconds"),
+    ({"delay_in_seconds": "1"}, "task.delay_in_seconds"),
+    ({"scheduled_at": datetime(2026, 1, 1)}, "task.scheduled_at"),  # noqa: DTZ001 (that is wrong)
+    ({"scheduled_at": NOW, "delay_in_seconds": 1}, "task.delay_in_seconds"),
+    ({"scheduled_at": NOW, "expires_at": NOW}, "task.expires_at"),
+    ({"expires_at": "tomorrow"}, "task.expires_at"),
+    ({"dedupe_key": ""}, "task.dedupe_key"),
+    ({"overwrite_on_duplicate": ["payload"]}, "task.overwrite_on_duplicate"),
+    ({"overwrite_on_duplicate": ["id"], "dedupe_key": "k"}, "task.overwrite_on_duplicate"),
+    ({"keepalive_timeout_in_seconds": 0}, "task.keepalive_timeout_in_seconds"),
+    ({"tags": {"a": "b" * 257}}, "task.tags.a"),
+    ({"retry_strategy": {"kind": "often"}}, "task.retry_strategy"),
+    ({"retry_strategy": {"tries": 3}}, "task.retry_strategy.tries"),
+    ({"retry_strategy": RetryStrategy(max_retries=101)}, "task.retry_strategy.max_retries"),
+    (
+        {"retry_strategy": {"kind": "intervals", "intervals": [1], "max_retries": 2}},
+        "task.retry_strategy.max_retries",
+    ),
+    ({"payload": float("nan")}, "task.payload"),
+    ({"payload": "x" * 300_000}, "task.payload"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), WRONG)
+def test_what_an_enqueue_refuses_is_refused_before_a_row_is_written(
+    fields: dict[str, Any], field: str, service: MemoryService
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        entry(**fields)
+
+    assert field in [one.field for one in refused.value.errors]
+    with pytest.raises(InvalidRequest):
+        service.client.enqueue("mail", **fields)
+
+
+def test_every_field_that_is_wrong_is_named() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        new_row("a b", NewTask(id="c d", dedupe_key=""), PLAIN, now=NOW)
+
+    assert [one.field for one in refused.value.errors] == ["queue", "task.id", "task.dedupe_key"]
+
+
+def test_too_large_a_payload_says_so() -> None:
+    with pytest.raises(PayloadTooLarge, match="at most 262144 bytes"):
+        entry(payload="x" * 300_000)
+
+
+def test_what_is_right_is_taken_by_the_service(service: MemoryService) -> None:
+    row = new_row(
+        "mail",
+        NewTask(
+            payload={"a": "é"},
+            id="order-1",
+            delay_in_seconds=5,
+            expires_at=NOW + timedelta(days=1),
+            dedupe_key="k",
+            overwrite_on_duplicate=["payload"],
+            keepalive_timeout_in_seconds=9,
+            retry_strategy={"kind": "intervals", "intervals": [1, 2]},
+            tags={"a": "b"},
+        ),
+        PLAIN,
+        now=NOW,
+    )
+    other = new_row(
+        "mail",
+        NewTask(retry_strategy=RetryStrategy(kind=Backoff.INTERVALS, intervals=(1, 2))),
+        PLAIN,
+        now=NOW,
+    )
+
+    body = f'{{"tasks": [{row.entry}, {other.entry}]}}'
+    made = service.client.call("POST", "/v1/queues/mail/tasks", body=json.loads(body))
+
+    assert [one["outcome"] for one in made["results"]] == ["CREATED", "CREATED"]

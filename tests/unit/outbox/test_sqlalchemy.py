@@ -1,0 +1,372 @@
+"""The outbox for SQLAlchemy, on SQLite and on PostgreSQL: in the transaction, or not at all."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import scoped_session, sessionmaker
+from sqlalchemy.pool import NullPool
+
+from headrace import NewTask
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.outbox.relay import Relay, Settled
+from headrace.outbox.rows import OutboxRow
+from headrace.outbox.sqlalchemy import SqlAlchemyOutbox, open_url
+from headrace.testing import MemoryService
+from tests.unit.outbox.shop import OUTBOX, Order, Shop, send_receipt, shop_in
+
+
+@pytest.fixture(params=["sqlite_url", "postgres_url"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def shop(url: str, service: MemoryService) -> Iterator[Shop]:
+    with shop_in(url, service) as made:
+        yield made
+
+
+@pytest.fixture
+def postgres_shop(postgres_url: str, service: MemoryService) -> Iterator[Shop]:
+    with shop_in(postgres_url, service) as made:
+        yield made
+
+
+def place(shop: Shop, *orders: int, delay: float | None = None) -> list[str]:
+    with shop.session() as session, session.begin():
+        session.add_all(Order(id=order, item="tea") for order in orders)
+        task = send_receipt if delay is None else send_receipt.options(delay=delay)
+        return [OUTBOX.enqueue(session, task, order=order) for order in orders]
+
+
+# ---------------------------------------------------------------------------------- the transaction
+
+
+def test_a_task_is_committed_with_the_data_it_is_about(shop: Shop) -> None:
+    ids = place(shop, 1, 2)
+
+    assert shop.tasks() == []
+    outcomes = shop.relay.drain()
+
+    assert outcomes == {"CREATED": 2}
+    assert shop.tasks() == ids
+    task = shop.service.client.get_task(ids[0], payload=True)
+    assert task.payload == {"task": "receipt", "args": {"order": 1}}
+    assert shop.table.state().waiting == 0
+
+
+def test_what_is_rolled_back_is_never_enqueued(shop: Shop) -> None:
+    with shop.session() as session:
+        session.add(Order(id=1, item="tea"))
+        OUTBOX.enqueue(session, send_receipt, order=1)
+        session.flush()
+        session.rollback()
+
+    assert shop.relay.drain() == {}
+    assert shop.orders() == shop.tasks() == []
+
+
+def test_a_savepoint_takes_its_tasks_with_it(shop: Shop) -> None:
+    with shop.session() as session, session.begin():
+        kept = OUTBOX.enqueue(session, send_receipt, order=1)
+        savepoint = session.begin_nested()
+        OUTBOX.enqueue(session, send_receipt, order=2)
+        savepoint.rollback()
+
+    shop.relay.drain()
+
+    assert shop.tasks() == [kept]
+
+
+def test_a_scoped_session_and_a_connection_will_do(shop: Shop) -> None:
+    scoped = scoped_session(sessionmaker(shop.engine))
+    first = OUTBOX.enqueue(scoped, send_receipt, order=1)
+    scoped.commit()
+    scoped.remove()
+    with shop.engine.begin() as connection:
+        second = OUTBOX.enqueue(connection, send_receipt, order=2)
+
+    shop.relay.drain()
+
+    assert shop.tasks() == [first, second]
+
+
+def test_what_is_no_transaction_says_so(shop: Shop) -> None:
+    with pytest.raises(TypeError, match="session must be one of SQLAlchemy, not str"):
+        OUTBOX.enqueue("session", send_receipt, order=1)  # type: ignore[arg-type]  # that is wrong
+
+
+def test_options_raw_tasks_and_many_at_once_are_written_too(shop: Shop) -> None:
+    before = datetime.now(UTC)
+    with shop.session() as session, session.begin():
+        late = OUTBOX.enqueue(session, send_receipt.options(delay=60, tags={"a": "b"}), order=1)
+        many = OUTBOX.enqueue_many(session, send_receipt, [{"order": 2}, {"order": 3}])
+        raw = OUTBOX.add(session, "mail", NewTask(payload="raw", id="order-4"))
+        more = OUTBOX.add_many(session, "mail", [NewTask(), NewTask()])
+
+    shop.relay.drain()
+
+    tasks = {task.id: task for task in shop.service.client.list_tasks("mail", payload=True)}
+    assert set(tasks) == {late, *many, raw, *more}
+    assert raw == "order-4"
+    assert tasks[raw].payload == "raw"
+    assert tasks[late].tags == {"a": "b"}
+    due_in = tasks[late].scheduled_at - before
+    assert timedelta(seconds=60) <= due_in < timedelta(seconds=90)
+
+
+def test_nothing_is_written_of_a_call_that_does_not_fit(shop: Shop) -> None:
+    with shop.session() as session, session.begin():
+        with pytest.raises(InvalidRequest, match="order"):
+            OUTBOX.enqueue(session, send_receipt, order="first")  # type: ignore[arg-type]  # likewise
+        with pytest.raises(InvalidRequest, match="queue"):
+            OUTBOX.add(session, "a b", NewTask())
+
+    assert shop.table.state().waiting == 0
+
+
+def run_async(url: str, story: Callable[[AsyncSession], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"))
+        async with AsyncSession(engine) as session:
+            await story(session)
+        await engine.dispose()
+
+    asyncio.run(run())
+
+
+def test_async_sessions_write_without_awaiting(shop: Shop, url: str) -> None:
+    ids = []
+
+    async def story(session: AsyncSession) -> None:
+        async with session.begin():
+            ids.append(OUTBOX.enqueue(session, send_receipt, order=1))
+        async with session.begin():
+            OUTBOX.enqueue(session, send_receipt, order=2)
+            await session.rollback()
+
+    run_async(url, story)
+    shop.relay.drain()
+
+    assert shop.tasks() == ids
+
+
+def test_an_async_connection_writes_by_run_sync(shop: Shop, url: str) -> None:
+    ids = []
+
+    async def story(session: AsyncSession) -> None:
+        connection = await session.connection()
+        with pytest.raises(TypeError, match="run_sync"):
+            OUTBOX.enqueue(connection, send_receipt, order=1)  # type: ignore[arg-type]  # likewise
+        ids.append(await connection.run_sync(OUTBOX.enqueue, send_receipt, order=1))
+        await session.commit()
+
+    run_async(url, story)
+    shop.relay.drain()
+
+    assert shop.tasks() == ids
+
+
+def test_a_relay_may_have_an_async_engine_without_a_pool(shop: Shop, url: str) -> None:
+    engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"), poolclass=NullPool)
+    ids = place(shop, *range(30))
+
+    outcomes = OUTBOX.relay(engine, shop.service.client).drain()
+
+    assert outcomes == {"CREATED": 30}
+    assert shop.tasks() == ids
+
+
+def test_an_async_engine_with_a_pool_is_no_relays(postgres_url: str) -> None:
+    with pytest.raises(InvalidRequest, match="poolclass=NullPool"):
+        OUTBOX.open(create_async_engine(postgres_url))
+
+
+# ---------------------------------------------------------------------------------------- the relay
+
+
+def test_rows_come_in_the_order_in_which_they_were_written(shop: Shop) -> None:
+    ids = [task for order in range(0, 260, 13) for task in place(shop, *range(order, order + 13))]
+
+    outcomes = shop.relay.drain()
+
+    assert outcomes == {"CREATED": 260}
+    given: list[str] = []
+    while tasks := shop.service.client.dequeue("mail", batch_size=25).tasks:
+        given += [task.id for task in tasks]
+    assert given == ids
+
+
+def test_a_relay_that_ends_before_the_rows_are_removed_does_no_harm(shop: Shop) -> None:
+    class Killed(BaseException):
+        pass
+
+    ids = place(shop, *range(30))
+    relay = shop.relay
+
+    def sent_and_killed(rows: Sequence[OutboxRow]) -> Settled:
+        relay._send("mail", rows, Settled())  # noqa: SLF001 (half of a step is what is tested)
+        raise Killed
+
+    with pytest.raises(Killed):
+        shop.table.settle(25, [], sent_and_killed)
+
+    assert shop.relay.drain() == {"EXISTING": 25, "CREATED": 5}
+    assert shop.tasks() == ids
+
+
+def test_several_relays_at_once_enqueue_each_row_once(shop: Shop) -> None:
+    ids = [task for order in range(0, 300, 50) for task in place(shop, *range(order, order + 50))]
+    relays = [Relay(shop.table, shop.service.client, batch=10) for _ in range(4)]
+    threads = [threading.Thread(target=relay.drain) for relay in relays]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    shop.relay.drain()  # what SQLite was too busy for
+
+    assert sorted(shop.tasks()) == sorted(ids)
+    assert shop.table.state().waiting == 0
+
+
+def test_relays_on_postgresql_pass_over_what_another_one_has(postgres_shop: Shop) -> None:
+    shop = postgres_shop
+    ids = place(shop, *range(10))
+    seen: list[str] = []
+
+    def first(rows: Sequence[OutboxRow]) -> Settled:
+        seen.extend(row.task_id for row in rows)
+        assert shop.relay.drain() == {"CREATED": 4}  # all but those
+        place(shop, 10)  # and whoever inserts does not wait
+        return Settled()
+
+    shop.table.settle(6, [], first)
+
+    assert seen == ids[:6]
+    assert shop.table.state().waiting == 7
+
+
+def test_a_commit_is_seen_at_once_by_a_relay_of_the_process(shop: Shop) -> None:
+    with OUTBOX.relay(shop.engine, shop.service.client, interval=600):
+        time.sleep(0.1)  # it has looked, and found nothing
+        ids = place(shop, 1)
+        end = time.monotonic() + 20
+        while shop.tasks() != ids and time.monotonic() < end:
+            time.sleep(0.01)
+
+    assert shop.tasks() == ids
+
+
+# ------------------------------------------------------------------------------------- what is seen
+
+
+def test_the_table_says_how_many_wait_and_since_when(shop: Shop) -> None:
+    assert shop.table.state().oldest_seconds(datetime.now(UTC)) == 0
+
+    place(shop, 1, 2)
+    with shop.session() as session, session.begin():
+        OUTBOX.add(session, "mail", NewTask(expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    Relay(shop.table, shop.service.client).drain()
+    place(shop, 3)
+
+    state = shop.table.state()
+    assert (state.waiting, state.refused) == (1, 1)
+    assert 0 <= state.oldest_seconds(datetime.now(UTC)) < 60
+
+
+def test_refused_rows_are_shown_and_retried_or_deleted(shop: Shop) -> None:
+    with shop.session() as session, session.begin():
+        for task_id in ("a", "b", "c"):
+            expired = NewTask(id=task_id, expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+            OUTBOX.add(session, "mail", expired)
+    shop.relay.drain()
+
+    refused = shop.table.rows(refused=True)
+    assert [row.task_id for row in refused] == ["a", "b", "c"]
+    assert refused[0].attempts == 1
+    assert refused[0].error == "expires_at would pass before the task is due"
+    assert refused[0].refused_at is not None
+    assert shop.relay.drain() == {}  # they are left alone
+
+    assert shop.table.retry(["a"]) == 1
+    assert shop.relay.drain() == {"REFUSED": 1}
+    assert [row.attempts for row in shop.table.rows(limit=2)] == [2, 1]
+    assert shop.table.retry() == 3
+    assert shop.table.delete(["a", "b", "nothing"]) == 2
+    assert [row.task_id for row in shop.table.rows()] == ["c"]
+
+
+def test_a_missing_table_names_the_command_that_creates_it(url: str) -> None:
+    engine = sa.create_engine(url)
+    table = SqlAlchemyOutbox(name="elsewhere").open(engine)
+
+    with pytest.raises(NotFound, match=r"there is no table elsewhere: .*headrace outbox create"):
+        table.state()
+
+    table.create()
+    table.create()
+    assert table.state().waiting == 0
+    with engine.begin() as connection:
+        connection.execute(sa.text("drop table elsewhere"))
+    table.close()
+
+
+def test_a_database_that_is_away_is_unavailable_and_no_password_is_shown() -> None:
+    table = open_url("postgresql+psycopg://shop:tell-nobody@127.0.0.1:1/shop")
+
+    with pytest.raises(Unavailable) as away:
+        table.state()
+
+    assert "tell-nobody" not in f"{away.value} {table.name} {away.value.__context__!r}"
+    assert "shop:***@127.0.0.1:1" in table.name
+
+
+def test_a_folder_that_is_missing_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="unable to open database file"):
+        open_url(f"sqlite:///{tmp_path}/nowhere/shop.db").state()
+
+
+@pytest.mark.parametrize(
+    "url", ["tell-nobody", "nodb://shop:tell-nobody@host/shop", "postgresql+tell-nobody://"]
+)
+def test_what_is_no_url_of_a_database_says_so_without_it(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="must be a database's URL") as refused:
+        open_url(url)
+
+    assert "tell-nobody" not in str(refused.value)
+
+
+def test_a_driver_that_is_missing_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="needs the driver pg8000"):
+        open_url("postgresql+pg8000://shop:tell-nobody@host/shop")
+
+
+def test_an_outbox_may_be_opened_by_its_url(shop: Shop, url: str) -> None:
+    ids = place(shop, 1)
+
+    table = open_url(url.replace("+psycopg", ""))
+    Relay(table, shop.service.client).drain()
+    table.close()
+
+    assert shop.tasks() == ids
+
+
+def test_mysql_passes_over_locked_rows_too() -> None:
+    """There is no MySQL here: this is as much as can be seen without one."""
+    from sqlalchemy.dialects import mysql  # noqa: PLC0415 (nobody else needs it)
+
+    statement = sa.select(OUTBOX.table).with_for_update(skip_locked=True).limit(5)
+
+    assert "FOR UPDATE SKIP LOCKED" in str(statement.compile(dialect=mysql.dialect()))
+    create = str(sa.schema.CreateTable(OUTBOX.table).compile(dialect=mysql.dialect()))
+    assert "entry MEDIUMTEXT" in create

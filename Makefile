@@ -37,7 +37,7 @@ demo: $(VENV)/.ready $(ENGINE) ## See NGSI notifications travel through the queu
 
 .PHONY: run
 run: $(VENV)/.ready $(ENGINE) ## Serve the API on http://127.0.0.1:8080, data in .headrace/
-	@$(PY) -m infra.local $(ARGS)
+	@$(PY) -m headrace.local $(ARGS)
 
 ##@ Develop
 .PHONY: test

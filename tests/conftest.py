@@ -13,17 +13,17 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from headrace.store.dynamo import Dialect
-from infra.local.engine import Engine, running_engine
-from infra.local.folder import temporary_folder
-from infra.local.stream import add_index
-from infra.local.tables import (
+from headrace.local.engine import Engine, running_engine
+from headrace.local.folder import temporary_folder
+from headrace.local.stream import add_index
+from headrace.local.tables import (
     DynamoDBClient,
     TableNames,
     Template,
     create_tables,
     load_template,
 )
+from headrace.store.dynamo import Dialect
 from tests.engine import dynamodb_local
 
 # The engine believes any credentials; without some, boto3 looks for real ones.

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from infra.local.engine import DIE_WITH_PARENT, HOST, PROJECT_ROOT, free_port
+from headrace.local.engine import DIE_WITH_PARENT, HOST, PROJECT_ROOT, free_port
 
 OLDEST_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.local.gateway import Event, InvocationContext
-from infra.local.tables import ApiRoute, Function
+from headrace.local.gateway import Event, InvocationContext
+from headrace.local.tables import ApiRoute, Function
 
 API = Function("ApiFunction", "api.handler", timeout_seconds=29, memory_mb=512)
 ROUTES = [

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.local.gateway import Gateway
+from headrace.local.server import ApiServer, Bounds, listen
 from headrace.runtime.function import ALWAYS
-from infra.local.gateway import Gateway
-from infra.local.server import ApiServer, Bounds, listen
 from tests.fake_handler import ROUTES, FakeHandler
 
 

@@ -22,7 +22,7 @@ from examples.ngsi.running import FAILURES, SHOWN, Options
 from examples.ngsi.spark_part import USUAL, SparkLeftOut, by_stations
 from examples.ngsi.summary import SparkSummary, Summary
 from examples.ngsi.workers_part import ROWS_NAME, by_workers
-from infra.local import LocalServiceError
+from headrace.local import LocalServiceError
 
 MOST = 1_000_000
 """Notifications of one run."""

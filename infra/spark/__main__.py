@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Final
 
 from headrace.domain.errors import HeadraceError
+from headrace.local.engine import PROJECT_ROOT
 from headrace.store.lake import lake_at
-from infra.local.engine import PROJECT_ROOT
 
 TARGET: Final = PROJECT_ROOT / "build" / "spark"
 CODE: Final = "code"
@@ -55,7 +55,7 @@ SERVICES: Final = frozenset({"dynamodb", "s3", "secretsmanager", "sts"})
 """Of botocore, which knows hundreds; the others are most of its size."""
 
 _FUNCTIONS: Final = PROJECT_ROOT / "functions"
-_NOT_OURS: Final = frozenset({"cli", "http", "testing"})  # nothing there is called from Spark
+_NOT_OURS: Final = frozenset({"cli", "http", "local", "testing"})  # not called from Spark
 _OPTIONS: Final = frozenset({"cli/__init__.py", "cli/jobs.py", "cli/params.py"})  # save these
 _LEFT_OUT: Final = frozenset({"__pycache__", "tests", "include"})
 _WHEN: Final = (2020, 1, 1, 0, 0, 0)  # of every file, so that equal contents are equal archives

@@ -24,8 +24,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from infra.local import LocalServiceError
-from infra.local.engine import PROJECT_ROOT
+from headrace.local import LocalServiceError
+from headrace.local.engine import PROJECT_ROOT
 from tests.bench import calls, changes, console, cost, life, machine
 from tests.bench.results import Bar, PartOutcome, bars_table, finite
 from tests.bench.sizes import FULL, QUICK, Sizes

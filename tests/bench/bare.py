@@ -20,9 +20,9 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
+from headrace.local.tables import TableNames
 from headrace.store.items import to_item
 from headrace.store.statements import statement
-from infra.local.tables import TableNames
 
 PAYLOAD: Final = {"sensor": "urn:ngsi-ld:WeatherObserved:0042", "values": list(range(40))}
 """Of every task the benchmark makes: some 200 bytes, so that a task stays below 1 KB."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.progress import Progress
 
-from infra.local.folder import temporary_folder
+from headrace.local.folder import temporary_folder
 from tests.bench.bare import BareClient
 from tests.bench.engines import bare_engine
 from tests.bench.results import Bar, PartOutcome, table

@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from headrace.client.client import Client
 from headrace.client.sending import Failure, NewTask, Report
-from infra.local.launch import launched
+from headrace.local.launch import launched
 from tests.bench.results import Bar, PartOutcome, median, percentile, table
 from tests.bench.sizes import BATCH, Sizes
 from tests.browser.places import Names, pages

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.local.engine import Engine, running_engine
-from infra.local.environment import applied, dynamodb_client, function_environment
-from infra.local.folder import temporary_folder
-from infra.local.launch import Launched, launched
-from infra.local.stream import add_index
-from infra.local.tables import TableNames, create_tables, load_template
+from headrace.local.engine import Engine, running_engine
+from headrace.local.environment import applied, dynamodb_client, function_environment
+from headrace.local.folder import temporary_folder
+from headrace.local.launch import Launched, launched
+from headrace.local.stream import add_index
+from headrace.local.tables import TableNames, create_tables, load_template
 from tests.bench.targets import InProcess, OverHttp
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.progress import Progress, TaskID
 
-from infra.local.launch import launched
+from headrace.local.launch import launched
 from tests.bench import machine
 from tests.bench.clients import Clients, Job, Work, clients
 from tests.bench.engines import bare_engine, folder_on_disk

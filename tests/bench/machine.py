@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from infra.local.engine import find_binary
+from headrace.local.engine import find_binary
 
 _PROC: Final = Path("/proc")
 _SYNCS: Final = 50

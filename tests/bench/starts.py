@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from infra.local.engine import PROJECT_ROOT
+from headrace.local.engine import PROJECT_ROOT
 
 BOTO3: Final = "import boto3; boto3.client('dynamodb')"
 BARS: Final[Mapping[str, float]] = {

@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 from playwright.sync_api import Browser, Page
 
 from headrace.client.client import Client
-from infra.local.launch import launched
+from headrace.local.launch import launched
 from tests.browser.chrome import Colours, Window, chromium, dry_run, opened, signed_in
 from tests.browser.fixtures import fill
 from tests.browser.moments import MOMENTS

@@ -9,8 +9,8 @@ import pytest
 
 from console.app import FORM, VIEWS, app
 from console.chalicelib.urls import Urls
-from infra.local.launch import launched
-from infra.local.tables import Template, load_template, routes
+from headrace.local.launch import launched
+from headrace.local.tables import Template, load_template, routes
 from tests.console.conftest import KEY, read_html
 
 

@@ -10,6 +10,7 @@ from headrace.domain.lease import shown_lease
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportResult, ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Store
@@ -17,7 +18,6 @@ from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.memory import MemoryStore
 from headrace.store.sqlite import SqliteStore
-from infra.local.tables import TableNames
 from tests.manual_clock import ManualClock
 
 

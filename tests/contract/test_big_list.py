@@ -12,10 +12,10 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.dynamo import Dialect, DynamoStore
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import lease_name
 
 STAYING = int(os.environ.get("HEADRACE_BIG_LIST", "2000"))  # the bar is 20,000: a minute and more

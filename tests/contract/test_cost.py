@@ -13,11 +13,11 @@ from headrace.domain.queue import DequeuingSettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import State, Task
 from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.base import Meter, metered
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, lease_name, new_world
 from tests.manual_clock import ManualClock
 

@@ -13,11 +13,11 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.wiring import Settings, build, utc_now
 from headrace.store.dynamo import Dialect, DynamoStore
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, lease_name
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=100, base_seconds=0, jitter=0)

@@ -18,13 +18,13 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.domain.worker import WorkerHeartbeat
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import lease_name
 from tests.manual_clock import ManualClock
 

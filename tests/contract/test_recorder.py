@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import recorder
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.base import Store
-from infra.local.gateway import InvocationContext
-from infra.local.tables import Function
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Unsure

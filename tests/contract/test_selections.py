@@ -19,13 +19,13 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import Dialect, DynamoStore
 from headrace.store.records.selections import KEPT, TaskSelection
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, lease_name
 
 DEAD = TaskFilter(states=("DEAD",))

@@ -13,11 +13,11 @@ from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import State, Task
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Done
 from headrace.store.dynamo import Dialect, DynamoStore
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World
 
 AT_ONCE = RetryStrategy(Backoff.FIXED, 3, 0)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.dynamo import DynamoStore
-from infra.local.tables import DynamoDBClient, TableNames
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,9 +19,9 @@ from headrace.domain.lifecycle import LIFECYCLE
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import State, Task
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.base import Done
 from headrace.store.dynamo import DynamoStore
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.unit.domain.test_lifecycle_plans import planned as planned_by_row
 from tests.unit.domain.test_lifecycle_plans import task_in
 from tests.unit.store.test_statements import CONDITIONS, EFFECTS, HEARTBEAT, MAIL, planned

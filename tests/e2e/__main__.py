@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import boto3
 
-from infra.local.engine import free_port
+from headrace.local.engine import free_port
 from tests.e2e.stack import ROOT, Stack
 from tests.engine import dynamodb_local
 

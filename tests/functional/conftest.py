@@ -14,13 +14,13 @@ import pytest
 
 import api
 from headrace.http.events import proxy_event as api_gateway_event
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function, TableNames
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import Settings, UseCases, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.memory import MemoryStore
-from infra.local.gateway import InvocationContext
-from infra.local.tables import Function, TableNames
 from tests.e2e.deployed import Deployed, Handler, RealClock, deployed
 from tests.manual_clock import ManualClock
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.local.gateway import InvocationContext
-from infra.local.tables import Function
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
 from tests.functional.conftest import Answer, Service
 
 PATH = "/management/queue/notifications"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from infra.local.launch import Launched, launched
+from headrace.local.launch import Launched, launched
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide" / "cli.md"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.local.launch import launched
+from headrace.local.launch import launched
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "cli.md").read_text()

@@ -21,10 +21,10 @@ from schemathesis.specs.openapi import checks as documented
 
 from headrace.http.app import RESOLVER
 from headrace.http.openapi import document
+from headrace.local.gateway import Gateway, load_handler
+from headrace.local.requests import LocalRequest
+from headrace.local.tables import Template, routes
 from headrace.runtime.wiring import using
-from infra.local.gateway import Gateway, load_handler
-from infra.local.requests import LocalRequest
-from infra.local.tables import Template, routes
 from tests.functional.conftest import KEY, Service, new_service
 
 OPERATIONS = [

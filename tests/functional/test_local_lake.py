@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.client.client import Client
-from infra.local.launch import launched
+from headrace.local.launch import launched
 from tests.modes import modes
 
 SOON = 30.0

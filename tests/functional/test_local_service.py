@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from infra.local.engine import HOST, Engine
-from infra.local.launch import Launched, LaunchFailed, launched
-from infra.local.tables import DynamoDBClient, TableNames
+from headrace.local.engine import HOST, Engine
+from headrace.local.launch import Launched, LaunchFailed, launched
+from headrace.local.tables import DynamoDBClient, TableNames
 
 KEY = "hr_test-key-of-the-local-service"
 

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.history.changelog import SIZES
-from infra.local import stream
-from infra.local.engine import Engine
-from infra.local.launch import Launched, launched
-from infra.local.pump import Pump, stream_function
-from infra.local.stream import Reader
-from infra.local.tables import DynamoDBClient, Function, TableNames, Template
+from headrace.local import stream
+from headrace.local.engine import Engine
+from headrace.local.launch import Launched, launched
+from headrace.local.pump import Pump, stream_function
+from headrace.local.stream import Reader
+from headrace.local.tables import DynamoDBClient, Function, TableNames, Template
 
 SOON = 20.0  # seconds until a test gives up
 FUNCTION = Function("RecorderFunction", "recorder.handler", 60, 512)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.local.launch import launched
+from headrace.local.launch import launched
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Client
-from infra.local.launch import Launched, launched
+from headrace.local.launch import Launched, launched
 
 ROOT = Path(__file__).parents[2]
 SMOKE = [sys.executable, "-P", "-m", "headrace.cli.main", "smoke"]

@@ -1,6 +1,6 @@
 """Writing does not get slower with the number of changes the engine's stream has seen.
 
-The engine alone looks through its whole stream before each write; infra/local/stream.py gives it
+The engine alone looks through its whole stream before each write; `headrace.local.stream` gives it
 the index that makes an end of that.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import boto3
 import pytest
 
-from infra.local import stream
-from infra.local.engine import Engine, running_engine
-from infra.local.folder import temporary_folder
-from infra.local.tables import DynamoDBClient, TableNames, Template, create_tables
+from headrace.local import stream
+from headrace.local.engine import Engine, running_engine
+from headrace.local.folder import temporary_folder
+from headrace.local.tables import DynamoDBClient, TableNames, Template, create_tables
 
 FEW, MANY = 1_000, 20_000
 BATCH = 25
@@ -91,7 +91,7 @@ def test_the_put_rate_after_many_changes_is_that_after_few(template: Template) -
 
 @pytest.mark.slow
 def test_without_the_index_it_is_far_below(template: Template) -> None:
-    # If this fails, the engine has got better: infra/local/stream.py needs no index any more.
+    # If this fails, the engine has got better: `headrace.local.stream` needs no index any more.
     with new_engine(template, indexed=False) as young, new_engine(template, indexed=False) as old:
         young.put(FEW)
         old.put(FEW)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.client.client import Client
-from infra.local.engine import PROJECT_ROOT
-from infra.local.launch import Launched, launched
+from headrace.local.engine import PROJECT_ROOT
+from headrace.local.launch import Launched, launched
 
 pytestmark = pytest.mark.slow
 

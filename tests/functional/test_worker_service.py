@@ -20,8 +20,8 @@ from headrace.client.sending import NewTask
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import Forbidden, LeaseLost, NotFound, Unauthenticated
 from headrace.domain.task import State
-from infra.local.engine import PROJECT_ROOT
-from infra.local.launch import Launched, launched
+from headrace.local.engine import PROJECT_ROOT
+from headrace.local.launch import Launched, launched
 
 SOON = 20.0
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.local.engine import Engine
+from headrace.local.tables import TableNames
 from headrace.spark.session import session
-from infra.local.engine import Engine
-from infra.local.tables import TableNames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

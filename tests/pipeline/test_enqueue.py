@@ -18,14 +18,14 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State, Task
+from headrace.local.engine import Engine
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.enqueue import EnqueueSource, EnqueueWriter, Sending, enqueued
 from headrace.spark.sources.newrows import Identity, new_task
 from headrace.spark.sources.rows import BadRow
-from infra.local.engine import Engine
-from infra.local.tables import TableNames
 
 
 def schema_of(text: str) -> StructType:

@@ -8,12 +8,12 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.history.changelog import Line
+from headrace.local.engine import Engine
+from headrace.local.tables import TableNames
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof_with_table
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
-from infra.local.engine import Engine
-from infra.local.tables import TableNames
 from tests.pipeline.stories import SECOND, START, Story, write
 
 

@@ -16,11 +16,11 @@ from typing import IO
 
 import pytest
 
+from headrace.local.engine import PROJECT_ROOT
 from headrace.spark.sources.options import table
 from headrace.spark.sources.queue import READING
 from headrace.spark.sources.settling import WRITING
 from headrace.spark.stations.__main__ import main
-from infra.local.engine import PROJECT_ROOT
 from tests.pipeline.bench.chaos import survived
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
 

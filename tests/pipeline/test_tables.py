@@ -17,6 +17,8 @@ from headrace.domain.lease import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place, State
+from headrace.local.engine import PROJECT_ROOT, Engine
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (
     columns,
@@ -32,8 +34,6 @@ from headrace.spark.sources.columns import columns_of
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.table import TableReading, TableSource, listed, scanned
 from headrace.store.items import to_item
-from infra.local.engine import PROJECT_ROOT, Engine
-from infra.local.tables import TableNames
 
 
 def schema_of(text: str) -> StructType:

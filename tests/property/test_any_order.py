@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.base import Store
 from headrace.store.dynamo import Dialect, DynamoStore
 from headrace.store.memory import MemoryStore
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.property.machine import AnyOrder
 
 # The same calls in every run: what has failed once fails again.  To look further, raise the number

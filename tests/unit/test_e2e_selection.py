@@ -2,7 +2,7 @@
 
 import re
 
-from infra.local.engine import PROJECT_ROOT
+from headrace.local.engine import PROJECT_ROOT
 from tests.e2e.selection import BESIDE
 
 

@@ -63,15 +63,15 @@ def run_command(
     if not session.env.get("HEADRACE_DYNAMODB_URL"):
         ensure_engine(session, root)
     env = environment(session.env, root, port=port, data_dir=data_dir, admin_key=admin_key)
-    # -P: an `infra` of one's own in this folder is another one.
-    command = [sys.executable, "-P", "-m", "infra.local", SAY_OPTIONS]
+    # -P: a `console` of one's own in this folder is another one.
+    command = [sys.executable, "-P", "-m", "headrace.local", SAY_OPTIONS]
     os.execve(sys.executable, command, env)  # noqa: S606
 
 
 def checkout(package: Path = Path(__file__).parents[1]) -> Path | None:
     """Return the root of the checkout that *package* stands in; None: it is an installed copy."""
     root = package.resolve().parents[1]
-    return root if (root / "infra" / "local" / "__main__.py").is_file() else None
+    return root if (root / "template.yaml").is_file() else None
 
 
 def ensure_engine(session: CliSession, root: Path) -> None:

@@ -17,8 +17,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from infra.local import LocalServiceError
-from infra.local.engine import PROJECT_ROOT
+from headrace.local import LocalServiceError
+from headrace.local.engine import PROJECT_ROOT
 from tests.bench import machine
 from tests.bench.peers import report
 from tests.bench.peers.brokers import LeftOut

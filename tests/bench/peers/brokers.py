@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from infra.local.launch import launched
+from headrace.local.launch import launched
 
 Environment = dict[str, str]
 Broker = Callable[[Path], AbstractContextManager[Environment]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.local.engine import PROJECT_ROOT
+from headrace.local.engine import PROJECT_ROOT
 from tests.bench.peers.brokers import Environment, LeftOut
 from tests.bench.peers.catalogue import Peer, Programs
 from tests.bench.peers.cpu import CpuReading, reading

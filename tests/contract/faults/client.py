@@ -13,8 +13,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
+from headrace.local.tables import DynamoDBClient
 from headrace.store import keys
-from infra.local.tables import DynamoDBClient
 
 WRITES = {"put_item", "update_item", "delete_item", "transact_write_items"}
 BATCHES = {"batch_execute_statement"}

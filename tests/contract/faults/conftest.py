@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.store.dynamo import Dialect, DynamoStore, Sender
-from infra.local.tables import DynamoDBClient, TableNames
 from tests.contract.conftest import World, new_world
 from tests.contract.faults.client import Faults, FaultyClient
 from tests.contract.faults.service import FaultyService

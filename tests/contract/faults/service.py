@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from headrace.domain.errors import Unavailable
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.local.tables import TableNames
 from headrace.store import keys
-from infra.local.tables import TableNames
 from tests.contract.conftest import World
 from tests.contract.faults.client import Answer, Faults, FaultyClient
 

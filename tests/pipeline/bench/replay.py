@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from headrace.client.client import Client
+from headrace.local.launch import launched
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import Replay, looked_at, replayed, selected
 from headrace.spark.lake.rollup import rollup
-from infra.local.launch import launched
 from tests.bench.results import Bar
 from tests.pipeline.bench.figures import Figure, Measured
 from tests.pipeline.bench.rollup import DAY, change_log

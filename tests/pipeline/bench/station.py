@@ -21,16 +21,16 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
+from headrace.local.engine import Engine, running_engine
+from headrace.local.environment import applied, dynamodb_client, function_environment
+from headrace.local.folder import temporary_folder
+from headrace.local.launch import launched
+from headrace.local.stream import add_index
+from headrace.local.tables import TableNames, create_tables, load_template
 from headrace.runtime.wiring import UseCases
 from headrace.spark import Station
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.store.statements import statement
-from infra.local.engine import Engine, running_engine
-from infra.local.environment import applied, dynamodb_client, function_environment
-from infra.local.folder import temporary_folder
-from infra.local.launch import launched
-from infra.local.stream import add_index
-from infra.local.tables import TableNames, create_tables, load_template
 from tests.bench.bare import PAYLOAD, BareClient
 from tests.bench.results import Bar
 from tests.pipeline.bench.figures import Figure, Measured

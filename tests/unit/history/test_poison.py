@@ -8,11 +8,11 @@ import pytest
 
 import recorder
 from headrace.history.changelog import Changelog
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.lake import FolderLake
 from headrace.store.memory import MemoryStore
-from infra.local.gateway import InvocationContext
-from infra.local.tables import Function
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from infra.local.tables import DynamoDBClient, TableNames, Template
+from headrace.local.tables import DynamoDBClient, TableNames, Template
 
 _ALONE: Final = {
     "batch_get_item": "BatchGetItem",

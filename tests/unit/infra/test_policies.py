@@ -25,12 +25,12 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import State
 from headrace.domain.worker import Command, WorkerHeartbeat
+from headrace.local.tables import DynamoDBClient, TableNames, Template
 from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter
 from headrace.store.dynamo import Dialect, DynamoStore
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.queues import Removal
-from infra.local.tables import DynamoDBClient, TableNames, Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from infra.local.engine import PROJECT_ROOT
-from infra.local.tables import Template
+from headrace.local.engine import PROJECT_ROOT
+from headrace.local.tables import Template
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """The template for `sam local` is the deployed one, with an environment that needs no account."""
 
+from headrace.local.tables import Template
 from headrace.runtime.settings import Settings
-from infra.local.sam import NAMES, SETTINGS, template_for_sam_local
-from infra.local.tables import Template
+from infra.sam import NAMES, SETTINGS, template_for_sam_local
 
 
 def test_only_the_environment_of_functions_differs(template: Template) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from infra.local.engine import PROJECT_ROOT
-from infra.local.tables import Template
+from headrace.local.engine import PROJECT_ROOT
+from headrace.local.tables import Template
 from infra.spark import __main__ as package
 from infra.spark import lake, station
 from infra.spark.__main__ import CODE

@@ -28,13 +28,13 @@ from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.events import proxy_event
 from headrace.http.problems import CONTENT_TYPE, problem
+from headrace.local.tables import Template
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.settings import Settings
 from headrace.store.records import keys as key_records
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.reaper import PARTS
-from infra.local.tables import Template
 
 RESOURCES: dict[str, Any] = {
     "Tasks": {"Fn::GetAtt": "TasksTable.Arn"},

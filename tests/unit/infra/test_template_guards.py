@@ -9,8 +9,8 @@ import pytest
 from headrace.domain.errors import RateLimited
 from headrace.http.problems import problem
 from headrace.http.request import OPEN_PATHS
+from headrace.local.tables import Template, routes
 from headrace.runtime.function import ALWAYS
-from infra.local.tables import Template, routes
 
 DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}
 POLICY_BYTES = 20_480  # Lambda's limit of who may call a function

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.local.tables import Template
+from headrace.local.tables import Template
 
 WILD = {
     ("LakePolicy", "s3:*"): "a Deny: nothing in plain HTTP",

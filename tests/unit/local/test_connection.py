@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from headrace.http.events import GatewayAnswer
-from infra.local.connection import SECONDS, Connection, Done, Phase
-from infra.local.requests import LocalRequest
+from headrace.local.connection import SECONDS, Connection, Done, Phase
+from headrace.local.requests import LocalRequest
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
 

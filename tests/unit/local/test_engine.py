@@ -8,17 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.local import (
+from headrace.local import (
     DataFolderInUse,
     EngineFailed,
     EngineMissing,
     LocalServiceError,
     UnsupportedPlatform,
 )
-from infra.local.engine import DATABASE_NAME, find_binary, start_engine
-from infra.local.folder import data_folder, engine_noted
-from infra.local.gateway import load_handler
-from infra.local.stream import add_index
+from headrace.local.engine import DATABASE_NAME, find_binary, start_engine
+from headrace.local.folder import data_folder, engine_noted
+from headrace.local.gateway import load_handler
+from headrace.local.stream import add_index
 
 
 @pytest.mark.parametrize(

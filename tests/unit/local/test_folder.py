@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.local import DataFolderUnusable
-from infra.local.engine import DATABASE_NAME
-from infra.local.folder import data_folder, engine_noted, kept_admin_key, temporary_folder
+from headrace.local import DataFolderUnusable
+from headrace.local.engine import DATABASE_NAME
+from headrace.local.folder import data_folder, engine_noted, kept_admin_key, temporary_folder
 from tests.modes import modes
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from headrace.local.gateway import Gateway, InvocationContext
+from headrace.local.requests import LocalRequest
 from headrace.runtime.function import ALWAYS
-from infra.local.gateway import Gateway, InvocationContext
-from infra.local.requests import LocalRequest
 from tests.fake_handler import API, ROUTES, FakeHandler
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.local.__main__ import CANNOT_START, main
+from headrace.local.__main__ import CANNOT_START, main
 
 
 @pytest.mark.parametrize("arguments", [["--port", "8081"], ["8081"], ["--say"]])

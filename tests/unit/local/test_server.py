@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headrace.domain.limits import BODY_BYTES, LAMBDA_BYTES
-from infra.local.gateway import Event, InvocationContext
-from infra.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, Bounds
+from headrace.local.gateway import Event, InvocationContext
+from headrace.local.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, Bounds
 from tests.serving import Served, assert_refused, serving, until_end
 
 

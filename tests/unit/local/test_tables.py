@@ -7,9 +7,9 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from infra.local import EndpointRefused, TemplateInvalid
-from infra.local.engine import free_port
-from infra.local.tables import (
+from headrace.local import EndpointRefused, TemplateInvalid
+from headrace.local.engine import free_port
+from headrace.local.tables import (
     ApiRoute,
     DynamoDBClient,
     Function,

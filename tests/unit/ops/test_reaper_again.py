@@ -14,13 +14,13 @@ import pytest
 import reaper
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import State
+from headrace.local.gateway import InvocationContext
+from headrace.local.tables import Function
 from headrace.runtime.function import runs_again
 from headrace.runtime.settings import Settings
 from headrace.runtime.wiring import UseCases, using
 from headrace.store.records.reaper import PARTS, Left, ReaperPart
 from headrace.store.services import invoke
-from infra.local.gateway import InvocationContext
-from infra.local.tables import Function
 from tests.unit.ops.reaper_harness import ReaperDeployment
 
 EVENT = {"part": 1}

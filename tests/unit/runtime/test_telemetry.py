@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.history.transitions import Event
+from headrace.local.tables import Template
 from headrace.runtime import telemetry
-from infra.local.tables import Template
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 REAPED = {

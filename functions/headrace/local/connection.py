@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import h11
 
 from headrace.http.events import GatewayAnswer
-from infra.local.requests import (
+from headrace.local.requests import (
     LocalRequest,
     RequestRefused,
     check_head,

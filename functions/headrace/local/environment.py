@@ -14,9 +14,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
-from infra.local import SettingInvalid
-from infra.local.folder import is_key
-from infra.local.tables import DynamoDBClient, TableNames
+from headrace.local import SettingInvalid
+from headrace.local.folder import is_key
+from headrace.local.tables import DynamoDBClient, TableNames
 
 DEFAULT_PORT: Final = 8080
 DEFAULT_DATA_DIR: Final = ".headrace"

@@ -18,11 +18,11 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from headrace.http.events import ACCOUNT, GatewayAnswer, proxy_event, read_answer
+from headrace.local import TemplateInvalid
+from headrace.local.engine import PROJECT_ROOT
+from headrace.local.requests import LocalRequest, refusal
+from headrace.local.tables import ApiRoute, Function
 from headrace.runtime.function import ALWAYS
-from infra.local import TemplateInvalid
-from infra.local.engine import PROJECT_ROOT
-from infra.local.requests import LocalRequest, refusal
-from infra.local.tables import ApiRoute, Function
 
 # The server's business, not the handler's.
 _OWN_HEADERS: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}

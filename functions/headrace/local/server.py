@@ -15,9 +15,9 @@ from typing import Final, Protocol, TypeAlias
 
 from headrace.domain.limits import KIB, LAMBDA_BYTES
 from headrace.http.events import GatewayAnswer
-from infra.local import PortUnusable
-from infra.local.connection import Connection, Done
-from infra.local.requests import LocalRequest, refusal
+from headrace.local import PortUnusable
+from headrace.local.connection import Connection, Done
+from headrace.local.requests import LocalRequest, refusal
 
 # What API Gateway and Lambda take together, in base64 in an event with room for the headers; the
 # API's own limit is lower and names the field.

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.local import EngineFailed, EngineMissing, UnsupportedPlatform
+from headrace.local import EngineFailed, EngineMissing, UnsupportedPlatform
 
-PROJECT_ROOT: Final = Path(__file__).resolve().parents[2]
+PROJECT_ROOT: Final = Path(__file__).resolve().parents[3]
 HOST: Final = "127.0.0.1"
 DATABASE_NAME: Final = "headrace.db"
 
@@ -132,7 +132,7 @@ def start_engine(folder: Path, *, binary: Path | None = None) -> Engine:
 
     On Linux the engine dies with the thread that called this, so call it from one that lives as
     long as the engine should; on other systems what a killed service leaves behind is ended by
-    `infra.local.folder` at the next start.
+    `headrace.local.folder` at the next start.
 
     Raises:
         UnsupportedPlatform: see `find_binary`.

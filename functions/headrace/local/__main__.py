@@ -1,4 +1,4 @@
-"""`python -m infra.local`: the service in a terminal, until Ctrl-C or SIGTERM."""
+"""`python -m headrace.local`: the service in a terminal, until Ctrl-C or SIGTERM."""
 
 import argparse
 import logging
@@ -12,10 +12,10 @@ from dataclasses import asdict
 from types import FrameType
 from typing import Final
 
-from infra.local import LocalServiceError
-from infra.local.environment import settings_from
-from infra.local.folder import IN_MEMORY
-from infra.local.service import Service
+from headrace.local import LocalServiceError
+from headrace.local.environment import settings_from
+from headrace.local.folder import IN_MEMORY
+from headrace.local.service import Service
 
 CANNOT_START: Final = 2
 ENGINE_LOST: Final = 3
@@ -36,7 +36,7 @@ _STOP_WITHIN_SECONDS: Final = 6.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service; return the exit code: 0 stopped, 2 cannot start, 3 lost its engine."""
     parser = argparse.ArgumentParser(
-        "python -m infra.local", description=__doc__, epilog=_SETTINGS, allow_abbrev=False
+        "python -m headrace.local", description=__doc__, epilog=_SETTINGS, allow_abbrev=False
     )
     parser.add_argument(SAY_OPTIONS, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
-from infra.local import EngineFailed
+from headrace.local import EngineFailed
 
 StreamRecord: TypeAlias = dict[str, Any]
 

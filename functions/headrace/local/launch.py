@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.local import LocalServiceError
-from infra.local.engine import PROJECT_ROOT
-from infra.local.folder import IN_MEMORY
+from headrace.local import LocalServiceError
+from headrace.local.engine import PROJECT_ROOT
+from headrace.local.folder import IN_MEMORY
 
 _START_TIMEOUT_SECONDS: Final = 60.0
 _STOP_TIMEOUT_SECONDS: Final = 20.0
@@ -109,7 +109,7 @@ def _spawn(variables: Mapping[str, str], output: Path) -> subprocess.Popen[bytes
     # Files, because a pipe that nobody empties would stop the service one day.
     with (output / "stdout").open("wb") as out, (output / "stderr").open("wb") as err:
         return subprocess.Popen(
-            [sys.executable, "-m", "infra.local"],
+            [sys.executable, "-m", "headrace.local"],
             cwd=PROJECT_ROOT,
             env=variables,
             stdin=subprocess.DEVNULL,

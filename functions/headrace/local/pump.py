@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.http.events import ACCOUNT
-from infra.local.gateway import Event, Handler, InvocationContext, Stopping
-from infra.local.stream import Reader, StreamRecord
-from infra.local.tables import Function, Template
+from headrace.local.gateway import Event, Handler, InvocationContext, Stopping
+from headrace.local.stream import Reader, StreamRecord
+from headrace.local.tables import Function, Template
 
 _BATCH: Final = 1000
 _FEW: Final = 50

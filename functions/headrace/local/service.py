@@ -12,9 +12,9 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from headrace.client.threads import PeriodicThread, every
-from infra.local import ServiceUnhealthy, stream
-from infra.local.engine import HOST, Engine, running_engine
-from infra.local.environment import (
+from headrace.local import ServiceUnhealthy, stream
+from headrace.local.engine import HOST, Engine, running_engine
+from headrace.local.environment import (
     DEFAULT_DATA_DIR,
     DEFAULT_PORT,
     LocalSettings,
@@ -23,11 +23,17 @@ from infra.local.environment import (
     function_environment,
     payloads_kept,
 )
-from infra.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
-from infra.local.gateway import Gateway, Handler, InvocationContext, load_handler, scheduled_event
-from infra.local.pump import Pump, counted, stream_function
-from infra.local.server import listen
-from infra.local.tables import (
+from headrace.local.folder import IN_MEMORY, LAKE_NAME, data_folder, engine_noted, kept_admin_key
+from headrace.local.gateway import (
+    Gateway,
+    Handler,
+    InvocationContext,
+    load_handler,
+    scheduled_event,
+)
+from headrace.local.pump import Pump, counted, stream_function
+from headrace.local.server import listen
+from headrace.local.tables import (
     FunctionTimer,
     TableNames,
     Template,

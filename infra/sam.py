@@ -1,4 +1,4 @@
-"""`python -m infra.local.sam`: template.yaml for `sam local`, whose tables are DynamoDB Local's.
+"""`python -m infra.sam`: template.yaml for `sam local`, whose tables are DynamoDB Local's.
 
 With ``--tables`` it makes these tables instead.  What SAM's emulation does not have is left out:
 Secrets Manager, so the keys are in the environment, and the lake.
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import boto3
 
-from infra.local.tables import TableNames, Template, create_tables, load_template
+from headrace.local.tables import TableNames, Template, create_tables, load_template
 
 HERE: Final = "http://127.0.0.1:8000"
 FROM_A_CONTAINER: Final = "http://host.docker.internal:8000"

@@ -1,6 +1,7 @@
 """The whole service on one machine: the production handlers, an embedded engine, a small gateway.
 
-`python -m infra.local` starts it; `infra.local.launch` starts it as a child, for tests and tools.
+`python -m headrace.local` starts it; `headrace.local.launch` starts it as a child, for tests and
+tools.
 
 Here is why it cannot start: every message is one line that says what to do about it.
 """

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from infra.local import DataFolderInUse, DataFolderUnusable
-from infra.local.engine import DATABASE_NAME
+from headrace.local import DataFolderInUse, DataFolderUnusable
+from headrace.local.engine import DATABASE_NAME
 
 IN_MEMORY: Final = ":memory:"
 LAKE_NAME: Final = "lake"

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.local import EndpointRefused, TemplateInvalid
-from infra.local.engine import PROJECT_ROOT
+from headrace.local import EndpointRefused, TemplateInvalid
+from headrace.local.engine import PROJECT_ROOT
 
 TEMPLATE_PATH: Final = PROJECT_ROOT / "template.yaml"
 

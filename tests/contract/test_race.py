@@ -1,38 +1,46 @@
-"""Many at once on the real engine: every race has one winner, and nobody is counted twice."""
+"""Many at once on the real engine, and on one file: every race has one winner, counted once."""
 
 import random
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import pytest
 
 from headrace.domain.change import Change
+from headrace.domain.errors import QueueExists
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.local.tables import DynamoDBClient, TableNames
+from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.runtime.wiring import Settings, UseCases, build, utc_now
 from headrace.store.base import Done, Outcome
-from headrace.store.dynamo import Dialect, DynamoStore, Sender
+from headrace.store.dynamo import DynamoStore, Sender
+from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
+from tests.forked import in_children
 from tests.manual_clock import ManualClock
 
 T = TypeVar("T")
 THREADS = 16
 TASKS = 500
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=9, base_seconds=0, jitter=0)
-SENDERS: list[Sender] = ["batch", "single"]
+On = Sender | Literal["file"]
+ON: list[On] = ["batch", "single", "file"]
+PROCESSES = 8
 
 
 @dataclass
@@ -58,8 +66,19 @@ class Races:
         return self.lost / self.tried if self.tried else 0.0
 
 
-class WatchedStore(DynamoStore):
+class WatchedTable(DynamoStore):
     """The real store; what becomes of deliveries is counted."""
+
+    races: Races
+
+    def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
+        outcomes = super().commit(changes, partly=partly)
+        self.races.count(changes, outcomes)
+        return outcomes
+
+
+class WatchedFile(SqliteStore):
+    """Likewise, on a file."""
 
     races: Races
 
@@ -71,30 +90,47 @@ class WatchedStore(DynamoStore):
 
 @dataclass
 class Engine:
-    """Makes services on the same tables: one for threads to share, or one each."""
+    """Makes services on the same tables, or file: one for threads to share, or one each."""
 
-    client: DynamoDBClient
-    tables: TableNames
-    dialect: Dialect
+    request: pytest.FixtureRequest
+    path: Path
     races: Races = field(default_factory=Races)
+    files: list[SqliteStore] = field(default_factory=list)
 
-    def service(
-        self, sender: Sender = "batch", *, now: Callable[[], datetime] = utc_now
-    ) -> UseCases:
-        store = WatchedStore(
-            self.client,
-            tasks_table=self.tables.tasks,
-            control_table=self.tables.control,
-            sender=sender,
-            dialect=self.dialect,
-        )
+    def service(self, on: On = "batch", *, now: Callable[[], datetime] = utc_now) -> UseCases:
+        store = self._file(now) if on == "file" else self._table(on)
         store.races = self.races
         return build(Settings(admin_key="test", poll_after_seconds=0), store, now=now)
 
+    def _file(self, now: Callable[[], datetime]) -> WatchedFile:
+        store = WatchedFile(str(self.path), now=now)
+        self.files.append(store)
+        return store
+
+    def _table(self, sender: Sender) -> WatchedTable:
+        tables: TableNames = self.request.getfixturevalue("tables")
+        return WatchedTable(
+            self.request.getfixturevalue("dynamodb"),
+            tasks_table=tables.tasks,
+            control_table=tables.control,
+            sender=sender,
+            dialect=self.request.getfixturevalue("dialect"),
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Without an engine there is the file alone."""
+    if "on" in metafunc.fixturenames:
+        no_engine = metafunc.config.getoption("--engine") == "none"
+        metafunc.parametrize("on", ["file"] if no_engine else ON)
+
 
 @pytest.fixture
-def on_engine(dynamodb: DynamoDBClient, tables: TableNames, dialect: Dialect) -> Engine:
-    return Engine(dynamodb, tables, dialect)
+def on_engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    on_engine = Engine(request, tmp_path / "headrace.db")
+    yield on_engine
+    for file in on_engine.files:
+        file.close()
 
 
 def together(count: int, work: Callable[[int], T]) -> list[T]:
@@ -140,16 +176,19 @@ class Left:
     """How many tasks nobody was handed yet; gives up when that does not become less."""
 
     count: int
-    patience: int = 2_000
+    patience_seconds: float = 20.0
+    _since: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def less(self, taken: int) -> None:
         with self._lock:
             self.count -= taken
-            self.patience -= taken == 0
+            if taken:
+                self._since = time.monotonic()
 
     def any(self) -> bool:
-        assert self.patience > 0, f"{self.count} tasks are never delivered"
+        waited = time.monotonic() - self._since
+        assert waited < self.patience_seconds, f"{self.count} tasks are never delivered"
         return self.count > 0
 
 
@@ -164,11 +203,10 @@ def assert_each_once(use: UseCases, ids: list[str], delivered: list[list[Task]])
     assert all(use.tasks.store.read([id_])[id_].attempts == 1 for id_ in ids[::50])
 
 
-@pytest.mark.parametrize("sender", SENDERS)
 def test_sixteen_threads_of_one_service_are_handed_each_task_once(
-    on_engine: Engine, sender: Sender, capsys: pytest.CaptureFixture[str]
+    on_engine: Engine, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    use = on_engine.service(sender)
+    use = on_engine.service(on)
     use.queues.create("race", QueueSettings())
     ids = fill(use, "race", TASKS)
     left = Left(TASKS)
@@ -178,22 +216,21 @@ def test_sixteen_threads_of_one_service_are_handed_each_task_once(
     )
 
     assert_each_once(use, ids, delivered)
-    say(capsys, f"one service, {sender}", on_engine.races)
+    say(capsys, f"one service, {on}", on_engine.races)
     assert on_engine.races.share < 0.05
 
 
-@pytest.mark.parametrize("sender", SENDERS)
 def test_sixteen_services_are_handed_each_task_once(
-    on_engine: Engine, sender: Sender, capsys: pytest.CaptureFixture[str]
+    on_engine: Engine, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As in as many Lambda containers: none knows what the others are about to take.
 
     This race is over while the services still find out how many they are, with about 30 % lost
     (batch) and 50 % (single); in one ten times as long about 15 % are.
     """
-    services = [on_engine.service(sender) for _ in range(THREADS)]
+    services = [on_engine.service(on) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
-    ids = fill(services[0], "race", TASKS if sender == "batch" else TASKS // 2)
+    ids = fill(services[0], "race", TASKS if on != "single" else TASKS // 2)
     left = Left(len(ids))
 
     delivered = together(
@@ -202,25 +239,24 @@ def test_sixteen_services_are_handed_each_task_once(
     )
 
     assert_each_once(services[0], ids, delivered)
-    say(capsys, f"a service each, {sender}", on_engine.races)
+    say(capsys, f"a service each, {on}", on_engine.races)
     assert on_engine.races.share < 0.65
 
 
-@pytest.mark.parametrize("sender", SENDERS)
 def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
-    on_engine: Engine, sender: Sender, capsys: pytest.CaptureFixture[str]
+    on_engine: Engine, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Under 5 % is asserted where the clock is a test's own (``test_claims_by_membership``).
 
     Here a race is over in a second, with calls of a tenth of it: 6 to 10 % are lost at its end.
     """
-    services = [on_engine.service(sender) for _ in range(THREADS)]
+    services = [on_engine.service(on) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
     for number in range(THREADS):
         services[0].workers.alive(
             BOOTSTRAP, WorkerHeartbeat(f"worker-{number}", ("race",), utc_now())
         )
-    ids = fill(services[0], "race", TASKS if sender == "batch" else TASKS // 2)
+    ids = fill(services[0], "race", TASKS if on != "single" else TASKS // 2)
     left = Left(len(ids))
 
     delivered = together(
@@ -231,12 +267,12 @@ def test_sixteen_services_whose_workers_give_signs_of_life_seldom_race(
     )
 
     assert_each_once(services[0], ids, delivered)
-    say(capsys, f"a service each that gives signs, {sender}", on_engine.races)
+    say(capsys, f"a service each that gives signs, {on}", on_engine.races)
     assert on_engine.races.share < 0.2
 
 
-def test_a_worker_alone_loses_nothing(on_engine: Engine) -> None:
-    use = on_engine.service()
+def test_a_worker_alone_loses_nothing(on_engine: Engine, on: On) -> None:
+    use = on_engine.service(on)
     use.queues.create("race", QueueSettings())
     ids = fill(use, "race", 100)
     chance = random.Random(7)
@@ -259,13 +295,12 @@ def work_off_once(use: UseCases, batch_size: int, left: Left) -> list[Task]:
 
 
 @pytest.mark.parametrize("status", [ReportStatus.SUCCEEDED, ReportStatus.INFLIGHT])
-@pytest.mark.parametrize("sender", SENDERS)
 def test_between_the_reaper_and_a_late_report_one_wins(
-    on_engine: Engine, sender: Sender, status: ReportStatus
+    on_engine: Engine, on: On, status: ReportStatus
 ) -> None:
     clock = ManualClock()
-    use = on_engine.service(sender, now=clock)
-    reapers = [on_engine.service(sender, now=clock) for _ in range(3)]
+    use = on_engine.service(on, now=clock)
+    reapers = [on_engine.service(on, now=clock) for _ in range(3)]
     settings = QueueSettings(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
     use.queues.create("race", settings)
     fill(use, "race", 100)
@@ -296,12 +331,11 @@ def test_between_the_reaper_and_a_late_report_one_wins(
         assert (task.attempts, task.version) == (1, 3)
 
 
-@pytest.mark.parametrize("sender", SENDERS)
 def test_a_lapsed_lease_that_many_take_back_is_one_failed_attempt(
-    on_engine: Engine, sender: Sender
+    on_engine: Engine, on: On
 ) -> None:
     clock = ManualClock()
-    services = [on_engine.service(sender, now=clock) for _ in range(8)]
+    services = [on_engine.service(on, now=clock) for _ in range(8)]
     settings = QueueSettings(keepalive_timeout_in_seconds=5, retry_strategy=AT_ONCE)
     services[0].queues.create("race", settings)
     ids = fill(services[0], "race", 50)
@@ -325,11 +359,8 @@ def test_a_lapsed_lease_that_many_take_back_is_one_failed_attempt(
         assert task.version == 3 + times[task.id]
 
 
-@pytest.mark.parametrize("sender", SENDERS)
-def test_of_sixteen_that_enqueue_the_same_id_one_creates_it(
-    on_engine: Engine, sender: Sender
-) -> None:
-    services = [on_engine.service(sender) for _ in range(THREADS)]
+def test_of_sixteen_that_enqueue_the_same_id_one_creates_it(on_engine: Engine, on: On) -> None:
+    services = [on_engine.service(on) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())
 
     def enqueue(number: int) -> list[EnqueueOutcome]:
@@ -344,11 +375,10 @@ def test_of_sixteen_that_enqueue_the_same_id_one_creates_it(
     assert services[0].inspect.count("race").count == 10
 
 
-@pytest.mark.parametrize("sender", SENDERS)
 def test_of_sixteen_that_report_the_same_lease_all_see_it_done_once(
-    on_engine: Engine, sender: Sender
+    on_engine: Engine, on: On
 ) -> None:
-    services = [on_engine.service(sender) for _ in range(THREADS)]
+    services = [on_engine.service(on) for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings(retry_strategy=AT_ONCE))
     fill(services[0], "race", 1)
     (task,) = services[0].deliveries.dequeue("race").tasks
@@ -360,6 +390,64 @@ def test_of_sixteen_that_report_the_same_lease_all_see_it_done_once(
 
     assert Counter(results) == {ReportOutcome.OK: THREADS}
     assert len(services[0].tasks.get(task.id).errors) == 1
+
+
+def test_eight_processes_are_handed_each_task_of_a_file_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "headrace.db")
+    use, store = process(path)
+    use.queues.create("race", QueueSettings())
+    ids = fill(use, "race", TASKS)
+
+    def works(number: int) -> list[Task]:
+        mine, own = process(path)
+        tasks: list[Task] = []
+        idle = 0
+        while idle < 3:
+            some = mine.deliveries.dequeue("race", batch_size=(1, 3, 10, 25)[number % 4]).tasks
+            idle = 0 if some else idle + 1
+            tasks += some
+            reports = [
+                TaskReport(task.id, str(lease_name(task)), ReportStatus.SUCCEEDED) for task in some
+            ]
+            for result in mine.reports.report("race", reports):
+                assert result.outcome is ReportOutcome.OK
+        own.close()
+        return tasks
+
+    delivered = in_children(PROCESSES, works)
+
+    assert_each_once(use, ids, delivered)
+    assert store.check() == ()
+    store.close()
+
+
+def test_of_eight_processes_that_enqueue_the_same_ids_one_creates_each(tmp_path: Path) -> None:
+    """The file, and the queue, are made by all of them at once too."""
+    path = str(tmp_path / "headrace.db")
+
+    def enqueues(number: int) -> list[EnqueueOutcome]:
+        use, own = process(path)
+        with suppress(QueueExists):
+            use.queues.create("race", QueueSettings())
+        entries = [TaskSpec(str(number), id=f"order-{order}") for order in range(20)]
+        outcomes = [result.outcome for result in use.tasks.enqueue("race", entries)]
+        own.close()
+        return outcomes
+
+    outcomes = in_children(PROCESSES, enqueues)
+
+    for of_one_id in zip(*outcomes, strict=True):
+        expected = {EnqueueOutcome.CREATED: 1, EnqueueOutcome.EXISTING: PROCESSES - 1}
+        assert Counter(of_one_id) == expected
+    store = SqliteStore(path)
+    assert store.check() == ()
+    store.close()
+
+
+def process(path: str) -> tuple[UseCases, SqliteStore]:
+    """Return a service of its own over the file."""
+    store = SqliteStore(path)
+    return build(Settings(admin_key="test", poll_after_seconds=0), store), store
 
 
 def say(capsys: pytest.CaptureFixture[str], what: str, races: Races) -> None:

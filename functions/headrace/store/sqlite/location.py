@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -29,14 +30,18 @@ def create(name: str, path: Path) -> Identity:
     try:
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        if path.is_dir():
+        if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116  Path's hides what is wrong
             raise Unusable(f"{name}: it is a folder; name a file in it")
-        return _identity(path)
+        identity = _identity(path)
+    except FileNotFoundError as error:
+        raise Unusable(f"{name}: there is no folder {path.parent}; make it first") from error
     except OSError as error:
-        why = error.strerror or str(error)
-        if not path.parent.is_dir():
-            why = f"there is no folder {path.parent}; make it first"
-        raise Unusable(f"{name}: {why}") from error
+        raise Unusable(f"{name}: {error.strerror or error}") from error
+    if not os.access(path, os.R_OK | os.W_OK):  # SQLite would open it as it can, and fail later
+        raise Unusable(f"{name}: it may not be written to by this user, or not be read")
+    if not os.access(path.parent, os.W_OK):
+        raise Unusable(f"{name}: its folder may not be written to, where its log has to be")
+    return identity
 
 
 def check_same(name: str, path: Path, identity: Identity | None) -> None:

@@ -79,11 +79,16 @@ check: $(VENV)/.ready ## Lint, formatting, types, import rules, the client's two
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) -m infra.unasync --check
+	@$(PY) -m infra.template --check
 	@$(PY) -m tests.bench.starts
 
 .PHONY: unasync
 unasync: $(VENV)/.ready ## Write the client for threads anew from the one for event loops
 	@$(PY) -m infra.unasync
+
+.PHONY: local-template
+local-template: $(VENV)/.ready ## Write anew what the local service needs of template.yaml
+	@$(PY) -m infra.template
 
 .PHONY: bench
 bench: $(VENV)/.ready node_modules/.ready ## Measure throughput, latency and cost per task

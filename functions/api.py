@@ -1,11 +1,5 @@
-"""Lambda entry point of the HTTP API: API Gateway's event in, its answer out."""
+"""What Lambda calls as `api.handler`; `headrace.entries` has it, so that the wheel does."""
 
-from headrace.runtime.function import starting
-
-with starting():
-    from headrace.http.app import handle as handler
-    from headrace.runtime.wiring import prepare
-
-    prepare("keys", "tasks", "deliveries", "reports")
+from headrace.entries.api import handler
 
 __all__ = ["handler"]

@@ -1,44 +1,5 @@
-"""Lambda entry point: end lapsed leases, expire tasks, finish purges, once a minute.
+"""What Lambda calls as `reaper.handler`; `headrace.entries` has it, so that the wheel does."""
 
-Where that takes more than one pass a minute, the timer's invokes others, each with its part.
-"""
+from headrace.entries.reaper import handler
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from functools import partial
-from typing import Any
-
-from aws_lambda_powertools import Logger
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
-from headrace.runtime import telemetry
-from headrace.runtime.function import in_time, runs_again
-from headrace.runtime.wiring import prepare, use_cases
-from headrace.store.records.reaper import ReaperPart
-
-LAST_PAGE_SECONDS = 12.0
-"""Kept of the function's time for the page under way when the rest is over."""
-
-logger = Logger()
-prepare("reaping")
-
-
-@logger.inject_lambda_context
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:
-    """Make one pass over every queue, or over the part that *event* names; say what it did."""
-    return _pass(context, event)
-
-
-def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
-    use, part = use_cases(), ReaperPart.of(event)
-
-    def time_left() -> float:
-        return context.get_remaining_time_in_millis() / 1000 - LAST_PAGE_SECONDS
-
-    run = partial(_pass, context)
-    with runs_again(use.settings.function, run) as again, in_time(context):
-        hand_on = again if part is None else None
-        reaped = asdict(use.reaping.run(part, time_left=time_left, hand_on=hand_on))
-    logger.info("reaped", extra=reaped)
-    telemetry.emit(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
-    return reaped
+__all__ = ["handler"]

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import boto3
 
-from headrace.local.tables import TableNames, Template, create_tables, load_template
+from headrace.local.tables import TableNames, Template, create_tables
+from infra.template import load_template
 
 HERE: Final = "http://127.0.0.1:8000"
 FROM_A_CONTAINER: Final = "http://host.docker.internal:8000"

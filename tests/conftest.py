@@ -21,9 +21,9 @@ from headrace.local.tables import (
     TableNames,
     Template,
     create_tables,
-    load_template,
 )
 from headrace.store.dynamo import Dialect
+from infra.template import load_template
 from tests.engine import dynamodb_local
 
 # The engine believes any credentials; without some, boto3 looks for real ones.

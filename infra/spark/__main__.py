@@ -55,7 +55,7 @@ SERVICES: Final = frozenset({"dynamodb", "s3", "secretsmanager", "sts"})
 """Of botocore, which knows hundreds; the others are most of its size."""
 
 _FUNCTIONS: Final = PROJECT_ROOT / "functions"
-_NOT_OURS: Final = frozenset({"cli", "http", "local", "testing"})  # not called from Spark
+_NOT_OURS: Final = frozenset({"cli", "entries", "http", "local", "testing"})  # not for Spark
 _OPTIONS: Final = frozenset({"cli/__init__.py", "cli/jobs.py", "cli/params.py"})  # save these
 _LEFT_OUT: Final = frozenset({"__pycache__", "tests", "include"})
 _WHEN: Final = (2020, 1, 1, 0, 0, 0)  # of every file, so that equal contents are equal archives

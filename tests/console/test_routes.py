@@ -10,7 +10,8 @@ import pytest
 from console.app import FORM, VIEWS, app
 from console.chalicelib.urls import Urls
 from headrace.local.launch import launched
-from headrace.local.tables import Template, load_template, routes
+from headrace.local.tables import Template, routes
+from infra.template import load_template
 from tests.console.conftest import KEY, read_html
 
 

@@ -33,8 +33,7 @@ _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves 
 Event: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
 Stopping: TypeAlias = Callable[[], bool]
-FUNCTIONS_FOLDER: Final = PROJECT_ROOT / "functions"
-_ROOTS: Final = (FUNCTIONS_FOLDER, PROJECT_ROOT)  # of modules: the API's, and the console's
+_CONSOLE: Final = PROJECT_ROOT / "console"
 
 _log = logging.getLogger(__name__)
 
@@ -90,19 +89,16 @@ class InvocationContext:
 def load_handler(name: str) -> Handler:
     """Import the handler that the template calls `module.function`.
 
-    Its module is in `functions/`, or a folder of the project's own as `console/app`.
+    A module is one of `headrace.entries`; the console's, a folder of its own in the checkout, is
+    `headrace.console` in the wheel.
 
     Raises:
         TemplateInvalid: there is no such module or function.
         ImportError: one of its own imports fails.
 
     """
-    for root in reversed(_ROOTS):
-        if str(root) not in sys.path:
-            sys.path.insert(0, str(root))
-    # Lambda writes the folders of a module with slashes.
     path, _, attribute = name.rpartition(".")
-    module_name = path.replace("/", ".") or name
+    module_name = _module(path)
     message = f"template.yaml names the handler {name}, which is nowhere."
     try:
         handler = getattr(importlib.import_module(module_name), attribute, None)
@@ -114,6 +110,18 @@ def load_handler(name: str) -> Handler:
         raise TemplateInvalid(message)
     found: Handler = handler
     return found
+
+
+def _module(path: str) -> str:
+    """Name the module that Lambda would find at *path*, whose folders have slashes."""
+    folder, _, name = path.rpartition("/")
+    if not folder:
+        return f"headrace.entries.{name}"
+    if folder == "console" and not _CONSOLE.is_dir():
+        return f"headrace.console.{name}"
+    if str(PROJECT_ROOT) not in sys.path:
+        sys.path.insert(0, str(PROJECT_ROOT))
+    return path.replace("/", ".")
 
 
 def scheduled_event(function: Function, now: datetime | None = None) -> Event:

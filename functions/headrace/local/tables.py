@@ -1,24 +1,21 @@
-"""template.yaml as the local service reads it: tables, API routes and schedules.
+"""The part of template.yaml that the local service reads: tables, API routes and schedules.
 
 The template is the only place where they are defined; from it come the `create_table` requests,
 so that every engine and every test works on the tables that are deployed.
 """
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import resources
 from typing import Any, Final, TypeAlias
 
-import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.local import EndpointRefused, TemplateInvalid
-from headrace.local.engine import PROJECT_ROOT
-
-TEMPLATE_PATH: Final = PROJECT_ROOT / "template.yaml"
 
 # boto3 makes its clients at run time, so there is no class to name.
 DynamoDBClient: TypeAlias = Any
@@ -70,21 +67,10 @@ class FunctionTimer:
     interval_seconds: int
 
 
-def load_template(path: Path = TEMPLATE_PATH) -> Template:
-    """Read template.yaml; CloudFormation's tags become plain data (`!Ref X` is `{"Ref": "X"}`).
-
-    Raises:
-        TemplateInvalid: the file is missing or is not a template.
-
-    """
-    try:
-        template = yaml.load(path.read_text(encoding="utf-8"), _TemplateLoader)  # noqa: S506 (a SafeLoader)
-    except (OSError, yaml.YAMLError) as error:
-        raise TemplateInvalid(
-            f"{path.name} cannot be read: {' '.join(str(error).split())}"
-        ) from error
-    if not isinstance(template, dict) or not isinstance(template.get("Resources"), dict):
-        raise TemplateInvalid(f"{path.name} is not a template: it has no Resources.")
+def load_template() -> Template:
+    """Read what the package has of template.yaml, which may not be there: see `infra.template`."""
+    part = resources.files("headrace.local").joinpath("template.json")
+    template: Template = json.loads(part.read_text(encoding="utf-8"))
     return template
 
 
@@ -154,23 +140,6 @@ def schedules(template: Template) -> list[FunctionTimer]:
         and event.get("Enabled", True)
         and event.get("State", "ENABLED") == "ENABLED"
     ]
-
-
-class _TemplateLoader(yaml.SafeLoader):
-    """YAML with CloudFormation's short tags."""
-
-
-def _construct_tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    if isinstance(node, yaml.MappingNode):
-        value: Any = loader.construct_mapping(node, deep=True)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        value = node.value
-    return {suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}": value}
-
-
-_TemplateLoader.add_multi_constructor("!", _construct_tag)
 
 
 def _table_properties(template: Template, resource: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def test_the_bars_of_starts_are_those_that_are_checked() -> None:
 def test_the_line_that_takes_the_tables_out_of_the_template_runs(
     template: Template, tmp_path: Path
 ) -> None:
-    (line,) = re.findall(r'python -c "(import json; from headrace.local.*?)" > tables.json', GUIDE)
+    (line,) = re.findall(r'python -c "(import json; from infra.*?)" > tables.json', GUIDE)
 
     printed = subprocess.run(
         [sys.executable, "-c", line], check=True, capture_output=True, text=True, cwd=PROJECT_ROOT

@@ -17,11 +17,11 @@ from headrace.local.tables import (
     TableNames,
     Template,
     create_tables,
-    load_template,
     routes,
     schedules,
     table_request,
 )
+from infra.template import load_template
 
 SMALL = """
 Globals:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import reaper
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import State
+from headrace.entries import reaper
 from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.function import runs_again

@@ -1,0 +1,11 @@
+"""Lambda entry point of the HTTP API: API Gateway's event in, its answer out."""
+
+from headrace.runtime.function import starting
+
+with starting():
+    from headrace.http.app import handle as handler
+    from headrace.runtime.wiring import prepare
+
+    prepare("keys", "tasks", "deliveries", "reports")
+
+__all__ = ["handler"]

@@ -1,0 +1,29 @@
+"""Lambda entry point: count what the stream of the tasks table shows, batch after batch.
+
+The mapping has a tumbling window, because only then does Lambda say which shard a batch is from.
+"""
+
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from headrace.runtime import telemetry
+from headrace.runtime.wiring import prepare, use_cases
+
+logger = Logger()
+prepare("recording")
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """Count a batch, and say from which record on it must come again."""
+    shard = event.get("shardId") or event.get("eventSourceARN") or "only"
+    use = use_cases()
+    recorded = use.recording.record(shard, event["Records"])
+    for reason in recorded.unreadable:
+        logger.error("left out a record", extra={"shard": shard, "reason": reason})
+    failed = [] if recorded.failed_at is None else [{"itemIdentifier": recorded.failed_at}]
+    logger.debug("recorded", extra={"shard": shard, "counted": recorded.counted})
+    telemetry.emit(use.settings.metrics, telemetry.of_recorder(recorded.events), use.now())
+    return {"batchItemFailures": failed, "state": {}}

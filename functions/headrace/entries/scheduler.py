@@ -1,0 +1,20 @@
+"""Lambda entry point: enqueue the ticks of the next minutes, once a minute."""
+
+from dataclasses import asdict
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from headrace.runtime.wiring import prepare, use_cases
+
+logger = Logger()
+prepare("ticking")
+
+
+@logger.inject_lambda_context
+def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
+    """Look at every schedule once and say what that did."""
+    ticked = asdict(use_cases().ticking.run())
+    logger.info("ticked", extra=ticked)
+    return ticked

@@ -1,0 +1,56 @@
+"""The part of template.yaml that the package holds: as the template has it, all that is read."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.local.gateway import load_handler
+from headrace.local.pump import stream_function
+from headrace.local.tables import Template, load_template, routes, schedules, table_request
+from infra.template import main
+
+
+def test_the_package_holds_what_the_template_says() -> None:
+    assert main(["--check"]) == 0
+
+
+def test_the_part_means_what_the_whole_means(template: Template) -> None:
+    part = load_template()
+
+    assert routes(part) == routes(template)
+    assert schedules(part) == schedules(template)
+    assert stream_function(part) == stream_function(template)
+    for table in ("TasksTable", "ControlTable"):
+        assert table_request(part, table, "t") == table_request(template, table, "t")
+        lived = part["Resources"][table]["Properties"].get("TimeToLiveSpecification")
+        whole = template["Resources"][table]["Properties"].get("TimeToLiveSpecification")
+        assert lived == whole
+
+
+def test_a_part_that_is_behind_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template, part = tmp_path / "template.yaml", tmp_path / "template.json"
+    text = "Resources: {A: {Type: AWS::Serverless::Function, Properties: {Handler: HANDLER}}}"
+    template.write_text(text.replace("HANDLER", "a.b"))
+    assert main([], template, part) == 0
+    assert main(["--check"], template, part) == 0
+
+    template.write_text(text.replace("HANDLER", "c.d"))
+
+    assert main(["--check"], template, part) == 1
+    printed = capsys.readouterr().err
+    assert printed == "template.json is not what template.yaml says: make local-template\n"
+
+
+def test_every_handler_of_the_template_is_in_the_package() -> None:
+    functions = {route.function for route in routes(load_template())}
+    functions |= {timer.function for timer in schedules(load_template())}
+
+    assert len(functions) > 3
+    assert all(callable(load_handler(function.handler)) for function in functions)
+
+
+@pytest.mark.parametrize("name", ["api", "authorizer", "reaper", "recorder", "scheduler"])
+def test_lambda_finds_the_same_handler_beside_the_package(name: str) -> None:
+    beside = __import__(name)
+
+    assert beside.handler is load_handler(f"{name}.handler")

@@ -13,6 +13,7 @@ import httpx2 as httpx
 import msgspec
 import tenacity
 
+from headrace.client.address import HttpAddress
 from headrace.client.calls import (
     ATTEMPT_HEADER,
     KEY_HEADER,
@@ -23,6 +24,7 @@ from headrace.client.calls import (
     Usage,
 )
 from headrace.client.codec import Codec
+from headrace.client.embedding import async_transport_to, transport_to
 from headrace.client.settings import ClientSettings
 from headrace.domain import errors
 from headrace.domain.errors import (
@@ -40,6 +42,9 @@ from headrace.domain.errors import (
 T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], None]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+_NO_HOST: Final = "http://embedded"
+"""What requests that no socket sees are addressed to."""
 
 _LONGEST_WAIT: Final = 10.0  # seconds between two tries
 _CONNECT_WITHIN: Final = 5.0
@@ -82,6 +87,7 @@ class HttpCalls:
     def __init__(self, settings: ClientSettings, codec: Codec, *, retries: int) -> None:
         """*retries* are tries after the first."""
         self._settings, self._codec = settings, codec
+        self._base = settings.url if isinstance(settings.address, HttpAddress) else _NO_HOST
         self.usage = Usage()
         self._connections: dict[str, Any] = {
             "headers": {
@@ -101,11 +107,13 @@ class HttpCalls:
 
     def connections(self, transport: httpx.BaseTransport | None) -> httpx.Client:
         """A pool of connections; none is opened yet."""
-        return httpx.Client(**self._connections, transport=transport)
+        way = transport or transport_to(self._settings.address)
+        return httpx.Client(**self._connections, transport=way)
 
     def async_connections(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
         """The same for an event loop."""
-        return httpx.AsyncClient(**self._connections, transport=transport)
+        way = transport or async_transport_to(self._settings.address)
+        return httpx.AsyncClient(**self._connections, transport=way)
 
     def retrying(self, sleep: Sleep) -> tenacity.Retrying:
         """What repeats a call that fails."""
@@ -130,7 +138,7 @@ class HttpCalls:
             headers[ATTEMPT_HEADER] = str(call.attempt)
         return connections.build_request(
             call.method,
-            self._settings.url + call.path,
+            self._base + call.path,
             params=call.params or None,
             content=body,
             headers=headers,

@@ -3,7 +3,6 @@
 Address and key are those of arguments, else those of the environment.
 """
 
-import ipaddress
 import logging
 import os
 import re
@@ -11,22 +10,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import urlsplit
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.client.address import Address, HttpAddress, read_address
+from headrace.domain.errors import InvalidRequest
 
 _log: Final = logging.getLogger("headrace.client")
+
+_wrong: Final = InvalidRequest.of
 
 RETRIES: Final = 6  # tries of a call after the first
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Address and key of a service; ``timeout`` is seconds for one try of one call."""
+    """Where a service is, and the key to it; ``timeout`` is seconds for one try of one call.
+
+    ``url`` is as it was given.  A file, or the tables of a deployment, have no key of ours: who may
+    use them is admin.
+    """
 
     url: str
     key: str = field(repr=False)
     timeout: float = 30.0
+    address: Address = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the address.  Raises InvalidRequest."""
+        object.__setattr__(self, "address", read_address(self.url))
 
     @classmethod
     def of(
@@ -45,43 +55,21 @@ class ClientSettings:
         found_key = key or env.get("HEADRACE_KEY") or ""
         if not found_url:
             raise _wrong("url", "is missing: give url=… or set HEADRACE_URL")
-        if not re.fullmatch(r"https?://[^\s?#]+", found_url):
-            raise _wrong("url", f"must be an http or https address, not {found_url!r}")
-        if "@" in found_url:
-            raise _wrong("url", "must hold no user and password; the key goes into key=…")
-        host = _host(found_url)
-        if not found_key:
-            raise _wrong("key", "is missing: give key=… or set HEADRACE_KEY")
-        if not re.fullmatch(r"[\x21-\x7e]+", found_key):
-            raise _wrong("key", "must be visible ASCII characters without blanks")
         if not timeout > 0:
             raise _wrong("timeout", f"must be more than 0 seconds, not {timeout!r}")
-        if found_url.startswith("http:") and not _local(host):
-            _log.warning("The key goes to %s in clear: use https", host)
-        return cls(found_url, found_key, timeout)
+        settings = cls(found_url, found_key, timeout)
+        if isinstance(settings.address, HttpAddress):
+            _check_key(found_key)
+            if found_url.startswith("http:") and not settings.address.local:
+                _log.warning("The key goes to %s in clear: use https", settings.address.host)
+        return settings
 
 
-def _host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise _wrong("url", f"cannot be {url!r}: {error}") from None
-    if not host:
-        raise _wrong("url", f"must name a host, and {url!r} does not")
-    return host
-
-
-def _local(host: str) -> bool:
-    """Whether *host* is this machine, or a name that only a private network knows."""
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return host == "localhost" or "." not in host or host.endswith((".localhost", ".test"))
-
-
-def _wrong(name: str, message: str) -> InvalidRequest:
-    return InvalidRequest(f"{name} {message}", errors=[FieldError(name, message)])
+def _check_key(key: str) -> None:
+    if not key:
+        raise _wrong("key", "is missing: give key=… or set HEADRACE_KEY")
+    if not re.fullmatch(r"[\x21-\x7e]+", key):
+        raise _wrong("key", "must be visible ASCII characters without blanks")
 
 
 def utc_now() -> datetime:

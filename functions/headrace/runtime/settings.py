@@ -3,10 +3,13 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from headrace.domain.limits import SETTINGS_TTL_SECONDS
-from headrace.store.dynamo import Sender
 from headrace.store.lake import s3_place
+
+if TYPE_CHECKING:
+    from headrace.store.dynamo import Sender
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Settings:
     admin_key: str | None = None
     poll_after_seconds: float = 1.0
     settings_ttl_seconds: float = 10.0
-    sender: Sender = "batch"
+    sender: "Sender" = "batch"
     session_secret: str | None = None
     lake: str | None = None
     lake_payloads: tuple[str, ...] = ()

@@ -117,6 +117,7 @@ class UseCases:
             now=self.now,
             leases=self.leases,
             poll_after_seconds=poll_after,
+            arrivals=self._tables.arrivals,
         )
 
     @_once

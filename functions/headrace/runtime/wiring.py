@@ -9,17 +9,17 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.runtime.settings import Settings
 from headrace.runtime.use_cases import UseCases
 from headrace.store.base import Lake, Store
 from headrace.store.discreet import discreet
-from headrace.store.dynamo import DynamoStore
-from headrace.store.dynamo.connect import connected
 from headrace.store.lake import lake_at
-from headrace.store.services import secret
+
+if TYPE_CHECKING:
+    from headrace.store.dynamo import DynamoStore
 
 __all__ = [
     "Settings",
@@ -84,13 +84,18 @@ def using(replacement: UseCases) -> Iterator[UseCases]:
 
 @cache
 def _from_env() -> UseCases:
+    from headrace.store.services import secret  # noqa: PLC0415  AWS's, which a file needs none of
+
     settings = Settings.from_env().with_secrets(secret)  # once per process
     lake = lake_at(settings.lake) if settings.lake else None
     return build(settings, dynamo_store(settings), lake=lake)
 
 
-def dynamo_store(settings: Settings, *, lanes: int = 1) -> DynamoStore:
+def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
     """Return the store on the tables of *settings*; *lanes* as in DynamoStore."""
+    from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.connect import connected  # noqa: PLC0415  likewise
+
     return DynamoStore(
         connected(settings.dynamodb_url),
         tasks_table=settings.tasks_table,

@@ -91,11 +91,25 @@ class Record:
     note: str | None = None
 
 
+class Arrivals(Protocol):
+    """Tells when tasks have come to wait in queues."""
+
+    def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
+        """Return how often tasks have come to wait in each of *queues* that ever had one."""
+
+    def wait(self, queues: Collection[str], since: Mapping[str, int], seconds: float) -> None:
+        """Return once the numbers of *queues* are not *since* any more, or after *seconds*."""
+
+
 class Store(Protocol):
     """Tasks, their index, and control records.
 
-    Every method may raise Unavailable when the table is throttled or away.
+    Every method may raise Unavailable when the table is throttled or away.  ``arrivals`` is None
+    where one has to ask again and again.
     """
+
+    @property
+    def arrivals(self) -> Arrivals | None: ...
 
     def commit(self, changes: Sequence[Change], *, partly: bool = False) -> list[Outcome]:
         """Make each change on its own, if its conditions hold; outcomes in the order given.

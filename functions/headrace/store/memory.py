@@ -32,6 +32,7 @@ _Key = tuple[datetime, str]  # a Position, compared many times faster
 class MemoryStore:
     """Implements ``headrace.store.base.Store`` over dictionaries."""
 
+    arrivals = None
     counted_at_once = 5_000  # about as many entries as DynamoDB reads for one request
 
     def __init__(self) -> None:

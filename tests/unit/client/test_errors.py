@@ -160,7 +160,7 @@ def test_address_and_key_come_from_arguments_or_the_environment() -> None:
     [
         ({"key": "k"}, "url is missing: give url=… or set HEADRACE_URL"),
         ({"url": "http://x"}, "key is missing: give key=… or set HEADRACE_KEY"),
-        ({"url": "ftp://x", "key": "k"}, "url must be an http or https address"),
+        ({"url": "ftp://x", "key": "k"}, "url must be file:PATH, an http or https address"),
         ({"url": "http://x", "key": "a b"}, "key must be visible ASCII"),
         ({"url": "http://x", "key": "k", "timeout": 0}, "timeout must be more than 0"),
     ],

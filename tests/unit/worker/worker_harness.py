@@ -98,6 +98,7 @@ class FakeService(WorkerService):
         self.calls: list[tuple[str, list[Report]]] = []
         self.polled: list[tuple[str, int]] = []
         self.keys: list[tuple[str, int]] = []  # of each question, with its attempt
+        self.waits: list[float] = []  # likewise
         self.batches: dict[str, list[LeasedTask]] = {}  # what was leased under a key, till heard
         self.lose_dequeues = 0  # answers that get lost
         self.signs: list[dict[str, Any]] = []
@@ -161,6 +162,7 @@ class FakeService(WorkerService):
         queues: Sequence[str],
         *,
         batch_size: int,
+        wait_seconds: float = 0.0,
         worker: str,
         keepalive: float | None,
         lease_id: str | None = None,
@@ -172,6 +174,7 @@ class FakeService(WorkerService):
             raise LeaseLost("the lease has lapsed")
         self.polled.append((queues[0] if len(queues) == 1 else ",".join(queues), batch_size))
         self.keys.append((key, attempt))
+        self.waits.append(wait_seconds)
         if key not in self.batches:
             self.batches[key] = self._lease_some(queues, batch_size, lease_id)
         if self.lose_dequeues:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from headrace.client.app.app import App
 from headrace.client.worker.inflight import GroupLease, GroupsInUse, OpenGroups
 from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
@@ -40,6 +42,12 @@ _TOGETHER: Final = DEQUEUE_QUEUES[1]
 _LONGEST_WAIT: Final = 5.0
 _LOST_SECONDS: Final = 0.1
 _NAMED: Final = re.compile(r"queues\[(\d+)\]")
+
+_CHEAP_SECONDS: Final = 0.1
+"""A service that may be asked again this soon is no Lambda that is paid for while it waits."""
+
+_LET_WAIT_SECONDS: Final = 0.5
+"""How long such a service may wait for a task before it answers; a worker that stops waits too."""
 
 _AHEAD_SECONDS: Final = 0.5
 _MOST_AHEAD: Final = 50
@@ -197,6 +205,7 @@ class _DequeueRequest:
     count: int
     group: GroupLease | None
     key: str
+    wait_seconds: float = 0.0
     attempt: int = 0
 
 
@@ -246,10 +255,14 @@ class Fetcher:
         self._away_since = 0.0
         self._prepared = self._answered = False
         self._request: _DequeueRequest | None = None
+        self._waits = False
 
-    def fetch(self, room: int, in_use: GroupsInUse | None = None) -> Fetched | None:
+    def fetch(
+        self, room: int, in_use: GroupsInUse | None = None, *, may_wait: bool = False
+    ) -> Fetched | None:
         """Ask once for up to *room* tasks, if it is time to; None: there is no room.
 
+        With *may_wait* a service that waits at no cost is let wait for the first one a little.
         The first time, queues and schedules are prepared instead.
         """
         if not self._prepared:
@@ -271,7 +284,8 @@ class Fetcher:
             except HeadraceError as error:
                 return self._refused(sources, error)
             key = new_idempotency_key()
-            request = self._request = _DequeueRequest(sources, min(room, BATCH), group, key)
+            wait = _LET_WAIT_SECONDS if may_wait and self._waits else 0.0
+            request = self._request = _DequeueRequest(sources, min(room, BATCH), group, key, wait)
         return self._ask(request, now)
 
     def found_nothing(self, since: float) -> bool:
@@ -304,6 +318,7 @@ class Fetcher:
             found = self._service.dequeue(
                 [source.queue for source in request.sources],
                 batch_size=request.count,
+                wait_seconds=request.wait_seconds,
                 worker=self._settings.name,
                 keepalive=self._settings.keepalive if group is None else None,
                 lease_id=None if group is None else group.id,
@@ -325,6 +340,11 @@ class Fetcher:
         self._back()
         self._clock.heard(found.now, sent_at=now)
         answered_at = self._clock.monotonic()
+        cheap = found.poll_after_seconds <= _CHEAP_SECONDS
+        if not found.tasks:
+            self._waits = cheap
+        if cheap and request.wait_seconds:  # the service has waited, so there is no need to here
+            found = msgspec.structs.replace(found, poll_after_seconds=0.0)
         self._sources.answered(request.sources, found, request.count, answered_at, sent_at=now)
         return Fetched(tasks=found.tasks, group=group, answered=True)
 

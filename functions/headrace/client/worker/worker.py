@@ -14,12 +14,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime
 from typing import Final
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
+from headrace.client.embedding import timers_of
 from headrace.client.sending import Report
 from headrace.client.settings import utc_now
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
@@ -129,9 +130,11 @@ class Worker:
         )
         chance = chance or random.SystemRandom()
         self._where = ""
+        self._timers: AbstractContextManager[object] = nullcontext()
         if service is None:
             client = client or app.client
             self._where = f" at {client.settings.url}"
+            self._timers = timers_of(client.settings.address)
             service = WorkerService(client)
         self._app, self._codec = app, service.codec
         self._log_format: LogFormat | None = log_format
@@ -187,7 +190,7 @@ class Worker:
         if self._log_format is not None:
             logs.configure(self._log_format)
         self._burst = burst
-        with signals_to(self.stop):
+        with self._timers, signals_to(self.stop):
             for thread in self.threads.values():
                 thread.start()
             try:
@@ -219,7 +222,7 @@ class Worker:
             return UNTIL_WOKEN
         if self.reporter.is_retrying or len(self.reporter) >= _UNREPORTED:
             return _UNREPORTED_SECONDS  # what is done comes before what is to be done
-        fetched = self._fetcher.fetch(self._room(), self._groups_in_use())
+        fetched = self._fetcher.fetch(self._room(), self._groups_in_use(), may_wait=not self._burst)
         if fetched is None:
             return UNTIL_WOKEN
         if fetched.prepared:

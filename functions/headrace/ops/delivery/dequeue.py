@@ -5,7 +5,7 @@ How tasks of one queue are leased is the business of ``leasing``.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,6 +28,7 @@ from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import AnswerRoom
 from headrace.ops.shared.queues import QueueOperations
+from headrace.store.base import Arrivals
 
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile
@@ -62,6 +63,7 @@ class Deliveries(Leasing):
     poll_after_seconds: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     crowd: Crowd = field(default_factory=Crowd)
+    arrivals: Arrivals | None = None
 
     def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
         self,
@@ -142,6 +144,7 @@ class Dequeue:
         pause, first_look = deliveries.poll_after_seconds, True
         patient = self.wait_seconds == 0  # who waits has looked often enough by then
         while True:
+            arrived = self._arrived()
             sources = self._sources()
             helps = self._helps(sources)
             if first_look and (held := self._leased_before(sources)) is not None:
@@ -165,9 +168,27 @@ class Dequeue:
             if due is not None:
                 nap = min(nap, max(0.001, (due - now).total_seconds()))
             with deliveries.crowd:
-                deliveries.sleep(nap)
+                self._wait(nap, arrived)
             self.still_may()  # after the nap: what is leased next is leased by its answer
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
+
+    def _names(self) -> Sequence[str]:
+        return [self.queues] if isinstance(self.queues, str) else self.queues
+
+    def _arrived(self) -> Mapping[str, int]:
+        """Return what has come so far, for whoever then waits for more."""
+        arrivals = self.deliveries.arrivals
+        if arrivals is None or self.wait_seconds == 0:
+            return {}
+        return arrivals.numbers(self._names())
+
+    def _wait(self, seconds: float, arrived: Mapping[str, int]) -> None:
+        """Wait for so long, or where that can be known until more than *arrived* has come."""
+        arrivals = self.deliveries.arrivals
+        if arrivals is None:
+            self.deliveries.sleep(seconds)
+        else:
+            arrivals.wait(self._names(), arrived, seconds)
 
     def _sources(self) -> list[Queue]:
         """Return the queues.  Raises NotFound, naming the field where there are several."""

@@ -65,6 +65,8 @@ class DynamoStore(StateIndex, GroupLeaseTable, Limits, ControlTable):
     under way at a time.
     """
 
+    arrivals = None
+
     def __init__(
         self,
         client: Any,  # noqa: ANN401  boto3 makes its clients at run time

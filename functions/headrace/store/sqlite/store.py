@@ -26,6 +26,11 @@ class SqliteStore(Tasks, Control, Upkeep):
         self._log = Log(now)
         self._arrivals = Arrivals(self._db)
 
+    @property
+    def arrivals(self) -> Arrivals:
+        """Who tells of tasks that come to wait."""
+        return self._arrivals
+
     def close(self) -> None:
         """Close the file."""
         self._db.close()

@@ -1,0 +1,116 @@
+"""Where a service is: a file, an HTTP service, or a deployment's tables; one URL says which."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from headrace.domain.errors import InvalidRequest
+
+_wrong: Final = InvalidRequest.of
+
+_STACK: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
+_REGION: Final = re.compile(r"[a-z]{2}(-[a-z0-9]+)+-\d")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """A service that answers HTTP at ``url``; ``local`` in this machine or its network."""
+
+    url: str
+    host: str
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileAddress:
+    """An embedded store: the absolute ``path`` of its file."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablesAddress:
+    """The tables of the deployment ``stack`` in ``region``, used by the caller's IAM rights."""
+
+    region: str
+    stack: str
+
+
+Address: TypeAlias = HttpAddress | FileAddress | TablesAddress
+
+
+def read_address(url: str) -> Address:
+    """Read a HEADRACE_URL.  Raises InvalidRequest naming ``url``."""
+    scheme = url.partition(":")[0].lower()
+    if scheme == "file":
+        return _file(url)
+    if scheme == "dynamodb":
+        return _tables(url)
+    if not re.fullmatch(r"https?://[^\s?#]+", url):
+        raise _wrong(
+            "url",
+            f"must be file:PATH, an http or https address, or dynamodb://REGION/STACK, not {url!r}",
+        )
+    if "@" in url:
+        raise _wrong("url", "must hold no user and password; the key goes into key=…")
+    host = _host(url)
+    return HttpAddress(url, host, _local(host))
+
+
+def _file(url: str) -> FileAddress:
+    """Take ``file:relative``, ``file:/absolute`` and ``file:///absolute``, percent-decoded."""
+    rest = url.partition(":")[2]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise _wrong("url", f"must be a file of this machine, not of {host!r}: file:///PATH")
+        rest = slash + path
+    if "?" in rest or "#" in rest:
+        raise _wrong("url", f"must be a path alone, not {url!r}; write ? as %3F and # as %23")
+    name = unquote(rest, errors="strict")
+    if re.match(r"/[A-Za-z]:", name):  # of Windows, as in file:///C:/tasks.db
+        name = name[1:]
+    if not name or name.endswith(("/", "\\")) or "\0" in name:
+        raise _wrong("url", f"must name a file, as file:headrace.db, and {url!r} does not")
+    whole = Path(name).absolute()
+    if not whole.parent.is_dir():
+        raise _wrong("url", f"names a file in {whole.parent}, which is no folder: make it first")
+    if whole.is_dir():
+        raise _wrong("url", f"names {whole}, which is a folder: name a file in it")
+    return FileAddress(str(whole))
+
+
+def _tables(url: str) -> TablesAddress:
+    parts = re.fullmatch(r"dynamodb://([^/]+)/([^/]+)/?", url, re.IGNORECASE)
+    if parts is None:
+        raise _wrong("url", f"must be dynamodb://REGION/STACK, not {url!r}")
+    region, stack = parts.groups()
+    if not _REGION.fullmatch(region):
+        raise _wrong("url", f"must name a region of AWS, as us-east-1, not {region!r}")
+    if not _STACK.fullmatch(stack):
+        raise _wrong(
+            "url", f"must name a stack: letters, digits and hyphens, up to 128, not {stack!r}"
+        )
+    return TablesAddress(region, stack)
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise _wrong("url", f"cannot be {url!r}: {error}") from None
+    if not host:
+        raise _wrong("url", f"must name a host, and {url!r} does not")
+    return host
+
+
+def _local(host: str) -> bool:
+    """Whether *host* is this machine, or a name that only a private network knows."""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or "." not in host or host.endswith((".localhost", ".test"))

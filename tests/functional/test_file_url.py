@@ -1,0 +1,166 @@
+"""A program with a file for a service: no server, no key, and all else as over HTTP."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace import App, AsyncClient, Client, Report, Worker
+from headrace.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file:{tmp_path}/headrace.db"
+
+
+def test_what_one_client_puts_in_another_takes_out(url: str, tmp_path: Path) -> None:
+    with Client(url) as producer, Client(url) as consumer:
+        producer.create_queue("mail")
+        task = producer.enqueue("mail", {"to": "ada"})
+        (taken,) = consumer.dequeue("mail", worker="w").tasks
+
+        assert (taken.id, taken.payload) == (task.id, {"to": "ada"})
+        report = Report(task_id=taken.id, lease_id=taken.lease.id, status="SUCCEEDED")
+        assert consumer.report("mail", [report])[0].outcome == "OK"
+        assert producer.get_task(taken.id).state == "SUCCEEDED"
+    assert (tmp_path / "headrace.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_errors_and_limits_are_those_of_the_api(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+        with pytest.raises(Conflict):
+            client.create_queue("mail")
+        with pytest.raises(NotFound):
+            client.enqueue("nowhere", 1)
+        with pytest.raises(InvalidRequest, match="batch_size"):
+            client.dequeue("mail", batch_size=26)
+        with pytest.raises(InvalidRequest, match="name"):
+            client.create_queue("no name")
+
+
+def test_calls_are_told_what_they_would_cost_in_the_cloud(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+        before = client.consumed.write_units
+        client.enqueue("mail", 1)
+
+        assert client.consumed.write_units - before == 2.0
+
+
+def test_it_is_there_after_a_restart(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+    script = (
+        "import sys; from headrace import Client; print(Client(sys.argv[1]).enqueue('mail', 7).id)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, url], capture_output=True, text=True, check=True
+    )
+
+    with Client(url) as client:
+        assert client.get_task(done.stdout.strip()).payload == 7
+
+
+def test_an_event_loop_goes_on_while_a_call_waits(url: str) -> None:
+    async def story() -> tuple[object, float]:
+        async with AsyncClient(url) as client:
+            await client.create_queue("mail")
+            waiting = asyncio.ensure_future(client.dequeue("mail", wait_seconds=10))
+            await asyncio.sleep(0.1)
+            begun = time.monotonic()
+            await client.enqueue("mail", "now")
+            (task,) = (await waiting).tasks
+            return task.payload, time.monotonic() - begun
+
+    payload, seconds = asyncio.run(story())
+
+    assert payload == "now"
+    assert seconds < 5  # it was woken, and did not wait to the end
+
+
+def test_who_waits_is_woken_by_another_process(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+        script = (
+            "import sys, time; from headrace import Client; client = Client(sys.argv[1]);"
+            " client.get_queue('mail'); time.sleep(0.3); client.enqueue('mail', 'hello')"
+        )
+        with subprocess.Popen([sys.executable, "-c", script, url]) as other:
+            (task,) = client.dequeue("mail", wait_seconds=20).tasks
+        assert other.returncode == 0
+
+    assert task.payload == "hello"
+
+
+def test_a_child_of_a_fork_opens_the_file_anew(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+        child = os.fork()
+        if not child:  # pragma: no cover  another process
+            client.enqueue("mail", "child")
+            os._exit(0)
+        client.enqueue("mail", "parent")
+        _, status = os.waitpid(child, 0)
+
+        assert status == 0
+        assert sorted(task.payload for task in client.list_tasks("mail", payload=True)) == [
+            "child",
+            "parent",
+        ]
+
+
+def test_a_worker_needs_no_server(url: str) -> None:
+    app = App(Client(url))
+    seen: list[int] = []
+
+    @app.task(queue="mail")
+    def note(number: int) -> None:
+        seen.append(number)
+
+    for number in range(30):
+        note.enqueue(number)
+    worker = Worker(app)
+    worker.run(burst=True)
+
+    assert sorted(seen) == list(range(30))
+
+
+def test_a_worker_that_waits_begins_at_once_and_ends_soon(url: str) -> None:
+    app = App(Client(url))
+    begun = threading.Event()
+
+    @app.task(queue="mail")
+    def note() -> None:
+        begun.set()
+
+    app.ensure_queues()
+    worker = Worker(app)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    time.sleep(0.5)
+    note.enqueue()
+    assert begun.wait(5)
+    asked = time.monotonic()
+    worker.stop()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert time.monotonic() - asked < 5
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but a letter\n" * 100, b"\0" * 4096])
+def test_a_file_of_something_else_is_refused_and_left_alone(
+    url: str, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "headrace.db").write_bytes(content)
+
+    with Client(url) as client, pytest.raises(Unavailable, match=r"headrace\.db: "):
+        list(client.list_queues())
+    assert (tmp_path / "headrace.db").read_bytes() == content

@@ -1,0 +1,108 @@
+"""The seat of a file's timers: held by one process at a time, free soon after it is gone."""
+
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace import Client
+from headrace.client.embedding import timers_of
+from headrace.embedded.service import EmbeddedService
+from headrace.embedded.timers import LASTS, RENEWED_EVERY, Seat
+from headrace.runtime.wiring import Settings, build
+from headrace.store.sqlite import SqliteStore
+from tests.manual_clock import ManualClock
+
+
+@dataclass
+class Machine:
+    """Its clock, which may be set, and the time since it was started, which may not."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    up: float = 1000.0
+
+    def passes(self, seconds: float) -> None:
+        self.clock.forward(seconds)
+        self.up += seconds
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def service() -> EmbeddedService:
+    store = SqliteStore()
+    return EmbeddedService(build(Settings(admin_key="k"), store), store)
+
+
+@pytest.fixture
+def seats(service: EmbeddedService, machine: Machine) -> tuple[Seat, Seat]:
+    """Give the seat as two processes see it."""
+    return tuple(Seat(service, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
+
+
+def test_one_of_two_has_it(seats: tuple[Seat, Seat]) -> None:
+    first, second = seats
+
+    assert first.take()
+    assert not second.take()
+    assert (first.held, second.held) == (True, False)
+
+
+def test_it_is_kept_as_long_as_it_is_renewed(seats: tuple[Seat, Seat], machine: Machine) -> None:
+    first, second = seats
+    first.take()
+    for _ in range(10):
+        machine.passes(RENEWED_EVERY)
+        assert first.held
+        assert first.take()
+        assert not second.take()
+
+
+def test_who_is_gone_loses_it_after_a_minute(seats: tuple[Seat, Seat], machine: Machine) -> None:
+    first, second = seats
+    first.take()
+    machine.passes(LASTS.total_seconds() - 1)
+    assert not second.take()
+    machine.passes(1)
+
+    assert not first.held
+    assert second.take()
+    assert not first.take()
+
+
+def test_who_ends_well_leaves_it_to_the_next_at_once(seats: tuple[Seat, Seat]) -> None:
+    first, second = seats
+    first.take()
+    first.give_up()
+
+    assert second.take()
+    first.give_up()
+    assert second.take()
+
+
+def test_a_clock_that_was_set_back_bars_nobody(seats: tuple[Seat, Seat], machine: Machine) -> None:
+    first, second = seats
+    first.take()
+    second.now = lambda: machine.clock.now - timedelta(days=1)
+
+    assert second.take()
+
+
+def test_the_timers_of_a_file_tick_its_schedules(tmp_path: Path) -> None:
+    url = f"file:{tmp_path}/h.db"
+    with Client(url) as client:
+        client.create_queue("mail")
+        client.put_schedule("mail", "hello", cron="* * * * *")
+        with timers_of(client.settings.address):
+            deadline = time.monotonic() + 20
+            while not client.count_tasks("mail").count and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+        (tick, *_) = client.list_tasks("mail")
+
+    assert tick.schedule == "hello"

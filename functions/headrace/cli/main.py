@@ -42,6 +42,7 @@ COMMANDS: Final = {
         "worker": "See who works, and quiet or stop a worker.",
         "key": "Create, list, rotate and revoke keys.",
         "audit": "Read what was changed by hand.",
+        "outbox": "Relay tasks from your own database, and look after them.",
         "station": "Run stations of a pipeline on Spark.",
         "lake": "Keep, prove and replay the history of all tasks.",
     }.items()

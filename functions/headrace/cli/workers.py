@@ -15,6 +15,7 @@ import click
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
 from headrace.cli.doctor import SILENT_SECONDS
+from headrace.cli.outbox import relaying
 from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
@@ -90,6 +91,11 @@ def _weights(texts: tuple[str, ...]) -> dict[str, float] | None:
     metavar="[HOST:]PORT",
     help="Serve metrics there, to this machine unless HOST says else; needs headrace[prometheus].",
 )
+@click.option(
+    "--outbox",
+    metavar="URL",
+    help="Relay the outbox in this database too; - is HEADRACE_OUTBOX.",
+)
 @click.option("--app-version", default="", metavar="TEXT", help="Of your program, for operators.")
 @click.pass_obj
 def work_command(
@@ -100,6 +106,7 @@ def work_command(
     *,
     burst: bool,
     prometheus: tuple[str, int] | None,
+    outbox: str | None,
     app_version: str,
     **given: Any,
 ) -> None:
@@ -118,11 +125,12 @@ def work_command(
         where = {"HEADRACE_URL": session.address(), "HEADRACE_KEY": session.secret}
         os.environ |= {name: value for name, value in where.items() if value}
     found = load_app(app)
+    client = session.connect(codec=found.codec) if named else session.given_client
     with _metrics(prometheus) as observers:
         try:
             worker = Worker(
                 found,
-                client=session.connect(codec=found.codec) if named else session.given_client,
+                client=client,
                 queues=weights,
                 app_path=app,
                 version=app_version,
@@ -133,7 +141,8 @@ def work_command(
             if any(one.field in ("url", "key") for one in error.errors):
                 session.connect()  # says how to name them
             raise
-        worker.run(burst=burst)
+        with relaying(session, outbox, found, client, burst=burst):
+            worker.run(burst=burst)
 
 
 @contextmanager

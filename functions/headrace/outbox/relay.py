@@ -151,6 +151,7 @@ class Relay:
     Args:
         table: the outbox, as ``SqlAlchemyOutbox.table(engine)`` or ``DjangoOutbox.table`` has it.
         to: a client; or an app, whose declared queues are made where they are missing.
+        client: to be used instead of that of the app.
         interval: seconds between two looks at an empty table; a commit of this process is seen
             at once.
         batch: rows that are taken at a time.
@@ -163,12 +164,13 @@ class Relay:
         table: OutboxTable,
         to: Client | App,
         *,
+        client: Client | None = None,
         interval: float = INTERVAL,
         batch: int = BATCH,
         monotonic: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._table, self._to = table, to
+        self._table, self._to, self._client = table, to, client
         self._interval, self._batch = interval, batch
         self._monotonic, self._chance = monotonic, chance
         self._away: _Rest | None = None
@@ -300,7 +302,7 @@ class Relay:
 
     def _enqueue(self, queue: str, rows: Sequence[OutboxRow]) -> list[Enqueued]:
         call = enqueue_entries(queue, [row.entry.encode() for row in rows])
-        client = self._to.client if isinstance(self._to, App) else self._to
+        client = self._client or (self._to.client if isinstance(self._to, App) else self._to)
         try:
             return client.send(call, again=False)  # rows may be locked meanwhile
         except NotFound:

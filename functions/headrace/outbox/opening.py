@@ -1,0 +1,24 @@
+"""An outbox by what names its database: a URL of SQLAlchemy's, or the settings of Django's."""
+
+from typing import Final
+
+from headrace.outbox.relay import OutboxTable
+from headrace.outbox.rows import TABLE
+
+DJANGO: Final = "django:"
+
+
+def packages_of(database: str) -> tuple[str, str]:
+    """Return the package that *database* needs, and the extra that brings it."""
+    name = "django" if database.startswith(DJANGO) else "sqlalchemy"
+    return name, f"'headrace[{name}]'"
+
+
+def open_outbox(database: str, *, name: str = TABLE, schema: str | None = None) -> OutboxTable:
+    """Return the outbox in *database*: ``postgresql://user@host/shop``, ``django:shop.settings``.
+
+    Raises InvalidRequest, which does not show a URL, if there can be none.
+    """
+    from headrace.outbox.sqlalchemy import open_url  # noqa: PLC0415 (an extra)
+
+    return open_url(database, name=name, schema=schema)

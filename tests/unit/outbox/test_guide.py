@@ -1,0 +1,51 @@
+"""The guide's code runs as it stands."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from headrace.domain import limits
+from headrace.outbox import relay
+from headrace.testing import MemoryService
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "outbox.md").read_text()
+CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module, as type hints want one, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    module = sys.modules["shop"] = ModuleType("shop")
+    yield module
+    del sys.modules["shop"]
+    module.engine.dispose()
+
+
+def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
+    first, enqueue, background, tests = CODE
+    exec(first, vars(shop))  # noqa: S102 (that is what is tested)
+    with MemoryService() as service, service.serving(shop.app):
+        exec(enqueue, vars(shop))  # noqa: S102 (likewise)
+        exec(background, vars(shop))  # noqa: S102 (likewise)
+        service.client.create_queue("archive")
+        shop.outbox.relay(shop.engine, shop.app).drain()
+        mail = list(service.client.list_tasks("mail"))
+        archive = list(service.client.list_tasks("archive"))
+    exec(tests, vars(shop))  # noqa: S102 (likewise)
+    shop.test_a_receipt_is_sent()
+
+    assert shop.receipt in [task.id for task in mail]
+    assert (len(mail), len(archive)) == (4, 1)
+
+
+def test_the_guide_names_the_numbers_there_are() -> None:
+    assert f"{limits.PAYLOAD_BYTES // limits.KIB} KiB" in GUIDE
+    assert f"up to {relay.BATCH} rows" in GUIDE
+    assert (relay.INTERVAL, limits.SPENT_SECONDS) == (1, 15 * 60)
+    assert "once a second" in GUIDE
+    assert "a quarter of an hour" in GUIDE

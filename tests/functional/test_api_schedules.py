@@ -232,7 +232,8 @@ def test_a_schedule_that_is_over_can_still_be_changed_but_for_its_times(
 def test_a_queue_shows_its_schedules_and_takes_them_with_it(call: Service, path: str) -> None:
     queue = path.removesuffix("/schedules/report")
     put(call, path)
-    call("PUT", f"{queue}/schedules/beat", {"every_seconds": 90, "paused": True})
+    beat = {"every_seconds": 90, "paused": True, "tags": {"by": "hand"}}
+    call("PUT", f"{queue}/schedules/beat", beat)
 
     seen = call("GET", queue).json
 
@@ -244,6 +245,7 @@ def test_a_queue_shows_its_schedules_and_takes_them_with_it(call: Service, path:
             "timezone": "UTC",
             "paused": True,
             "next_run_at": None,
+            "tags": {"by": "hand"},
         },
         {
             "name": "report",
@@ -252,6 +254,7 @@ def test_a_queue_shows_its_schedules_and_takes_them_with_it(call: Service, path:
             "timezone": "UTC",
             "paused": False,
             "next_run_at": "2026-11-21T08:05:00.000000Z",
+            "tags": {},
         },
     ]
     assert call("PUT", queue, seen).status == 200

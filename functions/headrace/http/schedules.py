@@ -166,6 +166,7 @@ def schedule_in_short(seen: Seen) -> queue_wire.ScheduleInShort:
         timezone=settings.timezone,
         paused=settings.paused,
         next_run_at=instant(seen.next_run_at),
+        tags=dict(settings.tags),
     )
 
 

@@ -109,6 +109,7 @@ class ScheduleInShort(Carrying, frozen=True, kw_only=True):
     timezone: str
     paused: bool
     next_run_at: Annotated[At | None, Meta(description="null: none, or it is paused.")]
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Schedule(ScheduleInShort, frozen=True, kw_only=True):
@@ -117,7 +118,6 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     Shows ``headrace.domain.schedule.Schedule``.
     """
 
-    tags: dict[str, str]
     dedupe_key: str | None
     expires_in_seconds: float | None
     keepalive_timeout_in_seconds: float | None
